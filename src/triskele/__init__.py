@@ -1,0 +1,19 @@
+"""Long-term memory for AI agents: words, meaning and connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+__all__ = ["__version__", "open"]
+__version__ = "0.1.0"
+
+
+def open(store: str | None = None) -> Engine:
+    """Open the memory at a store address such as `sqlite:///notes.db`, or the user's own."""
+    # Imported here: `triskele --version` must not pay for the engine.
+    from triskele.engine import open_memory
+
+    return open_memory(store)

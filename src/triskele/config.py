@@ -1,0 +1,189 @@
+"""Settings: defaults, then the user's TOML file, then the environment, parsed once and frozen."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from triskele.errors import BadInput
+
+DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where memories live: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+
+    url: str
+    busy_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What a memory may look like."""
+
+    max_characters: int = 1400
+    max_label_characters: int = 500
+    categories: tuple[str, ...] = DEFAULT_CATEGORIES
+    owner: str = "me"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """How words are indexed."""
+
+    language: str = "english"
+    tail_cap: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RecallSettings:
+    """How answers are ranked and cut."""
+
+    limit: int = 10
+    depth: int = 50
+    importance_prior: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set, with the origin of each value."""
+
+    home: Path
+    project: str | None
+    store: StoreSettings
+    memory: MemorySettings
+    index: IndexSettings
+    recall: RecallSettings
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+Section = TypeVar("Section", StoreSettings, MemorySettings, IndexSettings, RecallSettings)
+
+
+def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
+    """Read the settings of this user; nothing is ever read from the folder that one works in."""
+    source = _Source(os.environ if environment is None else environment)
+    home = Path(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))).expanduser().absolute()
+    source.read_file(Path(source.environment.get("TRISKELE_CONFIG") or home / "config.toml"))
+    if store_url is not None:
+        source.given["store.url"] = (store_url, "argument")
+    url = source.value("store.url", "TRISKELE_STORE", lambda: f"sqlite:///{home / 'memories.db'}")
+    project = source.value("project", "TRISKELE_PROJECT", lambda: "")
+    settings = Settings(
+        home=home,
+        project=project or None,
+        store=source.section("store", StoreSettings(url=url)),
+        memory=source.section("memory", MemorySettings()),
+        index=source.section("index", IndexSettings()),
+        recall=source.section("recall", RecallSettings()),
+        origins=source.origins,
+    )
+    source.refuse_unknown()
+    _check(settings)
+    return settings
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a `sqlite:///` address names."""
+    prefix = "sqlite:///"
+    if not url.startswith(prefix) or len(url) == len(prefix):
+        raise BadInput(f"not a store address: {url!r} (write sqlite:///notes.db or sqlite:////absolute/notes.db)")
+    return Path(url.removeprefix(prefix)).expanduser().absolute()
+
+
+class _Source:
+    """Looks a value up in the environment, then in the file, then among the defaults, and notes which it was."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.given: dict[str, tuple[Any, str]] = {}
+        self.origins: dict[str, str] = {}
+
+    def read_file(self, path: Path) -> None:
+        """Take the values of a TOML file; a missing one is an empty one."""
+        try:
+            document = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise BadInput(f"cannot read the settings in {path}: {error}") from error
+        for name, value in document.items():
+            pairs = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+            self.given |= {key: (v, str(path)) for key, v in pairs.items()}
+
+    def value(self, key: str, variable: str, default: Callable[[], str]) -> str:
+        """One text value with its origin noted."""
+        if self.environment.get(variable):
+            self.origins[key] = f"environment {variable}"
+            self.given.pop(key, None)
+            return self.environment[variable]
+        value, origin = self.given.pop(key, (None, "default"))
+        self.origins[key] = origin
+        if value is None:
+            return default()
+        if not isinstance(value, str):
+            raise BadInput(f"setting {key} must be text, not {value!r}")
+        return value
+
+    def section(self, name: str, defaults: Section) -> Section:
+        """A section's settings: each field may be given as NAME.FIELD or as TRISKELE_NAME_FIELD."""
+        values = {f.name: getattr(defaults, f.name) for f in fields(defaults)}
+        for key, default in values.items():
+            full = f"{name}.{key}"
+            variable = f"TRISKELE_{name}_{key}".upper()
+            if full in self.origins:
+                continue
+            given, origin = self.given.pop(full, (default, "default"))
+            if self.environment.get(variable):
+                given, origin = self.environment[variable], f"environment {variable}"
+            values[key] = _converted(full, given, default)
+            self.origins[full] = origin
+        return type(defaults)(**values)
+
+    def refuse_unknown(self) -> None:
+        """A setting that nothing reads is a typing error worth telling."""
+        for key, (_, origin) in self.given.items():
+            raise BadInput(f"unknown setting {key} in {origin}")
+
+
+def _converted(key: str, given: object, default: object) -> object:
+    if isinstance(default, tuple):
+        items = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+        if isinstance(items, list | tuple) and items and all(isinstance(i, str) and i for i in items):
+            return tuple(items)
+        raise BadInput(f"setting {key} must be a list of words, not {given!r}")
+    if isinstance(default, str) or isinstance(given, bool):
+        if isinstance(given, str):
+            return given
+        raise BadInput(f"setting {key} must be {type(default).__name__}, not {given!r}")
+    try:
+        return type(default)(given)  # type: ignore[call-arg]
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"setting {key} must be a number, not {given!r}") from error
+
+
+def _check(settings: Settings) -> None:
+    bounds: list[tuple[str, float, float, float]] = [
+        ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
+        ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),
+        ("index.tail_cap", settings.index.tail_cap, 1, 10_000),
+        ("recall.limit", settings.recall.limit, 1, 200),
+        ("recall.depth", settings.recall.depth, 1, 1000),
+        ("recall.importance_prior", settings.recall.importance_prior, 0, 1),
+        ("store.busy_timeout_s", settings.store.busy_timeout_s, 0, 600),
+    ]
+    for key, value, low, high in bounds:
+        if not low <= value <= high:
+            raise BadInput(f"setting {key} must be between {low} and {high}, not {value}")
+
+
+def _default_home() -> Path:
+    # Imported here: only a user without TRISKELE_HOME pays for it.
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("triskele", appauthor=False))

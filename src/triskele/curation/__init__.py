@@ -1,0 +1,1 @@
+"""Proposing changes to memories; the engine carries them out."""

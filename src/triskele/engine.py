@@ -1,0 +1,378 @@
+"""The composition root: settings in, a memory that remembers, recalls and forgets out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from triskele import config, intake, moments, project
+from triskele.config import Settings
+from triskele.curation import undo
+from triskele.errors import AmbiguousId, BadInput, NotFound
+from triskele.identity import ID_LENGTH, IdMaker, content_hash
+from triskele.index.analysis import Analyzer
+from triskele.index.lexical import LexicalIndex
+from triskele.recall import Readers, recall
+from triskele.stores.protocol import Census, Finding, Store
+from triskele.stores.sqlite import SqliteStore
+from triskele.types import (
+    Add,
+    Answer,
+    Change,
+    Connect,
+    Disconnect,
+    Forget,
+    JournalEntry,
+    Link,
+    LinkKind,
+    Memory,
+    Origin,
+    Outcome,
+    Query,
+    Revise,
+    Scope,
+    Sensitivity,
+    Sort,
+)
+
+MAX_LIMIT = 200
+SHORTEST_PREFIX = 4
+EVERYWHERE = ""
+
+Moment = datetime | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What an inspection found in the truth and in what is derived from it, and what it mended."""
+
+    findings: tuple[Finding, ...]
+    index_behind: int | None
+    index_orphans: int
+    repaired: tuple[str, ...]
+
+
+def open_memory(store: str | None = None, *, settings: Settings | None = None, folder: Path | None = None) -> Engine:
+    """Open the memory at a store address, or the user's own."""
+    settings = settings or config.load(store_url=store)
+    return Engine(settings, folder or Path.cwd())
+
+
+class Engine:
+    """Long-term memory: every change goes through here, and every answer comes from here."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.settings = settings
+        self.project = intake.check_name(settings.project or project.resolve(folder), "the project")
+        path = config.sqlite_path(settings.store.url)
+        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s)
+        self.lexical = LexicalIndex(
+            path.with_suffix(".index"),
+            self.store,
+            Analyzer(settings.index.language),
+            tail_cap=settings.index.tail_cap,
+        )
+        self._ids = IdMaker()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        self.lexical.close()
+        self.store.close()
+
+    # Writing
+
+    def draft(
+        self,
+        content: str,
+        *,
+        category: str = "facts",
+        tags: Iterable[str] = (),
+        keywords: str = "",
+        importance: float = 0.5,
+        sensitivity: Sensitivity = Sensitivity.OPEN,
+        project: str | None = None,
+        origin: Origin = Origin.USER,
+        session: str | None = None,
+        position: int | None = None,
+        created_at: Moment | None = None,
+        valid_from: Moment | None = None,
+        valid_to: Moment | None = None,
+    ) -> Memory:
+        """A checked memory that is not stored yet; `project` None is the project worked in, "" everywhere."""
+        settings = self.settings.memory
+        text = intake.check_content(content, settings)
+        now = moments.now()
+        created = _moment(created_at) or now
+        memory = Memory(
+            id=self._ids.make(now),
+            content=text,
+            category=intake.check_category(category, settings),
+            tags=intake.check_tags(tags, settings),
+            keywords=intake.check_keywords(keywords, settings),
+            importance=intake.check_importance(importance),
+            sensitivity=sensitivity,
+            owner=settings.owner,
+            project=self.project if project is None else intake.check_name(project, "the project"),
+            origin=origin,
+            session=None if session is None else intake.check_name(session, "the session") or None,
+            position=position,
+            created_at=created,
+            updated_at=created,
+            valid_from=_moment(valid_from),
+            valid_to=_moment(valid_to),
+            known_from=now,
+            content_hash=content_hash(text),
+        )
+        _check_period(memory)
+        return memory
+
+    def remember(self, content: str, *, supersedes: str | None = None, **details: Any) -> Outcome:
+        """Keep one memory, durably; it can be recalled when this returns."""
+        memory = self.draft(content, **details)
+        changes: list[Change] = [Add(memory)]
+        if supersedes is not None:
+            older = self.resolve(supersedes)
+            changes.append(Connect(_new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
+        return self.apply(changes)[0]
+
+    def remember_all(self, memories: Iterable[Memory], *, batch: str | None = None) -> list[Outcome]:
+        """Keep many drafts in one transaction."""
+        return self.apply([Add(memory) for memory in memories], batch=batch)
+
+    def edit(self, reference: str, **changes: Any) -> Outcome:
+        """Change a memory's content or details; the older version stays in the history."""
+        memory = self.get(reference)
+        settings = self.settings.memory
+        checks: dict[str, Callable[[Any], Any]] = {
+            "content": lambda value: intake.check_content(value, settings),
+            "category": lambda value: intake.check_category(value, settings),
+            "tags": lambda value: intake.check_tags(value, settings),
+            "keywords": lambda value: intake.check_keywords(value, settings),
+            "importance": intake.check_importance,
+            "sensitivity": Sensitivity,
+            "project": lambda value: intake.check_name(value, "the project"),
+            "valid_from": _moment,
+            "valid_to": _moment,
+        }
+        unknown = set(changes) - set(checks)
+        if unknown:
+            raise BadInput(f"a memory's {', '.join(sorted(unknown))} cannot be edited")
+        checked = {name: checks[name](value) for name, value in changes.items()}
+        if "content" in checked:
+            checked["content_hash"] = content_hash(checked["content"])
+        revised = replace(memory, **checked, updated_at=moments.now())
+        _check_period(revised)
+        return self.apply([Revise(revised, base=memory.version)])[0]
+
+    def forget(self, *references: str) -> list[Outcome]:
+        """Stop recalling these memories; history and undo keep them."""
+        return self.apply([Forget(self.resolve(reference)) for reference in references])
+
+    def erase(self, *references: str) -> list[Outcome]:
+        """Remove these memories for good from every file of the store; backups made before keep them."""
+        ids = [self.resolve(reference) for reference in references]
+        outcomes = self.store.erase(ids, batch=_new_batch())
+        self.lexical.rebuild()
+        return outcomes
+
+    def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
+        """Connect two memories."""
+        link = _new_link(self.resolve(source), kind, self.resolve(target), moments.now())
+        return self.apply([Connect(link)])[0]
+
+    def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
+        """Take a connection back; that it stood stays known."""
+        link = _new_link(self.resolve(source), kind, self.resolve(target), moments.now())
+        return self.apply([Disconnect(link)])[0]
+
+    def undo(self, batch: str | None = None) -> list[Outcome]:
+        """Take back the last change, or a named batch; an undoing can be undone in turn."""
+        target = batch or undo.last_undoable(self.store)
+        entries = self.store.journal(batch=target, limit=2**31) if target else []
+        if not entries:
+            raise NotFound(f"no batch {batch}" if batch else "there is nothing to undo")
+        return self.apply(undo.inverse(entries, self.store), undoes=entries[0].seq)
+
+    def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
+        """Carry out changes as one journaled transaction."""
+        return self.store.apply(changes, batch=batch or _new_batch(), undoes=undoes)
+
+    # Reading
+
+    def recall(
+        self,
+        text: str,
+        *,
+        limit: int | None = None,
+        category: str | None = None,
+        tags: Iterable[str] = (),
+        project: str | None = None,
+        all_projects: bool = False,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        sort: Sort = Sort.RELEVANCE,
+        show_superseded: bool = False,
+    ) -> Answer:
+        """The memories that answer a question, each with its reasons."""
+        settings = self.settings.recall
+        wanted = _checked_limit(settings.limit if limit is None else limit)
+        scope = self.scope(
+            category=category,
+            tags=tags,
+            project=project,
+            all_projects=all_projects,
+            as_of=as_of,
+            known_at=known_at,
+        )
+        query = Query(text=text, scope=scope, limit=wanted, depth=max(settings.depth, 2 * wanted), sort=sort)
+        readers = Readers(self.store, self.lexical, settings)
+        named = None if all_projects else project if project is not None else self.project
+        return recall(query, readers, project=named, show_superseded=show_superseded)
+
+    def browse(
+        self,
+        *,
+        sort: Sort = Sort.RECENCY,
+        limit: int = 50,
+        offset: int = 0,
+        any_time: bool = True,
+        **filters: Any,
+    ) -> list[Memory]:
+        """Memories of a scope, newest or most important first; those out of date are included."""
+        scope = replace(self.scope(**filters), any_time=any_time)
+        return self.store.browse(scope, sort=sort, limit=limit, offset=offset)
+
+    def scope(
+        self,
+        *,
+        category: str | None = None,
+        tags: Iterable[str] = (),
+        project: str | None = None,
+        all_projects: bool = False,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+    ) -> Scope:
+        """What a reader may see: the project worked in and what belongs everywhere, unless told otherwise."""
+        settings = self.settings.memory
+        named = self.project if project is None else intake.check_name(project, "the project")
+        known = _moment(known_at)
+        return Scope(
+            owner=settings.owner,
+            projects=None if all_projects else frozenset({named, EVERYWHERE}),
+            category=None if category is None else intake.check_category(category, settings),
+            tags=frozenset(intake.check_tags(tags, settings)),
+            as_of=_moment(as_of) or known or moments.now(),
+            known_at=known,
+        )
+
+    def resolve(self, reference: str) -> str:
+        """The id that a prefix stands for."""
+        prefix = reference.strip().lower()
+        if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH:
+            raise BadInput(f"not an id: {reference[:40]!r} (give at least {SHORTEST_PREFIX} of its first characters)")
+        found = self.store.find(prefix)
+        if not found:
+            raise NotFound(f"no memory starts with {prefix}")
+        if len(found) > 1 and prefix not in found:
+            raise AmbiguousId(f"{prefix} fits several memories: {', '.join(found)}")
+        return prefix if prefix in found else found[0]
+
+    def get(self, reference: str) -> Memory:
+        """The current version of a memory, or the last one of a forgotten one."""
+        return self.store.history(self.resolve(reference))[-1]
+
+    def versions(self, reference: str) -> list[Memory]:
+        """Every version of a memory, oldest first."""
+        return self.store.history(self.resolve(reference))
+
+    def history(self, reference: str) -> list[JournalEntry]:
+        """What happened to a memory, oldest first."""
+        return self.store.journal(id=self.resolve(reference))
+
+    def links(self, reference: str) -> list[Link]:
+        """The links of a memory, in either direction."""
+        return self.store.links([self.resolve(reference)])
+
+    def superseded(self, ids: Sequence[str]) -> set[str]:
+        """Those of these memories that another one replaces."""
+        wanted = set(ids)
+        links = self.store.links(ids, kind=LinkKind.SUPERSEDES)
+        standing = self.store.memories({link.source for link in links})
+        return {link.target for link in links if link.target in wanted and link.source in standing}
+
+    def census(self) -> Census:
+        """Counts of what is stored."""
+        return self.store.census()
+
+    # Upkeep
+
+    def backup(self, target: Path) -> None:
+        """Write a verified copy of the live store."""
+        self.store.backup(target)
+
+    def restore(self, source: Path) -> Path:
+        """Replace the store's content by a verified backup; what was there is kept in a backup of its own."""
+        path = config.sqlite_path(self.settings.store.url)
+        kept = path.with_name(f"{path.stem}.before-restore-{moments.now():%Y%m%dT%H%M%S%f}.db")
+        self.store.backup(kept)
+        self.store.restore(source)
+        self.lexical.rebuild()
+        return kept
+
+    def reindex(self, progress: Callable[[int], None] | None = None) -> None:
+        """Build every derived index anew."""
+        self.lexical.rebuild(progress)
+
+    def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
+        """Check the truth and mend what is derived from it."""
+        findings = self.store.check(deep=deep)
+        behind = self.lexical.behind()
+        orphans = len(self.lexical.orphans()) if deep else 0
+        repaired: list[str] = []
+        if repair and not findings and (behind is None or orphans):
+            self.lexical.rebuild()
+            repaired.append("the lexical index was missing or wrong and has been rebuilt")
+        elif repair and not findings and behind:
+            self.lexical.catch_up()
+            repaired.append(f"the lexical index took in {behind} journal entries")
+        if repair and not findings and deep:
+            self.store.scrub()
+        return Health(findings=tuple(findings), index_behind=behind, index_orphans=orphans, repaired=tuple(repaired))
+
+
+def _new_batch() -> str:
+    return secrets.token_hex(6)
+
+
+def _new_link(source: str, kind: LinkKind, target: str, at: datetime) -> Link:
+    return Link(source=source, kind=kind, target=target, known_from=at)
+
+
+def _moment(value: Moment | None) -> datetime | None:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise BadInput(f"a moment needs a time zone: {value!r}")
+    return moments.parse(value) if isinstance(value, str) else value
+
+
+def _check_period(memory: Memory) -> None:
+    if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
+        raise BadInput("valid-to must be later than valid-from")
+
+
+def _checked_limit(limit: int) -> int:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
+    return limit

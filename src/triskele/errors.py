@@ -1,0 +1,50 @@
+"""Everything that triskele raises on purpose.
+
+TriskeleError
+├── BadInput                 the caller's text or options; exit code 2
+│   ├── NotFound             no such memory
+│   └── AmbiguousId          a prefix that fits several
+├── Conflict                 the change does not fit what is stored; exit code 1
+└── Unavailable              a dependency cannot serve; exit code 3
+    ├── StoreUnavailable     the store is busy, read-only, full, damaged or from a newer version
+    ├── IndexUnavailable     a derived index can be neither read nor rebuilt
+    └── ModelUnavailable     a model file is missing, damaged or speaks nonsense
+"""
+
+from __future__ import annotations
+
+
+class TriskeleError(Exception):
+    """Anything that a caller may want to catch."""
+
+
+class BadInput(TriskeleError):
+    """The text or the options given cannot be used as they are."""
+
+
+class NotFound(BadInput):
+    """No memory with this id or prefix."""
+
+
+class AmbiguousId(BadInput):
+    """The prefix fits more than one memory."""
+
+
+class Conflict(TriskeleError):
+    """The change does not fit what is stored now."""
+
+
+class Unavailable(TriskeleError):
+    """Something that triskele depends on cannot serve."""
+
+
+class StoreUnavailable(Unavailable):
+    """The store is busy, read-only, full, damaged or from a newer version."""
+
+
+class IndexUnavailable(Unavailable):
+    """A derived index can be neither read nor rebuilt."""
+
+
+class ModelUnavailable(Unavailable):
+    """A model file is missing, damaged or gives no usable answer."""

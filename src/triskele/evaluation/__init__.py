@@ -1,0 +1,1 @@
+"""Measuring recall: data sets, arms, metrics, comparisons."""

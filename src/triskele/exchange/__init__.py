@@ -1,0 +1,1 @@
+"""Formats in which memories come and go."""

@@ -1,0 +1,165 @@
+"""From text to index terms: stems, identifiers whole and split, and pairs where words are not spaced."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+import Stemmer
+
+MAX_TERM_CHARACTERS = 100
+MAX_QUERY_CHARACTERS = 40_000
+
+# Scripts written without spaces: Thai to Khmer, kana, Han, Hangul.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+# Vowel signs and accents that Python's \w leaves out would break words apart.
+_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
+_LETTER = rf"(?:[{_MARKS}]|(?![{_UNSPACED}])\w)"
+_TOKEN = re.compile(rf"[{_UNSPACED}]+|{_LETTER}+(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTER}+)*)")
+_ASCII_TOKEN = re.compile(r"\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*)", re.ASCII)
+_PARTS = re.compile(rf"{_LETTER}+")
+_ASCII_PARTS = re.compile(r"\w+", re.ASCII)
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+_IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
+_CONTRACTIONS = {"s", "t", "d", "ll", "m", "re", "ve"}
+_SCRIPTS = (
+    ("\u0370", "\u03ff", "greek"),
+    ("\u0400", "\u04ff", "russian"),
+    ("\u0600", "\u06ff", "arabic"),
+    ("\u0900", "\u097f", "hindi"),
+    ("\u0b80", "\u0bff", "tamil"),
+)
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again all also am an and any anyone anything are as at be because been before being below
+    between both but by can could did do does doing done down during each either else ever every few for from
+    further get gets getting give given go goes going gone got had has have having he her here hers herself him
+    himself his how however i if in into is it its itself just kind let like lot made make makes many may maybe me
+    might mine more most much must my myself neither no nor not now of off oh ok okay on once one only or other our
+    ours ourselves out over own please really same shall she should since so some someone something such tell than
+    that the their theirs them themselves then there these they thing things this those though through thus to too
+    under until up upon us very was we well were what whatever when where whether which while who whom whose why
+    will with within without would yes yet you your yours yourself yourselves
+    s t d ll m re ve don didn doesn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn
+    """.split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An index term with the place in the text that it came from."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Analyzer:
+    """Turns text into terms, the same way for memories and for questions."""
+
+    def __init__(self, language: str = "english") -> None:
+        self.language = language
+        self._stemmer = Stemmer.Stemmer(language) if language != "none" else None
+        self._by_script = {name: Stemmer.Stemmer(name) for _, _, name in _SCRIPTS}
+        self._cached = lru_cache(maxsize=100_000)(self._word_terms)
+
+    def tokens(self, text: str) -> list[Token]:
+        """Every term of a text with its span; an identifier gives its whole and its parts."""
+        found: list[Token] = []
+        pattern = _ASCII_TOKEN if text.isascii() else _TOKEN
+        for match in pattern.finditer(text):
+            start, end = match.span()
+            if _IS_UNSPACED.match(match.group()):
+                found += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
+            else:
+                found += [Token(term, start, end) for term in self._cached(match.group())]
+        return found
+
+    def terms(self, text: str) -> list[str]:
+        """The terms under which a text is indexed."""
+        if text.isascii():
+            return [term for word in _ASCII_TOKEN.findall(text) for term in self._cached(word)]
+        return [token.text for token in self.tokens(text)]
+
+    def query_terms(self, text: str) -> list[str]:
+        """The distinct terms to look for: stop words count only when there is nothing else."""
+        tokens = self.tokens(text[:MAX_QUERY_CHARACTERS])
+        # A pair of characters says more than either alone, so single ones are asked for only when alone.
+        paired = {place for t in tokens if t.end - t.start > 1 for place in range(t.start, t.end)}
+        asked = [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
+        telling = [term for term in asked if term not in self._stop_terms]
+        return list(dict.fromkeys(telling or asked))
+
+    @property
+    def _stop_terms(self) -> frozenset[str]:
+        return _stop_terms(self.language)
+
+    def _word_terms(self, word: str) -> tuple[str, ...]:
+        if "'" in word:
+            head, *rest = word.split("'")
+            # "Nate's" is Nate; "l'eau" and "O'Brien" keep both halves.
+            halves = [head, *(half for half in rest if half.lower() not in _CONTRACTIONS)]
+            return tuple(term for half in halves for term in self._word_terms(half))
+        pattern = _ASCII_PARTS if word.isascii() else _PARTS
+        parts = [piece for part in pattern.findall(word) for piece in _pieces(part)]
+        terms = [self._stem(_fold(part)) for part in parts]
+        if _IDENTIFIER.search(word):
+            terms.append(_fold(word))
+        return tuple(dict.fromkeys(term[:MAX_TERM_CHARACTERS] for term in terms if term))
+
+    def _stem(self, word: str) -> str:
+        if word.isascii():
+            return self._stemmer.stemWord(word) if self._stemmer is not None else word
+        for first, last, name in _SCRIPTS:
+            if first <= word[0] <= last:
+                return str(self._by_script[name].stemWord(word))
+        return self._stemmer.stemWord(word) if self._stemmer is not None else word
+
+
+@lru_cache(maxsize=16)
+def _stop_terms(language: str) -> frozenset[str]:
+    if language == "none":
+        return STOP_WORDS
+    stemmer = Stemmer.Stemmer(language)
+    return STOP_WORDS | frozenset(stemmer.stemWords(sorted(STOP_WORDS)))
+
+
+def _pieces(part: str) -> list[str]:
+    """The words inside an identifier: `getUserById` and `user_id` give theirs, plain words themselves."""
+    pieces: list[str] = []
+    for word in part.split("_"):
+        is_camel = word.isascii() and _IS_CAMEL.search(word) is not None
+        pieces += _CAMEL.findall(word) if is_camel else [word] if word else []
+    return pieces
+
+
+def _grams(run: str) -> list[tuple[str, int, int]]:
+    """Single characters and pairs of a run without spaces."""
+    folded = unicodedata.normalize("NFKC", run)
+    if len(folded) != len(run):
+        folded = run
+    singles = [(folded[i], i, i + 1) for i in range(len(folded))]
+    pairs = [(folded[i : i + 2], i, i + 2) for i in range(len(folded) - 1)]
+    return singles + pairs
+
+
+def _is_single(token: Token) -> bool:
+    return token.end - token.start == 1 and _IS_UNSPACED.match(token.text) is not None
+
+
+def _fold(word: str) -> str:
+    """Lower case, compatibility forms joined, accents off Latin letters and kept elsewhere."""
+    if word.isascii():
+        return word.lower()
+    decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", word).casefold())
+    kept: list[str] = []
+    for character in decomposed:
+        is_accent = unicodedata.combining(character) != 0
+        if not (is_accent and kept and kept[-1].isascii()):
+            kept.append(character)
+    return unicodedata.normalize("NFC", "".join(kept))

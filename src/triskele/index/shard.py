@@ -1,0 +1,316 @@
+"""One tantivy index, on disk or in memory, with an anchor document that carries its stamp."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tantivy
+from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
+
+from triskele import moments
+from triskele.errors import IndexUnavailable
+from triskele.index.analysis import Analyzer
+from triskele.types import Memory, Scope, Sort
+
+# Searched fields with their weights; labels are keywords, tags and category together.
+FIELDS = {"content": 1.0, "labels": 0.5}
+_ANCHOR = "\u0002"
+_BUILD_HEAP_BYTES = 64_000_000
+_UPDATE_HEAP_BYTES = 16_000_000
+_SORT_FIELDS = {Sort.RECENCY: "updated_at", Sort.IMPORTANCE: "importance"}
+
+Indexed = tuple[Document, dict[str, int]]
+
+
+def _schema() -> tantivy.Schema:
+    builder = SchemaBuilder()
+    for field in FIELDS:
+        builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
+    for field in ("memory", "place", "category", "tag"):
+        builder.add_text_field(field, tokenizer_name="raw", index_option="basic")
+    for field in ("valid_from", "valid_to", "known_from", "known_to", "updated_at"):
+        builder.add_integer_field(field, fast=True)
+    builder.add_float_field("importance", fast=True)
+    builder.add_unsigned_field("row", fast=True, indexed=True)
+    builder.add_unsigned_field("stamp", fast=True)
+    builder.add_text_field("lineage", stored=True, tokenizer_name="raw", index_option="basic")
+    return builder.build()
+
+
+SCHEMA = _schema()
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The journal entry that an index reflects, in which run of the journal."""
+
+    lineage: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row that matches, with its BM25 score and what the orders go by."""
+
+    row: int
+    score: float
+    importance: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What BM25 knows of a shard: its documents, deleted ones included, and the average length of each field."""
+
+    documents: float
+    average_lengths: dict[str, float]
+
+
+class Shard:
+    """A searchable snapshot of one tantivy index."""
+
+    def __init__(self, index: tantivy.Index) -> None:
+        index.reload()
+        self._index = index
+        self._searcher = index.searcher()
+        hits = self._searcher.search(Query.term_query(SCHEMA, "content", _ANCHOR, "freq"), 1, count=False).hits
+        if not hits:
+            raise IndexUnavailable("the lexical index has no stamp")
+        self._anchor = hits[0][1]
+        seq = self._searcher.fast_field_values("stamp", [self._anchor])[0]
+        lineage = self._searcher.doc(self._anchor).get_first("lineage")
+        self.stamp = Stamp(str(lineage), int(seq or 0))
+        self.statistics = self._read_statistics()
+        fillers = self._searcher.doc_freq("content", _ANCHOR)
+        self.live = self._searcher.num_docs - fillers
+
+    @staticmethod
+    def open(path: Path) -> Shard | None:
+        """The shard in a folder; None where it is missing or damaged."""
+        try:
+            return Shard(tantivy.Index.open(str(path)))
+        except (ValueError, OSError, IndexUnavailable):
+            return None
+        except BaseException as error:
+            # tantivy's Rust panics arrive as a BaseException of their own; a damaged file is no reason to die.
+            if type(error).__name__ != "PanicException":
+                raise
+            return None
+
+    @staticmethod
+    def build(path: Path, documents: Iterable[Indexed], *, stamp: Stamp) -> None:
+        """Write a new index into a folder."""
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        try:
+            _fill(tantivy.Index(SCHEMA, path=str(path)), documents, stamp, heap_bytes=_BUILD_HEAP_BYTES)
+        except ValueError as error:
+            raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
+
+    @staticmethod
+    def in_memory(documents: Iterable[Indexed], *, stamp: Stamp, average_lengths: dict[str, float] | None) -> Shard:
+        """A small index whose lengths are padded to the given averages."""
+        index = tantivy.Index(SCHEMA)
+        _fill(index, documents, stamp, heap_bytes=_UPDATE_HEAP_BYTES, average_lengths=average_lengths)
+        return Shard(index)
+
+    def update(self, changed: Iterable[str], documents: Iterable[Indexed], *, stamp: Stamp) -> None:
+        """Replace the documents of the changed memories and move the stamp, in one commit."""
+        try:
+            writer = self._index.writer(_UPDATE_HEAP_BYTES, 1)
+            for id in changed:
+                writer.delete_documents_by_term("memory", id)
+            writer.delete_documents_by_term("content", _ANCHOR)
+            for document, _ in documents:
+                writer.add_document(document)
+            writer.add_document(_anchor(stamp, dict.fromkeys(FIELDS, 1)))
+            writer.commit()
+            writer.wait_merging_threads()
+        except ValueError as error:
+            raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
+
+    def frequency(self, field: str, term: str) -> int:
+        """In how many documents a term stands."""
+        return self._searcher.doc_freq(field, term)
+
+    def search(
+        self,
+        weights: Sequence[tuple[str, str, float]],
+        scope: Scope,
+        masked: frozenset[str],
+        *,
+        limit: int,
+        sort: Sort,
+    ) -> list[Found]:
+        """The best documents in the order asked for."""
+        if not weights:
+            return []
+        query = Query.boolean_query(
+            [
+                (Occur.Must, _any_of(weights)),
+                *_filters(scope),
+                *([(Occur.MustNot, Query.term_set_query(SCHEMA, "memory", sorted(masked)))] if masked else []),
+            ]
+        )
+        if sort is Sort.RELEVANCE:
+            return self._run(query, limit)
+        hits = self._searcher.search(query, limit, count=False, order_by_field=_SORT_FIELDS[sort]).hits
+        rows = [int(row or 0) for row in self._column("row", [address for _, address in hits])]
+        among = Query.const_score_query(Query.term_set_query(SCHEMA, "row", rows), 0.0)
+        return self._run(Query.boolean_query([(Occur.Must, query), (Occur.Must, among)]), limit)
+
+    def rows(self) -> list[int]:
+        """Every row in this shard."""
+        hits = self._searcher.search(Query.all_query(), max(1, self._searcher.num_docs), count=False).hits
+        values = self._searcher.fast_field_values("row", [address for _, address in hits])
+        return [int(value) for value in values if value is not None]
+
+    def _run(self, query: Query, limit: int) -> list[Found]:
+        hits = self._searcher.search(query, limit, count=False).hits
+        addresses = [address for _, address in hits]
+        columns = [self._column(name, addresses) for name in ("row", "importance", "updated_at")]
+        return [
+            Found(int(row), float(score), importance, updated_at)
+            for (score, _), row, importance, updated_at in zip(hits, *columns, strict=True)
+        ]
+
+    def _column(self, name: str, addresses: list[tantivy.DocAddress]) -> list[float]:
+        return [value or 0 for value in self._searcher.fast_field_values(name, addresses)]
+
+    def _read_statistics(self) -> Statistics:
+        """Read from tantivy's own account of the anchor's score what it counts and averages."""
+        documents = 1.0
+        lengths: dict[str, float] = {}
+        for field in FIELDS:
+            query = Query.term_query(SCHEMA, field, _ANCHOR, "freq")
+            account = json.loads(query.explain(self._searcher, self._anchor).to_json())
+            documents = _said(account, "N, total number of docs")
+            lengths[field] = _said(account, "avgdl, average length of field")
+        return Statistics(documents, lengths)
+
+
+def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
+    """The index document of one version, and how many terms each field has."""
+    terms = {
+        "content": analyzer.terms(memory.content),
+        "labels": analyzer.terms(" ".join((memory.keywords, *memory.tags, memory.category))),
+    }
+    document = Document()
+    for field, words in terms.items():
+        document.add_text(field, " ".join(words))
+    document.add_unsigned("row", row)
+    document.add_text("memory", memory.id)
+    for place in _places(memory):
+        document.add_text("place", place)
+    document.add_text("category", memory.category)
+    for tag in memory.tags:
+        document.add_text("tag", tag)
+    for field in ("valid_from", "valid_to", "known_from", "known_to", "updated_at"):
+        moment = getattr(memory, field)
+        if moment is not None:
+            document.add_integer(field, moments.to_micros(moment))
+    document.add_float("importance", memory.importance)
+    return document, {field: len(words) for field, words in terms.items()}
+
+
+def _places(memory: Memory) -> list[str]:
+    """Terms for owner and project, of any version (a) and of the current one (c)."""
+    kinds = "ac" if memory.known_to is None else "a"
+    return [_place(kind, memory.owner, project) for kind in kinds for project in (memory.project, None)]
+
+
+def _place(kind: str, owner: str, project: str | None) -> str:
+    return json.dumps([kind, owner, project], ensure_ascii=False)
+
+
+def _filters(scope: Scope) -> list[tuple[Occur, Query]]:
+    kind = "c" if scope.known_at is None else "a"
+    projects = [None] if scope.projects is None else sorted(scope.projects)
+    must = [Query.term_set_query(SCHEMA, "place", [_place(kind, scope.owner, project) for project in projects])]
+    if scope.category is not None:
+        must.append(Query.term_query(SCHEMA, "category", scope.category, "basic"))
+    must += [Query.term_query(SCHEMA, "tag", tag, "basic") for tag in sorted(scope.tags)]
+    must_not = []
+    if not scope.any_time:
+        must_not += _outside("valid_from", "valid_to", moments.to_micros(scope.as_of))
+    if scope.known_at is not None:
+        must_not += _outside("known_from", "known_to", moments.to_micros(scope.known_at))
+    return [(Occur.Must, Query.const_score_query(query, 0.0)) for query in must] + [
+        (Occur.MustNot, query) for query in must_not
+    ]
+
+
+def _outside(start: str, end: str, moment: int) -> list[Query]:
+    """Intervals that do not hold the moment: begun after it, or ended by then; an open side never excludes."""
+    return [
+        Query.range_query(SCHEMA, start, FieldType.Integer, moment, None, include_lower=False),
+        Query.range_query(SCHEMA, end, FieldType.Integer, None, moment, include_upper=True),
+    ]
+
+
+def _any_of(weights: Sequence[tuple[str, str, float]]) -> Query:
+    return Query.boolean_query(
+        [
+            (Occur.Should, Query.boost_query(Query.term_query(SCHEMA, field, term, "freq"), weight))
+            for field, term, weight in weights
+        ]
+    )
+
+
+def _fill(
+    index: tantivy.Index,
+    documents: Iterable[Indexed],
+    stamp: Stamp,
+    *,
+    heap_bytes: int,
+    average_lengths: dict[str, float] | None = None,
+) -> None:
+    writer = index.writer(heap_bytes, 1)
+    lengths: list[dict[str, int]] = []
+    for document, counts in documents:
+        writer.add_document(document)
+        if average_lengths is not None:
+            lengths.append(counts)
+    for filler in _fillers(lengths, average_lengths):
+        writer.add_document(_anchor(stamp, filler))
+    writer.commit()
+    writer.wait_merging_threads()
+
+
+def _fillers(lengths: Sequence[dict[str, int]], averages: dict[str, float] | None) -> list[dict[str, int]]:
+    """Lengths of anchor documents that move the average length of every field to the one wanted."""
+    if averages is None:
+        return [dict.fromkeys(FIELDS, 1)]
+    totals = {field: sum(counts[field] for counts in lengths) for field in FIELDS}
+    wanted = max(math.ceil((totals[field] + 1) / averages[field]) for field in FIELDS if averages[field] > 0)
+    count = max(1, wanted - len(lengths))
+    missing = {field: max(count, round(averages[field] * (len(lengths) + count)) - totals[field]) for field in FIELDS}
+    return [
+        {field: missing[field] // count + (1 if place < missing[field] % count else 0) for field in FIELDS}
+        for place in range(count)
+    ]
+
+
+def _anchor(stamp: Stamp, lengths: dict[str, int]) -> Document:
+    document = Document()
+    for field, length in lengths.items():
+        document.add_text(field, " ".join([_ANCHOR] * length))
+    document.add_unsigned("stamp", stamp.seq)
+    document.add_text("lineage", stamp.lineage)
+    return document
+
+
+def _said(account: dict[str, Any], description: str) -> float:
+    if account["description"] == description:
+        return float(account["value"])
+    for detail in account.get("details", ()):
+        value = _said(detail, description)
+        if value >= 0:
+            return value
+    return -1.0

@@ -1,0 +1,39 @@
+"""Points in time: UTC everywhere, microseconds in the store, ISO 8601 for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from triskele.errors import BadInput
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def now() -> datetime:
+    """The present moment."""
+    return datetime.now(UTC)
+
+
+def to_micros(moment: datetime) -> int:
+    """Whole microseconds since 1970, exact."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The inverse of `to_micros`."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def to_text(moment: datetime) -> str:
+    """ISO 8601 with a Z, microseconds only where there are any."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse(text: str) -> datetime:
+    """Read a date or date and time; without a zone it is taken as UTC."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"not a date: {text[:40]!r} (write 2026-03-14 or 2026-03-14T09:30:00Z)") from error

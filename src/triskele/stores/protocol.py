@@ -1,0 +1,126 @@
+"""What every store can do; `tests/contract` holds each of them to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a check found wrong in the truth itself."""
+
+    subject: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """How much a store holds."""
+
+    memories: int
+    forgotten: int
+    superseded: int
+    versions: int
+    links: int
+    journal: int
+    bytes: int
+    by_category: Mapping[str, int]
+    by_project: Mapping[str, int]
+
+
+class Store(Protocol):
+    """Truth: memories in all their versions, links, and the journal, changed by `apply` alone."""
+
+    def apply(self, changes: Sequence[Change], *, batch: str, undoes: int | None = None) -> list[Outcome]:
+        """Carry out the changes and journal them, all in one durable transaction or none."""
+        ...
+
+    def erase(self, ids: Sequence[str], *, batch: str) -> list[Outcome]:
+        """Remove every version and link of these memories from every byte of the store."""
+        ...
+
+    def find(self, prefix: str, limit: int = 5) -> list[str]:
+        """The ids that start with a prefix, forgotten ones included."""
+        ...
+
+    def shorten(self, ids: Iterable[str], shortest: int = 6) -> dict[str, str]:
+        """The shortest prefix of each id that no other id shares."""
+        ...
+
+    def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
+        """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
+        ...
+
+    def history(self, id: str) -> list[Memory]:
+        """Every version of a memory, oldest first."""
+        ...
+
+    def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
+        """The versions behind the row numbers of an index."""
+        ...
+
+    def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
+        """Every version with its row number, of some memories or of all, in row order."""
+        ...
+
+    def links(
+        self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
+    ) -> list[Link]:
+        """The links that touch any of these memories and stand now, or stood at a moment."""
+        ...
+
+    def all_links(self) -> Iterator[Link]:
+        """Every link ever made, closed ones too, oldest first."""
+        ...
+
+    def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
+        """Memories of a scope in order of recency or importance."""
+        ...
+
+    def journal(
+        self, *, after: int = 0, limit: int = 1000, id: str | None = None, batch: str | None = None
+    ) -> list[JournalEntry]:
+        """Journal entries past a sequence number, oldest first."""
+        ...
+
+    def newest_entries(self, *, before: int | None = None, limit: int = 1) -> list[JournalEntry]:
+        """The newest journal entries, newest first."""
+        ...
+
+    def lineage(self) -> str:
+        """A name for this run of the journal; a restored store begins another."""
+        ...
+
+    def last_seq(self) -> int:
+        """The sequence number of the newest journal entry; 0 in an empty store."""
+        ...
+
+    def census(self) -> Census:
+        """Counts of what is stored."""
+        ...
+
+    def check(self, *, deep: bool = False) -> list[Finding]:
+        """What is wrong with the truth; `deep` recomputes every hash."""
+        ...
+
+    def backup(self, target: Path) -> None:
+        """Write a consistent copy of the live store to a new file."""
+        ...
+
+    def restore(self, source: Path) -> None:
+        """Replace everything by the content of a backup whose every hash holds."""
+        ...
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in the files."""
+        ...
+
+    def close(self) -> None:
+        """Let go of every connection of this thread and others."""
+        ...

@@ -1,0 +1,75 @@
+"""The SQLite schema as a list of forward steps; the file carries the number of the last one taken."""
+
+from __future__ import annotations
+
+import apsw
+
+from triskele.errors import StoreUnavailable
+
+# "trsk": tells our files from other people's SQLite databases.
+APPLICATION_ID = 0x7472736B
+
+_FOUNDATION = """
+CREATE TABLE versions (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL, version INTEGER NOT NULL, content TEXT NOT NULL, category TEXT NOT NULL,
+    tags TEXT NOT NULL, keywords TEXT NOT NULL, importance REAL NOT NULL, sensitivity TEXT NOT NULL,
+    owner TEXT NOT NULL, project TEXT NOT NULL, origin TEXT NOT NULL, session TEXT, position INTEGER,
+    created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, valid_from INTEGER, valid_to INTEGER,
+    known_from INTEGER NOT NULL, known_to INTEGER, content_hash TEXT NOT NULL, row_hash TEXT NOT NULL,
+    UNIQUE (id, version)
+) STRICT;
+CREATE UNIQUE INDEX current_version ON versions (id) WHERE known_to IS NULL;
+CREATE INDEX current_content ON versions (content_hash) WHERE known_to IS NULL;
+CREATE INDEX current_place ON versions (owner, project, updated_at) WHERE known_to IS NULL;
+CREATE INDEX conversation ON versions (session, position) WHERE session IS NOT NULL;
+
+CREATE TABLE links (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    source TEXT NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL,
+    known_from INTEGER NOT NULL, known_to INTEGER, row_hash TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX standing_link ON links (source, kind, target) WHERE known_to IS NULL;
+CREATE INDEX link_target ON links (target);
+
+CREATE TABLE journal (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL, action TEXT NOT NULL, id TEXT NOT NULL, version INTEGER, previous INTEGER,
+    link_kind TEXT, other TEXT, batch TEXT NOT NULL, undoes INTEGER, row_hash TEXT NOT NULL
+) STRICT;
+CREATE INDEX journal_memory ON journal (id);
+CREATE INDEX journal_batch ON journal (batch);
+CREATE TRIGGER journal_keeps_lines BEFORE DELETE ON journal
+BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER journal_keeps_words BEFORE UPDATE ON journal
+BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+INSERT INTO meta VALUES ('lineage', lower(hex(randomblob(8))));
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FOUNDATION,)
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Bring a new or older file up to this version; refuse a newer or foreign one."""
+    version = connection.pragma("user_version")
+    _refuse_foreign(connection, version)
+    if version == len(MIGRATIONS):
+        return
+    with connection:
+        for step in MIGRATIONS[version:]:
+            connection.execute(step)
+        connection.pragma("user_version", len(MIGRATIONS))
+        connection.pragma("application_id", APPLICATION_ID)
+
+
+def _refuse_foreign(connection: apsw.Connection, version: int) -> None:
+    if version > len(MIGRATIONS):
+        raise StoreUnavailable(
+            f"the store was written by a newer triskele (format {version}, this one knows {len(MIGRATIONS)}):"
+            " upgrade triskele"
+        )
+    is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
+    if not is_empty and connection.pragma("application_id") != APPLICATION_ID:
+        raise StoreUnavailable("the file is a database, but not one of triskele's")

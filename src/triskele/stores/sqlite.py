@@ -1,0 +1,298 @@
+"""The store of a personal machine: one SQLite file, through apsw."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from triskele import moments
+from triskele.errors import StoreUnavailable
+from triskele.stores import upkeep
+from triskele.stores.changes import Writer
+from triskele.stores.locking import file_lock
+from triskele.stores.protocol import Census, Finding
+from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
+from triskele.stores.schema import migrate
+from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
+
+_CHUNK = 500
+_NEVER = 2**62
+_ORDERS = {
+    Sort.RECENCY: "updated_at DESC, id DESC",
+    Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
+}
+
+
+class SqliteStore:
+    """Memories in one file; every thread has a connection of its own."""
+
+    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0) -> None:
+        self.path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._local = threading.local()
+        self._opened: list[apsw.Connection] = []
+        self._opened_lock = threading.Lock()
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Several processes may meet an empty folder at once; only one lays the foundation.
+            with file_lock(path.with_name(path.name + ".lock"), timeout_s=busy_timeout_s) as is_held:
+                if not is_held:
+                    raise StoreUnavailable(f"the store {path} is being set up by another process")
+                migrate(self._connection())
+
+    def apply(self, changes: Sequence[Change], *, batch: str, undoes: int | None = None) -> list[Outcome]:
+        """Carry out the changes and journal them, all in one durable transaction or none."""
+        with self._transaction() as connection:
+            writer = Writer(connection, moments.now(), batch, undoes)
+            return [writer.apply(change) for change in changes]
+
+    def erase(self, ids: Sequence[str], *, batch: str) -> list[Outcome]:
+        """Remove every version and link of these memories from every byte of the store."""
+        with self._transaction() as connection:
+            outcomes = upkeep.erase(Writer(connection, moments.now(), batch), ids)
+        self.scrub()
+        return outcomes
+
+    def find(self, prefix: str, limit: int = 5) -> list[str]:
+        """The ids that start with a prefix, forgotten ones included."""
+        rows = self._all(
+            "SELECT DISTINCT id FROM versions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            [prefix, prefix + "\U0010ffff", limit],
+        )
+        return [row[0] for row in rows]
+
+    def shorten(self, ids: Iterable[str], shortest: int = 6) -> dict[str, str]:
+        """The shortest prefix of each id that no other id shares."""
+        return {id: id[: max(shortest, self._shared_with_neighbours(id) + 1)] for id in ids}
+
+    def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
+        """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
+        condition, bindings = _standing(known_at)
+        found: dict[str, Memory] = {}
+        for chunk in _chunks(list(ids)):
+            sql = (
+                f"SELECT {VERSION_COLUMNS} FROM versions WHERE id IN ({_marks(chunk)}) AND {condition} ORDER BY version"
+            )
+            found |= {row[0]: to_memory(row) for row in self._all(sql, [*chunk, *bindings])}
+        return found
+
+    def history(self, id: str) -> list[Memory]:
+        """Every version of a memory, oldest first."""
+        rows = self._all(f"SELECT {VERSION_COLUMNS} FROM versions WHERE id = ? ORDER BY version", [id])
+        return [to_memory(row) for row in rows]
+
+    def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
+        """The versions behind the row numbers of an index."""
+        found: dict[int, Memory] = {}
+        for chunk in _chunks(list(rows)):
+            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row IN ({_marks(chunk)})"
+            found |= {row[0]: to_memory(row[1:]) for row in self._all(sql, chunk)}
+        return found
+
+    def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
+        """Every version with its row number, of some memories or of all, in row order."""
+        if ids is not None:
+            for chunk in _chunks(ids):
+                sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE id IN ({_marks(chunk)}) ORDER BY row"
+                yield from ((row[0], to_memory(row[1:])) for row in self._all(sql, chunk))
+            return
+        last = 0
+        # Pages instead of one open cursor: a slow consumer must not hold a read transaction.
+        while page := self._all(
+            f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row > ? ORDER BY row LIMIT ?", [last, _CHUNK]
+        ):
+            yield from ((row[0], to_memory(row[1:])) for row in page)
+            last = page[-1][0]
+
+    def links(
+        self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
+    ) -> list[Link]:
+        """The links that touch any of these memories and stand now, or stood at a moment."""
+        condition, bindings = _standing(known_at)
+        if kind is not None:
+            condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
+        found: dict[int, Link] = {}
+        for chunk in _chunks(ids):
+            for end in ("source", "target"):
+                sql = f"SELECT row, {LINK_COLUMNS} FROM links WHERE {end} IN ({_marks(chunk)}) AND {condition}"
+                found |= {row[0]: to_link(row[1:]) for row in self._all(sql, [*chunk, *bindings])}
+        return [found[row] for row in sorted(found)]
+
+    def all_links(self) -> Iterator[Link]:
+        """Every link ever made, closed ones too, oldest first."""
+        for row in self._all(f"SELECT {LINK_COLUMNS} FROM links ORDER BY row", []):
+            yield to_link(row)
+
+    def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
+        """Memories of a scope in order of recency or importance."""
+        condition, bindings = _in_scope(scope)
+        rows = self._all(
+            f"SELECT {VERSION_COLUMNS} FROM versions WHERE {condition} ORDER BY {_ORDERS[sort]} LIMIT ? OFFSET ?",
+            [*bindings, limit, offset],
+        )
+        return [to_memory(row) for row in rows]
+
+    def journal(
+        self, *, after: int = 0, limit: int = 1000, id: str | None = None, batch: str | None = None
+    ) -> list[JournalEntry]:
+        """Journal entries past a sequence number, oldest first."""
+        condition, bindings = "seq > ?", list[Any]([after])
+        if id is not None:
+            condition, bindings = condition + " AND (id = ? OR other = ?)", [*bindings, id, id]
+        if batch is not None:
+            condition, bindings = condition + " AND batch = ?", [*bindings, batch]
+        sql = f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE {condition} ORDER BY seq LIMIT ?"
+        return [to_entry(row) for row in self._all(sql, [*bindings, limit])]
+
+    def newest_entries(self, *, before: int | None = None, limit: int = 1) -> list[JournalEntry]:
+        """The newest journal entries, newest first."""
+        sql = f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+        return [to_entry(row) for row in self._all(sql, [_NEVER if before is None else before, limit])]
+
+    def lineage(self) -> str:
+        """A name for this run of the journal; a restored store begins another."""
+        return str(self._all("SELECT value FROM meta WHERE name = 'lineage'", [])[0][0])
+
+    def last_seq(self) -> int:
+        """The sequence number of the newest journal entry; 0 in an empty store."""
+        return int(self._all("SELECT coalesce(max(seq), 0) FROM journal", [])[0][0])
+
+    def census(self) -> Census:
+        """Counts of what is stored."""
+        with _told(self.path):
+            return upkeep.census(self._connection())
+
+    def check(self, *, deep: bool = False) -> list[Finding]:
+        """What is wrong with the truth; `deep` recomputes every hash."""
+        with _told(self.path):
+            return upkeep.check(self._connection(), deep=deep)
+
+    def backup(self, target: Path) -> None:
+        """Write a consistent copy of the live store to a new file."""
+        with _told(target):
+            upkeep.backup(self._connection(), target)
+
+    def restore(self, source: Path) -> None:
+        """Replace everything by the content of a backup whose every hash holds."""
+        with _told(source):
+            upkeep.restore(self._connection(), source)
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in the files."""
+        with _told(self.path):
+            upkeep.scrub(self._connection())
+
+    def close(self) -> None:
+        """Let go of every connection of this thread and others."""
+        with self._opened_lock:
+            for connection in self._opened:
+                connection.close()
+            self._opened.clear()
+        self._local = threading.local()
+
+    def _connection(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = apsw.Connection(str(self.path))
+            connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "full")
+            connection.pragma("foreign_keys", True)
+            self._local.connection = connection
+            with self._opened_lock:
+                self._opened.append(connection)
+        return connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        with _told(self.path):
+            connection = self._connection()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _all(self, sql: str, bindings: Sequence[Any]) -> list[Any]:
+        with _told(self.path):
+            return self._connection().execute(sql, bindings).fetchall()
+
+    def _shared_with_neighbours(self, id: str) -> int:
+        rows = self._all(
+            "SELECT (SELECT max(id) FROM versions WHERE id < ?1), (SELECT min(id) FROM versions WHERE id > ?1)",
+            [id],
+        )
+        return max((_common_prefix(id, other) for other in rows[0] if other), default=0)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn the database's complaints into one clear line each."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise StoreUnavailable(f"the store {path} is busy with other writers: try again") from error
+    except (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError) as error:
+        raise StoreUnavailable(f"the store {path} is read-only") from error
+    except apsw.FullError as error:
+        raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreUnavailable(
+            f"the store {path} is damaged or not a triskele store ({error}): restore a backup"
+        ) from error
+    except (apsw.CantOpenError, apsw.IOError, OSError) as error:
+        raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
+
+
+def _standing(known_at: datetime | None) -> tuple[str, list[Any]]:
+    if known_at is None:
+        return "known_to IS NULL", []
+    moment = moments.to_micros(known_at)
+    return "known_from <= ? AND (known_to IS NULL OR known_to > ?)", [moment, moment]
+
+
+def _in_scope(scope: Scope) -> tuple[str, list[Any]]:
+    condition, bindings = _standing(scope.known_at)
+    conditions, bindings = [condition, "owner = ?"], [*bindings, scope.owner]
+    if scope.projects is not None:
+        projects = sorted(scope.projects)
+        conditions.append(f"project IN ({_marks(projects)})")
+        bindings += projects
+    if scope.category is not None:
+        conditions.append("category = ?")
+        bindings.append(scope.category)
+    for tag in sorted(scope.tags):
+        conditions.append("EXISTS (SELECT 1 FROM json_each(versions.tags) WHERE value = ?)")
+        bindings.append(tag)
+    if not scope.any_time:
+        moment = moments.to_micros(scope.as_of)
+        conditions.append("coalesce(valid_from, ?) <= ? AND (valid_to IS NULL OR valid_to > ?)")
+        bindings += [moment, moment, moment]
+    return " AND ".join(conditions), bindings
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ",".join("?" * len(values))
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), _CHUNK):
+        yield values[start : start + _CHUNK]
+
+
+def _common_prefix(one: str, other: str) -> int:
+    length = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        length += 1
+    return length

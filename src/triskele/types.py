@@ -1,0 +1,235 @@
+"""The values that move between the rooms: frozen, slotted, without behaviour that needs a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class Sensitivity(StrEnum):
+    """Who may learn of a memory: anyone with access, or this machine alone."""
+
+    OPEN = "open"
+    PRIVATE = "private"
+
+
+class Origin(StrEnum):
+    """Who wrote a memory; set at the boundary, never changed afterwards."""
+
+    USER = "user"
+    AGENT = "agent"
+    IMPORT = "import"
+    TOOL = "tool"
+    WEB = "web"
+
+
+class LinkKind(StrEnum):
+    """How one memory stands to another; read as `source KIND target`."""
+
+    SUPERSEDES = "supersedes"
+    RESOLVED_BY = "resolved-by"
+    PART_OF = "part-of"
+    SEE_ALSO = "see-also"
+
+
+class Sort(StrEnum):
+    """The order of a recall's answer."""
+
+    RELEVANCE = "relevance"
+    IMPORTANCE = "importance"
+    RECENCY = "recency"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One version of one memory; `known_to` is None while it is the current version."""
+
+    id: str
+    content: str
+    category: str = "facts"
+    tags: tuple[str, ...] = ()
+    keywords: str = ""
+    importance: float = 0.5
+    sensitivity: Sensitivity = Sensitivity.OPEN
+    owner: str = "me"
+    project: str = ""
+    origin: Origin = Origin.USER
+    session: str | None = None
+    position: int | None = None
+    created_at: datetime
+    updated_at: datetime
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    version: int = 1
+    known_from: datetime
+    known_to: datetime | None = None
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A typed, directed connection; `known_to` is None while it stands."""
+
+    source: str
+    kind: LinkKind
+    target: str
+    known_from: datetime
+    known_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Keep this memory; content already known is answered with the known one, unless taken over verbatim."""
+
+    memory: Memory
+    verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """Replace the current version, which must still be `base`, or bring a forgotten memory back."""
+
+    memory: Memory
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Close the current version: no longer recalled, still in the history."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a link between two memories."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close a link that stands."""
+
+    link: Link
+
+
+Change = Add | Revise | Forget | Connect | Disconnect
+
+
+class Action(StrEnum):
+    """What a change did to the store."""
+
+    ADDED = "added"
+    DUPLICATE = "duplicate"
+    EDITED = "edited"
+    UNCHANGED = "unchanged"
+    RESTORED = "restored"
+    FORGOTTEN = "forgotten"
+    LINKED = "linked"
+    UNLINKED = "unlinked"
+    ERASED = "erased"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one change; `seq` is None where nothing was written."""
+
+    action: Action
+    id: str
+    seq: int | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One line of the append-only journal; text lives in the versions it names."""
+
+    seq: int
+    at: datetime
+    action: Action
+    id: str
+    version: int | None = None
+    previous: int | None = None
+    link_kind: LinkKind | None = None
+    other: str | None = None
+    batch: str
+    undoes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a reader may see: every leg applies it before its cut."""
+
+    owner: str = "me"
+    projects: frozenset[str] | None = None
+    category: str | None = None
+    tags: frozenset[str] = frozenset()
+    as_of: datetime
+    known_at: datetime | None = None
+    any_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A question with the scope it is asked in; `depth` is how many candidates a leg returns."""
+
+    text: str
+    scope: Scope
+    limit: int = 10
+    depth: int = 50
+    sort: Sort = Sort.RELEVANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The candidates of one leg, best first; a row is the store's key of one version."""
+
+    leg: str
+    rows: tuple[int, ...] = ()
+    scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A query term found in a memory, with its place in the text (`start` is -1 in tags or keywords)."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegEvidence:
+    """What one leg said about a hit, and what that added to its score."""
+
+    rank: int
+    score: float
+    contribution: float
+    terms: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A memory that answers, with the reasons; `stands_for` is the older memory that matched."""
+
+    memory: Memory
+    score: float
+    reason: str
+    legs: dict[str, LegEvidence] = field(default_factory=dict)
+    prior: float = 1.0
+    superseded: bool = False
+    stands_for: str | None = None
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The hits of one recall; `resolutions` are attached to them, not ranked."""
+
+    hits: tuple[Hit, ...]
+    resolutions: tuple[Memory, ...]
+    confidence: float
+    project: str | None
+    took_ms: float
