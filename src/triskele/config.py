@@ -67,10 +67,11 @@ Section = TypeVar("Section", StoreSettings, MemorySettings, IndexSettings, Recal
 
 def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
     """Read the settings of this user; nothing is ever read from the folder that one works in."""
-    source = _Source(os.environ if environment is None else environment)
+    source = _Source(dict(os.environ if environment is None else environment))
     home = Path(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))).expanduser().absolute()
     source.read_file(Path(source.environment.get("TRISKELE_CONFIG") or home / "config.toml"))
     if store_url is not None:
+        source.environment.pop("TRISKELE_STORE", None)
         source.given["store.url"] = (store_url, "argument")
     url = source.value("store.url", "TRISKELE_STORE", lambda: f"sqlite:///{home / 'memories.db'}")
     project = source.value("project", "TRISKELE_PROJECT", lambda: "")
@@ -99,7 +100,7 @@ def sqlite_path(url: str) -> Path:
 class _Source:
     """Looks a value up in the environment, then in the file, then among the defaults, and notes which it was."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
         self.given: dict[str, tuple[Any, str]] = {}
         self.origins: dict[str, str] = {}

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
+
+from triskele.types import Memory
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 TIME_CHARACTERS = 7
@@ -46,6 +49,14 @@ class IdMaker:
 def content_hash(content: str) -> str:
     """The hash by which equal texts, and everything derived from them, are recognised."""
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def same_words(one: Memory, other: Memory) -> bool:
+    """Whether two versions differ in nothing that a user can change."""
+    aligned = replace(
+        one, version=other.version, updated_at=other.updated_at, known_from=other.known_from, known_to=other.known_to
+    )
+    return aligned == other
 
 
 def _base32(number: int, length: int) -> str:

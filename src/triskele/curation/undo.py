@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from triskele.errors import BadInput, Conflict
+from triskele.identity import same_words
 from triskele.stores.protocol import Store
 from triskele.types import (
     Action,
@@ -15,7 +16,6 @@ from triskele.types import (
     Forget,
     JournalEntry,
     Link,
-    Memory,
     Revise,
 )
 
@@ -37,38 +37,34 @@ def last_undoable(store: Store) -> str | None:
 
 
 def inverse(entries: Sequence[JournalEntry], store: Store) -> list[Change]:
-    """The changes that take a batch back, last entry first."""
-    reach: dict[str, int] = {}
+    """The changes that take a batch back: links first, then each memory to what it was before."""
+    links: list[Change] = [
+        Disconnect(_link(entry)) if entry.action is Action.LINKED else Connect(_link(entry))
+        for entry in reversed(entries)
+        if entry.link_kind is not None
+    ]
+    touched: dict[str, list[JournalEntry]] = {}
     for entry in entries:
-        reach[entry.id] = max(reach.get(entry.id, 0), entry.version or 0)
-    return [_inverse(entry, store, reach[entry.id]) for entry in reversed(entries)]
+        if entry.link_kind is None:
+            touched.setdefault(entry.id, []).append(entry)
+    return links + [_taken_back(own, store) for own in touched.values()]
 
 
-def _inverse(entry: JournalEntry, store: Store, reach: int) -> Change:
-    match entry.action:
-        case Action.ADDED | Action.RESTORED:
-            latest = _version(store, entry.id, None)
-            if latest.version > reach:
-                raise Conflict(f"memory {entry.id} was changed since: undo that first")
-            return Forget(entry.id)
-        case Action.EDITED:
-            return Revise(_version(store, entry.id, entry.previous), base=entry.version or 0)
-        case Action.FORGOTTEN:
-            return Revise(_version(store, entry.id, entry.previous), base=entry.previous or 0)
-        case Action.LINKED:
-            return Disconnect(_link(entry))
-        case Action.UNLINKED:
-            return Connect(_link(entry))
-        case _:
-            raise BadInput(f"{entry.id} was erased for good: that cannot be undone")
-
-
-def _version(store: Store, id: str, version: int | None) -> Memory:
-    history = store.history(id)
-    wanted = [memory for memory in history if version is None or memory.version == version]
-    if not wanted:
-        raise BadInput(f"{id} was erased for good: that cannot be undone")
-    return wanted[-1]
+def _taken_back(entries: Sequence[JournalEntry], store: Store) -> Change:
+    """The change that returns one memory to its state before its first entry."""
+    first, last = entries[0], entries[-1]
+    history = {memory.version: memory for memory in store.history(first.id)}
+    if last.action is Action.ERASED or not history:
+        raise BadInput(f"{first.id} was erased for good: that cannot be undone")
+    current = store.memories([first.id]).get(first.id)
+    left = None if last.action is Action.FORGOTTEN else history[max(entry.version or 0 for entry in entries)]
+    if current is not None and (left is None or not same_words(current, left)):
+        raise Conflict(f"memory {first.id} was changed since: undo that first")
+    if first.previous is None or first.action is Action.RESTORED:
+        return Forget(first.id)
+    if current is None and left is not None:
+        raise Conflict(f"memory {first.id} was forgotten since: undo that first")
+    return Revise(history[first.previous], base=max(history))
 
 
 def _link(entry: JournalEntry) -> Link:

@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 
 from triskele.errors import Conflict, NotFound
+from triskele.identity import same_words
 from triskele.moments import to_micros
 from triskele.stores.rows import (
     JOURNAL_COLUMNS,
@@ -78,7 +79,7 @@ class Writer:
             raise Conflict(
                 f"memory {memory.id} was changed meanwhile (version {latest.version}, the edit was made on {base})"
             )
-        if standing is not None and _same_words(standing, memory):
+        if standing is not None and same_words(standing, memory):
             return Outcome(action=Action.UNCHANGED, id=memory.id, version=standing.version)
         moment = max(self.at, latest.known_to or latest.known_from)
         if standing is not None:
@@ -216,18 +217,4 @@ def insert_version(connection: apsw.Connection, memory: Memory) -> None:
     marks = ",".join("?" * (len(values) + 1))
     connection.execute(
         f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
-    )
-
-
-def _same_words(one: Memory, other: Memory) -> bool:
-    """Whether two versions differ in nothing that a user can change."""
-    return (
-        replace(
-            one,
-            version=other.version,
-            updated_at=other.updated_at,
-            known_from=other.known_from,
-            known_to=other.known_to,
-        )
-        == other
     )

@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --no-annotate --quiet
+
+.PHONY: demo test lint lock clean
+
+demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
+	$(BIN)/triskele demo
+
+test: lint  ## everything that must hold
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.done  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lock:  ## pin the dependencies anew (needs uv)
+	$(COMPILE) --output-file locks/runtime.txt
+	$(COMPILE) --extra dev --output-file locks/dev.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/runtime.done: locks/runtime.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement locks/runtime.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+$(VENV)/dev.done: locks/dev.txt $(VENV)/runtime.done
+	$(BIN)/python -m pip install --quiet --requirement locks/dev.txt
+	touch $@

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from triskele.index.analysis import Analyzer
+
+ENGLISH = Analyzer()
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("The deployments were failing", "deploy fails"),
+        ("getUserById raises on None", "user"),
+        ("getUserById raises on None", "getUserById"),
+        ("set user_id before saving", "user_id"),
+        ("set user_id before saving", "user"),
+        ("see src/app/main.py for it", "main.py"),
+        ("see src/app/main.py for it", "src/app/main.py"),
+        ("ticket ACME-123 is open", "ACME-123"),
+        ("HTTPServer restarts", "httpserver"),
+        ("written in C++ and F#", "C++"),
+        ("我们决定使用数据库迁移", "迁移"),
+        ("我们决定使用数据库迁移", "数据库"),
+        ("東京タワーで会う", "タワー"),
+        ("Мы использовали новые сервисы", "сервис"),
+        ("Die Donaudampfschifffahrtsgesellschaft zahlt", "donaudampfschifffahrtsgesellschaft"),
+        ("Die Straße ist gesperrt", "STRASSE"),
+        ("Café at noon", "cafe"),
+        ("हिन्दी भाषा में लिखा", "हिन्दी"),
+        ("Nate's dog barked", "nate"),
+        ("O'Brien called", "O'Brien"),
+    ],
+)
+def test_the_question_meets_the_text(text: str, asked: str) -> None:
+    assert set(ENGLISH.query_terms(asked)) & set(ENGLISH.terms(text))
+
+
+def test_question_words_are_not_looked_for() -> None:
+    assert ENGLISH.query_terms("What is the name of the cat that you have?") == ["name", "cat"]
+
+
+def test_a_question_of_nothing_but_stop_words_still_asks() -> None:
+    assert ENGLISH.query_terms("to be or not to be") == ["to", "be", "or", "not"]
+
+
+def test_chinese_pairs_are_asked_instead_of_single_characters() -> None:
+    assert ENGLISH.query_terms("数据库") == ["数据", "据库"]
+    assert ENGLISH.query_terms("库") == ["库"]
+
+
+def test_spans_point_at_the_words() -> None:
+    text = "Nate's Straße 数据库 user_id"
+    for token in ENGLISH.tokens(text):
+        assert 0 <= token.start < token.end <= len(text)
+    spans = {token.text: text[token.start : token.end] for token in ENGLISH.tokens(text)}
+    assert spans["nate"] == "Nate's"
+    assert spans["数据"] == "数据"
+    assert spans["user_id"] == "user_id"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", '"" AND OR NOT (*', "👍🏽👩‍👩‍👧", "\x00\x01", "'" * 5000, "a'" * 5000, "_" * 3000]
+)
+def test_odd_text_gives_terms_or_none_but_never_an_error(text: str) -> None:
+    assert all(ENGLISH.terms(text))
+    assert ENGLISH.query_terms(text) == ENGLISH.query_terms(text)
+
+
+def test_other_languages_have_their_own_stems_and_none_is_possible() -> None:
+    assert Analyzer("german").terms("Häuser") == Analyzer("german").terms("Häusern")
+    assert Analyzer("none").terms("running") == ["running"]
+
+
+def test_very_long_words_are_cut() -> None:
+    assert max(len(term) for term in ENGLISH.terms("x" * 100_000)) == 100

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from triskele.config import load
+from triskele.engine import Engine
+from triskele.index.lexical import LexicalIndex
+from triskele.types import Sort
+
+WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as opened:
+        yield opened
+
+
+def _fill(engine: Engine, count: int, start: int = 0) -> list[str]:
+    drafts = []
+    for number in range(start, start + count):
+        chosen = [WORDS[(number * step) % len(WORDS)] for step in range(1, 3 + number % 7)]
+        drafts.append(engine.draft(f"note{number} " + " ".join(chosen), tags=[f"tag{number % 3}"]))
+    return [outcome.id for outcome in engine.remember_all(drafts)]
+
+
+def _scores(engine: Engine, text: str) -> dict[str, float]:
+    return {hit.memory.id: hit.score for hit in engine.recall(text, limit=100).hits}
+
+
+def test_a_memory_scores_the_same_before_and_after_the_writer_caught_up(engine: Engine) -> None:
+    _fill(engine, 60)
+    engine.lexical.catch_up()
+    _fill(engine, 7, start=60)
+    questions = ["gamma", "alpha zeta note63", "theta tag1 beta", "note5 note66"]
+    before = [_scores(engine, question) for question in questions]
+    assert engine.lexical.behind() == 7
+    engine.lexical.rebuild()
+    after = [_scores(engine, question) for question in questions]
+    for early, late in zip(before, after, strict=True):
+        assert early == pytest.approx(late, rel=0.01)
+
+
+def test_changed_and_forgotten_memories_never_show_their_old_words(engine: Engine) -> None:
+    ids = _fill(engine, 20)
+    engine.lexical.catch_up()
+    engine.edit(ids[3], content="entirely rewritten")
+    engine.forget(ids[4])
+    assert _scores(engine, "note3 note4") == {}
+    assert list(_scores(engine, "rewritten")) == [ids[3]]
+    engine.lexical.catch_up()
+    assert _scores(engine, "note3 note4") == {}
+    assert list(_scores(engine, "rewritten")) == [ids[3]]
+
+
+def test_the_tail_is_folded_in_at_its_cap(tmp_path: Path) -> None:
+    settings = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_TAIL_CAP": "5"})
+    with Engine(settings, tmp_path) as engine:
+        _fill(engine, 5)
+        engine.recall("alpha")
+        _fill(engine, 5, start=5)
+        engine.recall("alpha")
+        assert engine.lexical.behind() == 5
+        _fill(engine, 1, start=10)
+        engine.recall("alpha")
+        assert engine.lexical.behind() == 0
+
+
+@pytest.mark.parametrize("damage", ["missing", "emptied", "garbled", "no meta"])
+def test_a_damaged_index_heals_itself(engine: Engine, damage: str) -> None:
+    ids = _fill(engine, 10)
+    engine.lexical.rebuild()
+    engine.close()
+    path = engine.lexical.path
+    if damage == "missing":
+        shutil.rmtree(path)
+    elif damage == "no meta":
+        (path / "meta.json").unlink()
+    else:
+        for file in path.glob("*.*"):
+            file.write_bytes(b"" if damage == "emptied" else b"\x07" * 40)
+    assert ids[6] in _scores(engine, "note6")
+    assert engine.lexical.behind() == 0
+
+
+def test_an_index_of_another_format_or_language_is_rebuilt_and_the_old_one_removed(tmp_path: Path) -> None:
+    with Engine(load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as engine:
+        _fill(engine, 3)
+        engine.recall("alpha")
+        english = engine.lexical.path
+    german = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_LANGUAGE": "german"})
+    with Engine(german, tmp_path) as engine:
+        assert len(_scores(engine, "note1")) == 1
+        assert engine.lexical.path.exists()
+        assert not english.exists()
+
+
+def test_another_process_sees_what_was_written_meanwhile(engine: Engine) -> None:
+    _fill(engine, 3)
+    engine.recall("alpha")
+    with Engine(engine.settings, Path.cwd()) as other:
+        other.remember("written elsewhere", project="")
+    assert len(_scores(engine, "elsewhere")) == 1
+
+
+def test_recall_works_where_the_index_folder_cannot_be_written(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fill(engine, 3)
+
+    def refuse(self: LexicalIndex) -> Path:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(LexicalIndex, "_lock_path", refuse)
+    assert len(_scores(engine, "note1")) == 1
+
+
+def test_recency_and_importance_order_over_all_matches_not_only_the_most_relevant(engine: Engine) -> None:
+    drafts = [engine.draft(f"pear pear {number}", importance=0.1) for number in range(120)]
+    drafts.append(engine.draft("pear amid a very long and winding text about nothing in particular", importance=0.9))
+    engine.remember_all(drafts)
+    assert engine.recall("pear", sort=Sort.IMPORTANCE).hits[0].memory.importance == 0.9
+    assert engine.recall("pear", sort=Sort.RECENCY).hits[0].memory.importance == 0.9
+
+
+def test_filters_apply_before_the_cut(engine: Engine) -> None:
+    engine.remember_all([engine.draft(f"plum plum {number}", category="facts") for number in range(120)])
+    wanted = engine.remember("one plum in a long sentence about other matters", category="people", tags=["rare"])
+    assert [hit.memory.id for hit in engine.recall("plum", category="people").hits] == [wanted.id]
+    assert [hit.memory.id for hit in engine.recall("plum", tags=["rare"]).hits] == [wanted.id]
+
+
+def test_orphans_are_found_and_removed_by_an_inspection(engine: Engine) -> None:
+    ids = _fill(engine, 4)
+    engine.lexical.rebuild()
+    engine.store.erase([ids[0]], batch="test")
+    assert len(engine.lexical.orphans()) == 1
+    assert engine.inspect(deep=True).repaired
+    assert engine.lexical.orphans() == []

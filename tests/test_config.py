@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from triskele import config, project
+from triskele.errors import BadInput
+
+
+def test_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[recall]\nlimit = 7\ndepth = 80\n[memory]\ncategories = ['a', 'b']\n")
+    settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_DEPTH": "60"})
+    assert (settings.recall.limit, settings.recall.depth) == (7, 60)
+    assert settings.memory.categories == ("a", "b")
+    assert settings.origins["recall.limit"] == str(tmp_path / "config.toml")
+    assert settings.origins["recall.depth"] == "environment TRISKELE_RECALL_DEPTH"
+    assert settings.origins["index.language"] == "default"
+    assert settings.origins["home"] == "environment TRISKELE_HOME"
+
+
+def test_the_store_follows_home_file_environment_and_argument_in_turn(tmp_path: Path) -> None:
+    home = {"TRISKELE_HOME": str(tmp_path)}
+    assert config.load(home).store.url == f"sqlite:///{tmp_path}/memories.db"
+    (tmp_path / "config.toml").write_text("[store]\nurl = 'sqlite:////x/file.db'\n")
+    assert config.load(home).store.url == "sqlite:////x/file.db"
+    assert config.load(home | {"TRISKELE_STORE": "sqlite:////x/env.db"}).store.url == "sqlite:////x/env.db"
+    chosen = config.load(home | {"TRISKELE_STORE": "sqlite:////x/env.db"}, store_url="sqlite:////x/arg.db")
+    assert chosen.store.url == "sqlite:////x/arg.db"
+    assert chosen.origins["store.url"] == "argument"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[recall]\nlimit = 'many'",
+        "[recall]\nlimit = 0",
+        "[recall]\nlimt = 3",
+        "nonsense",
+        "[store]\nurl = 3",
+        "[memory]\ncategories = []",
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(BadInput) as refused:
+        config.load({"TRISKELE_HOME": str(tmp_path)})
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["notes.db", "sqlite:///", "mysql://x", "postgresql://x/y"])
+def test_an_address_of_no_known_store_is_refused(url: str) -> None:
+    with pytest.raises(BadInput):
+        config.sqlite_path(url)
+
+
+def test_addresses_are_relative_with_three_slashes_and_absolute_with_four() -> None:
+    assert config.sqlite_path("sqlite:////data/notes.db") == Path("/data/notes.db")
+    assert config.sqlite_path("sqlite:///notes.db") == Path.cwd() / "notes.db"
+
+
+def test_a_folder_belongs_to_its_repository(tmp_path: Path) -> None:
+    repository = tmp_path / "harbour"
+    (repository / ".git" / "worktrees" / "fix").mkdir(parents=True)
+    (repository / "src" / "deep").mkdir(parents=True)
+    assert project.resolve(repository / "src" / "deep") == "harbour"
+    worktree = tmp_path / "harbour-fix"
+    worktree.mkdir()
+    (worktree / ".git").write_text(f"gitdir: {repository}/.git/worktrees/fix\n")
+    assert project.resolve(worktree) == "harbour"
+    plain = tmp_path / "notes"
+    plain.mkdir()
+    assert project.resolve(plain) == "notes"
+
+
+def test_a_submodule_keeps_its_own_name(tmp_path: Path) -> None:
+    module = tmp_path / "outer" / "inner"
+    module.mkdir(parents=True)
+    (module / ".git").write_text("gitdir: ../.git/modules/inner\n")
+    assert project.resolve(module) == "inner"
