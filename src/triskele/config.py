@@ -45,8 +45,9 @@ class RecallSettings:
     """How answers are ranked and cut."""
 
     limit: int = 10
-    depth: int = 50
+    depth: int = 100
     importance_prior: float = 0.3
+    model: str = "bundled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import glob
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triskele import config, intake, moments, project
 from triskele.config import Settings
 from triskele.curation import undo
 from triskele.errors import AmbiguousId, BadInput, NotFound
-from triskele.identity import ID_LENGTH, IdMaker, content_hash
+from triskele.identity import ALPHABET, ID_LENGTH, IdMaker, content_hash
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
-from triskele.recall import Readers, recall
-from triskele.stores.protocol import Census, Finding, Store
+from triskele.stores.protocol import Census, Store
 from triskele.stores.sqlite import SqliteStore
 from triskele.types import (
     Add,
@@ -40,21 +41,21 @@ from triskele.types import (
     Sort,
 )
 
+if TYPE_CHECKING:
+    from triskele.candidates import Plan
+    from triskele.health import Health
+    from triskele.meaning import Meaning
+    from triskele.whynot import WhyNot
+    from triskele.worker import Worker
+
+_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at"}
 MAX_LIMIT = 200
+MAX_BUDGET = 1_000_000
+BUNDLED = "bundled"
 SHORTEST_PREFIX = 4
 EVERYWHERE = ""
 
 Moment = datetime | str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """What an inspection found in the truth and in what is derived from it, and what it mended."""
-
-    findings: tuple[Finding, ...]
-    index_behind: int | None
-    index_orphans: int
-    repaired: tuple[str, ...]
 
 
 def open_memory(store: str | None = None, *, settings: Settings | None = None, folder: Path | None = None) -> Engine:
@@ -63,20 +64,45 @@ def open_memory(store: str | None = None, *, settings: Settings | None = None, f
     return Engine(settings, folder or Path.cwd())
 
 
+def replace_damaged(settings: Settings, source: Path) -> Path:
+    """Put a verified backup in the place of a store that cannot be opened; the broken file is kept beside it."""
+    path = config.sqlite_path(settings.store.url)
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    store = SqliteStore(fresh, busy_timeout_s=settings.store.busy_timeout_s)
+    try:
+        store.restore(source)
+        store.scrub()
+    finally:
+        store.close()
+    kept = path.with_name(f"{path.name}.damaged-{moments.now():%Y%m%dT%H%M%S%f}")
+    for suffix in ("", "-wal", "-shm"):
+        if (broken := path.with_name(path.name + suffix)).exists():
+            broken.rename(kept.with_name(kept.name + suffix))
+    fresh.rename(path)
+    fresh.with_name(fresh.name + ".lock").unlink(missing_ok=True)
+    return kept
+
+
 class Engine:
     """Long-term memory: every change goes through here, and every answer comes from here."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
         self.project = intake.check_name(settings.project or project.resolve(folder), "the project")
+        analyzer = _analyzer(settings.index.language)
         path = config.sqlite_path(settings.store.url)
         self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s)
+        self._index_folder = path.with_name(path.name + ".index")
         self.lexical = LexicalIndex(
-            path.with_suffix(".index"),
+            self._index_folder,
             self.store,
-            Analyzer(settings.index.language),
+            analyzer,
             tail_cap=settings.index.tail_cap,
         )
+        self._meaning: Meaning | None = None
+        self._meaning_lock = threading.Lock()
+        self._worker: Worker | None = None
         self._ids = IdMaker()
 
     def __enter__(self) -> Engine:
@@ -89,6 +115,12 @@ class Engine:
 
     def close(self) -> None:
         """Let go of files and connections."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+        if self._meaning is not None:
+            self._meaning.close()
+            self._meaning = None
         self.lexical.close()
         self.store.close()
 
@@ -128,7 +160,7 @@ class Engine:
             project=self.project if project is None else intake.check_name(project, "the project"),
             origin=origin,
             session=None if session is None else intake.check_name(session, "the session") or None,
-            position=position,
+            position=None if position is None else intake.check_position(position),
             created_at=created,
             updated_at=created,
             valid_from=_moment(valid_from),
@@ -146,6 +178,13 @@ class Engine:
         if supersedes is not None:
             older = self.resolve(supersedes)
             changes.append(Connect(_new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
+            try:
+                return self.apply(changes)[0]
+            except NotFound:
+                # The text is known already, under another id: that memory is the successor.
+                known = self.apply([Add(memory)])[0]
+                self.apply([Connect(_new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from))])
+                return known
         return self.apply(changes)[0]
 
     def remember_all(self, memories: Iterable[Memory], *, batch: str | None = None) -> list[Outcome]:
@@ -186,6 +225,7 @@ class Engine:
         ids = [self.resolve(reference) for reference in references]
         outcomes = self.store.erase(ids, batch=_new_batch())
         self.lexical.rebuild()
+        self._rebuild_vectors()
         return outcomes
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
@@ -200,15 +240,18 @@ class Engine:
 
     def undo(self, batch: str | None = None) -> list[Outcome]:
         """Take back the last change, or a named batch; an undoing can be undone in turn."""
-        target = batch or undo.last_undoable(self.store)
+        target = undo.last_undoable(self.store) if batch is None else intake.check_name(batch, "the batch")
         entries = self.store.journal(batch=target, limit=2**31) if target else []
         if not entries:
-            raise NotFound(f"no batch {batch}" if batch else "there is nothing to undo")
+            raise NotFound(f"no batch {batch}" if batch is not None else "there is nothing to undo")
         return self.apply(undo.inverse(entries, self.store), undoes=entries[0].seq)
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
-        return self.store.apply(changes, batch=batch or _new_batch(), undoes=undoes)
+        outcomes = self.store.apply(changes, batch=batch or _new_batch(), undoes=undoes)
+        if self._worker is not None:
+            self._worker.wake()
+        return outcomes
 
     # Reading
 
@@ -217,30 +260,84 @@ class Engine:
         text: str,
         *,
         limit: int | None = None,
-        category: str | None = None,
-        tags: Iterable[str] = (),
-        project: str | None = None,
-        all_projects: bool = False,
-        as_of: Moment | None = None,
-        known_at: Moment | None = None,
         sort: Sort = Sort.RELEVANCE,
         show_superseded: bool = False,
+        legs: Iterable[str] = ("lexical", "dense"),
+        fusion: str = "default",
+        rerank: str = "default",
+        budget: int | None = None,
+        **filters: Any,
     ) -> Answer:
-        """The memories that answer a question, each with its reasons."""
+        """The memories that answer a question, each with its reasons; filters are those of `scope`."""
+        from triskele.candidates import Plan
+        from triskele.recall import pack
+
         settings = self.settings.recall
+        plan = Plan(legs=frozenset(legs), fusion=fusion, rerank=rerank, prior=settings.importance_prior)
         wanted = _checked_limit(settings.limit if limit is None else limit)
-        scope = self.scope(
-            category=category,
-            tags=tags,
-            project=project,
-            all_projects=all_projects,
-            as_of=as_of,
-            known_at=known_at,
-        )
-        query = Query(text=text, scope=scope, limit=wanted, depth=max(settings.depth, 2 * wanted), sort=sort)
-        readers = Readers(self.store, self.lexical, settings)
+        answer = self.ask(text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, **filters)
+        return answer if budget is None else pack(answer, _checked_budget(budget))
+
+    def ask(
+        self,
+        text: str,
+        plan: Plan,
+        *,
+        limit: int = 10,
+        sort: Sort = Sort.RELEVANCE,
+        show_superseded: bool = False,
+        project: str | None = None,
+        all_projects: bool = False,
+        **filters: Any,
+    ) -> Answer:
+        """Recall by a plan of one's own."""
+        from triskele.recall import Readers, recall
+
+        scope = self.scope(project=project, all_projects=all_projects, **filters)
+        depth = max(self.settings.recall.depth, 2 * limit)
+        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort)
+        meaning = self.meaning() if plan.asks_meaning and sort is Sort.RELEVANCE else None
+        readers = Readers(self.store, self.lexical, meaning)
         named = None if all_projects else project if project is not None else self.project
-        return recall(query, readers, project=named, show_superseded=show_superseded)
+        return recall(query, plan, readers, project=named, show_superseded=show_superseded)
+
+    def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:
+        """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
+        from triskele.whynot import why_not
+
+        filters = {name: value for name, value in options.items() if name in _SCOPE_OPTIONS}
+
+        def ask(question: str, chosen: Mapping[str, Any]) -> Answer:
+            return self.recall(question, **chosen)
+
+        return why_not(self.get(reference), text, options, self.scope(**filters), ask, self.lexical)
+
+    def meaning(self) -> Meaning | None:
+        """The model and its indexes, opened when first needed; None where there is no model."""
+        # Imported here: numpy and the model's runtime cost more than most commands do.
+        from triskele.meaning import Meaning
+
+        with self._meaning_lock:
+            if self._meaning is None and self.settings.recall.model == BUNDLED:
+                self._meaning = Meaning.open(self._index_folder, self.store, tail_cap=self.settings.index.tail_cap)
+            return self._meaning
+
+    def embed(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
+        """Give vectors to memories that wait for them; returns how many got one."""
+        from triskele.worker import embed_waiting, restore_tokens
+
+        meaning = self.meaning()
+        if meaning is None:
+            return 0
+        done = embed_waiting(self.store, meaning, limit=limit, progress=progress)
+        return done + restore_tokens(self.store, meaning, limit=limit)
+
+    def work_in_background(self) -> None:
+        """Embed what waits, now and after every write, in a thread of this process."""
+        from triskele.worker import Worker
+
+        self._worker = self._worker or Worker(self.store, self.meaning)
+        self._worker.wake()
 
     def browse(
         self,
@@ -281,7 +378,7 @@ class Engine:
     def resolve(self, reference: str) -> str:
         """The id that a prefix stands for."""
         prefix = reference.strip().lower()
-        if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH:
+        if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH or not set(prefix) <= set(ALPHABET):
             raise BadInput(f"not an id: {reference[:40]!r} (give at least {SHORTEST_PREFIX} of its first characters)")
         found = self.store.find(prefix)
         if not found:
@@ -330,27 +427,37 @@ class Engine:
         self.store.backup(kept)
         self.store.restore(source)
         self.lexical.rebuild()
+        self._rebuild_vectors()
         return kept
+
+    def earlier_copies(self) -> list[Path]:
+        """The backups that `restore` left beside the store; an erased text may still be in them."""
+        path = config.sqlite_path(self.settings.store.url)
+        return sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db"))
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Build every derived index anew."""
         self.lexical.rebuild(progress)
+        self._rebuild_vectors()
+
+    def _rebuild_vectors(self) -> None:
+        from triskele.meaning import Meaning
+
+        if Meaning.has_files(self._index_folder) and (meaning := self.meaning()) is not None:
+            meaning.rebuild()
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the truth and mend what is derived from it."""
-        findings = self.store.check(deep=deep)
-        behind = self.lexical.behind()
-        orphans = len(self.lexical.orphans()) if deep else 0
-        repaired: list[str] = []
-        if repair and not findings and (behind is None or orphans):
-            self.lexical.rebuild()
-            repaired.append("the lexical index was missing or wrong and has been rebuilt")
-        elif repair and not findings and behind:
-            self.lexical.catch_up()
-            repaired.append(f"the lexical index took in {behind} journal entries")
-        if repair and not findings and deep:
-            self.store.scrub()
-        return Health(findings=tuple(findings), index_behind=behind, index_orphans=orphans, repaired=tuple(repaired))
+        from triskele import health
+
+        return health.inspect(self.store, self.lexical, self.meaning(), deep=deep, repair=repair)
+
+
+def _analyzer(language: str) -> Analyzer:
+    try:
+        return Analyzer(language)
+    except KeyError:
+        raise BadInput(f"setting index.language: no stemmer for {language!r} (write none to do without)") from None
 
 
 def _new_batch() -> str:
@@ -370,6 +477,12 @@ def _moment(value: Moment | None) -> datetime | None:
 def _check_period(memory: Memory) -> None:
     if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
         raise BadInput("valid-to must be later than valid-from")
+
+
+def _checked_budget(budget: int) -> int:
+    if not 1 <= budget <= MAX_BUDGET:
+        raise BadInput(f"budget must be between 1 and {MAX_BUDGET:,} tokens, not {budget}")
+    return budget
 
 
 def _checked_limit(limit: int) -> int:

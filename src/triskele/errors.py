@@ -6,7 +6,8 @@ TriskeleError
 │   └── AmbiguousId          a prefix that fits several
 ├── Conflict                 the change does not fit what is stored; exit code 1
 └── Unavailable              a dependency cannot serve; exit code 3
-    ├── StoreUnavailable     the store is busy, read-only, full, damaged or from a newer version
+    ├── StoreUnavailable     the store is busy, read-only, full or from a newer version
+    │   └── StoreDamaged     the file is broken, or no database at all
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     └── ModelUnavailable     a model file is missing, damaged or speaks nonsense
 """
@@ -39,7 +40,11 @@ class Unavailable(TriskeleError):
 
 
 class StoreUnavailable(Unavailable):
-    """The store is busy, read-only, full, damaged or from a newer version."""
+    """The store is busy, read-only, full or from a newer version."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """The store's file is broken, or no database at all."""
 
 
 class IndexUnavailable(Unavailable):

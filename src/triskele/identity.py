@@ -36,7 +36,7 @@ class IdMaker:
         tick = min(max(tick, 0), _TIME_LIMIT)
         with self._lock:
             last_tick, last_random = self._last
-            following = last_random + 1 + secrets.randbelow(_STEP)
+            following = last_random + _STEP // 2 + secrets.randbelow(_STEP)
             if tick > last_tick:
                 self._last = (tick, secrets.randbelow(_RANDOM_LIMIT // 2))
             elif following <= _RANDOM_LIMIT:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 
+MAX_POSITION = 2**53
+
 _KEPT_CONTROLS = "\n\t"
 # Joiners carry meaning in many scripts; every other format character can hide text from a reader.
 _KEPT_FORMATS = "\u200c\u200d\u00ad"
@@ -53,7 +55,7 @@ def check_category(category: str, settings: MemorySettings) -> str:
 
 def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]:
     """Lower-case tags without repeats, in the order given."""
-    cleaned = (clean(tag, "a tag").lower().replace(",", " ") for tag in tags)
+    cleaned = (" ".join(clean(tag, "a tag").lower().replace(",", " ").split()) for tag in tags)
     kept = tuple(dict.fromkeys(tag for tag in cleaned if tag))
     _check_length(", ".join(kept), "the tags", settings)
     return kept
@@ -70,7 +72,8 @@ def check_importance(importance: float) -> float:
     """A number from 0 to 1."""
     if not (math.isfinite(importance) and 0 <= importance <= 1):
         raise BadInput(f"importance must be between 0 and 1, not {importance}")
-    return float(importance)
+    # Adding zero turns -0.0, which a row cannot keep, into 0.0.
+    return float(importance) + 0.0
 
 
 def check_name(text: str, what: str, limit: int = 200) -> str:
@@ -79,6 +82,13 @@ def check_name(text: str, what: str, limit: int = 200) -> str:
     if len(name) > limit:
         raise BadInput(f"{what} is longer than {limit} characters")
     return name
+
+
+def check_position(position: int) -> int:
+    """A place in a conversation or document that a store can hold."""
+    if not 0 <= position <= MAX_POSITION:
+        raise BadInput(f"a position must be between 0 and {MAX_POSITION:,}")
+    return position
 
 
 def split_sentences(text: str, limit: int) -> list[str]:

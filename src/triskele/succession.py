@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
+from triskele.fusion import Fused
 from triskele.stores.protocol import Store
-from triskele.types import Link, LinkKind, Memory, Scope
+from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 
 MAX_DEPTH = 10
+SUPERSEDED_IMPORTANCE = 0.3
 
 
 class Succession:
@@ -24,26 +27,30 @@ class Succession:
 
     def head(self, id: str) -> str:
         """The memory to serve for this one: its newest successor in force, or the one that it will replace."""
-        served = id
+        served = reached = id
         for _ in range(MAX_DEPTH):
-            if (newer := self._in_force(self._newer.get(served, ()))) is None:
+            if (newer := self._newest_begun(self._newer.get(reached, ()))) is None:
                 break
-            served = newer
-        return served if served != id else self._predecessor(id)
+            reached = newer
+            if not self._has_ended(reached):
+                served = reached
+        return served if reached != id else self._predecessor(id)
 
     def is_superseded(self, id: str) -> bool:
-        """Whether something in force replaces this memory."""
-        return self._in_force(self._newer.get(id, ())) is not None
+        """Whether something that has begun replaces this memory."""
+        return self._newest_begun(self._newer.get(id, ())) is not None
 
     def _predecessor(self, id: str) -> str:
         for _ in range(MAX_DEPTH):
-            older = [other for other in self._older.get(id, ()) if other in self.memories]
+            older = [
+                other for other in self._older.get(id, ()) if other in self.memories and not self._has_ended(other)
+            ]
             if not older or self._begins(id) <= self._as_of:
                 break
             id = max(older, key=self._begins)
         return id
 
-    def _in_force(self, candidates: Iterable[str]) -> str | None:
+    def _newest_begun(self, candidates: Iterable[str]) -> str | None:
         begun = [id for id in candidates if id in self.memories and self._begins(id) <= self._as_of]
         return max(begun, key=self._begins) if begun else None
 
@@ -51,9 +58,14 @@ class Succession:
         memory = self.memories[id]
         return memory.valid_from or memory.created_at
 
+    def _has_ended(self, id: str) -> bool:
+        ended = self.memories[id].valid_to
+        return ended is not None and ended <= self._as_of
+
     def _load(self, fringe: set[str], store: Store) -> None:
         seen: set[str] = set()
-        for _ in range(MAX_DEPTH):
+        # One further than is followed: the last one served may have a successor too.
+        for _ in range(MAX_DEPTH + 1):
             links = store.links(sorted(fringe), kind=LinkKind.SUPERSEDES, known_at=self._known_at)
             seen |= fringe
             self._note(links)
@@ -67,3 +79,58 @@ class Succession:
         for link in links:
             self._newer.setdefault(link.target, []).append(link.source)
             self._older.setdefault(link.source, []).append(link.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A memory to serve, with the scores of the row that led to it."""
+
+    memory: Memory
+    matched: Memory
+    fused: Fused
+    score: float
+    prior: float
+    superseded: bool
+
+    @property
+    def stands_for(self) -> str | None:
+        """The older memory that matched, where this one is its successor."""
+        return None if self.matched.id == self.memory.id else self.matched.id
+
+
+def serve(
+    fused: Sequence[Fused], query: Query, store: Store, *, prior: float, show_superseded: bool = False
+) -> list[Served]:
+    """The memories to show, best first, each once: a successor takes the place of what it replaced."""
+    rows = store.rows(candidate.row for candidate in fused)
+    succession = Succession((memory.id for memory in rows.values()), store, query.scope)
+    best: dict[str, Served] = {}
+    for candidate in fused:
+        if candidate.row not in rows:
+            continue
+        matched = rows[candidate.row]
+        head = matched.id if show_superseded else succession.head(matched.id)
+        memory = succession.memories.get(head, matched) if head != matched.id else matched
+        if not visible(memory, query.scope):
+            memory = matched
+        superseded = succession.is_superseded(memory.id)
+        weight = _weight(memory, superseded, query.sort, prior)
+        each = Served(memory, matched, candidate, candidate.score * weight, weight, superseded)
+        if memory.id not in best or best[memory.id].score < each.score:
+            best[memory.id] = each
+    if query.sort is not Sort.RELEVANCE:
+        return list(best.values())
+    return sorted(best.values(), key=lambda each: -each.score)
+
+
+def visible(memory: Memory, scope: Scope) -> bool:
+    """Whether a scope's reader may see a memory that a link led to."""
+    return memory.owner == scope.owner and (scope.projects is None or memory.project in scope.projects)
+
+
+def _weight(memory: Memory, superseded: bool, sort: Sort, strength: float) -> float:
+    """Importance weighs after relevance; the other orders have it already or do without."""
+    if sort is not Sort.RELEVANCE:
+        return 1.0
+    importance = min(memory.importance, SUPERSEDED_IMPORTANCE) if superseded else memory.importance
+    return 1 - strength + strength * importance

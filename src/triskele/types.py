@@ -184,11 +184,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates of one leg, best first; a row is the store's key of one version."""
+    """The candidates of one leg, best first, by the store's row numbers; `ceiling` is the best score possible."""
 
     leg: str
     rows: tuple[int, ...] = ()
     scores: tuple[float, ...] = ()
+    ceiling: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,7 @@ class LegEvidence:
 
     rank: int
     score: float
+    normalised: float
     contribution: float
     terms: tuple[Term, ...] = ()
 
@@ -226,10 +228,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The hits of one recall; `resolutions` are attached to them, not ranked."""
+    """The hits of one recall; `resolutions` are attached, not ranked; `waiting` memories have no vectors yet."""
 
     hits: tuple[Hit, ...]
     resolutions: tuple[Memory, ...]
     confidence: float
     project: str | None
     took_ms: float
+    waiting: int = 0
+    missing: tuple[str, ...] = ()

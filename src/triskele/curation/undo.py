@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from triskele import moments
 from triskele.errors import BadInput, Conflict
 from triskele.identity import same_words
 from triskele.stores.protocol import Store
@@ -16,6 +17,7 @@ from triskele.types import (
     Forget,
     JournalEntry,
     Link,
+    Memory,
     Revise,
 )
 
@@ -23,53 +25,63 @@ _PAGE = 500
 
 
 def last_undoable(store: Store) -> str | None:
-    """The newest batch that is neither undone nor an undoing itself."""
+    """The newest batch that is neither undone nor an undoing itself, and of which anything is left."""
     cancelled: set[int] = set()
+    erased: set[str] = set()
     for entries in _batches_backwards(store):
         first = entries[0]
-        if first.seq in cancelled:
+        erased |= {entry.id for entry in entries if entry.action is Action.ERASED}
+        if _start(first, store) in cancelled:
             continue
         if first.undoes is not None:
             cancelled.add(first.undoes)
-        elif first.action is not Action.ERASED:
+        elif not all({entry.id, entry.other} & erased for entry in entries):
             return first.batch
     return None
 
 
 def inverse(entries: Sequence[JournalEntry], store: Store) -> list[Change]:
-    """The changes that take a batch back: links first, then each memory to what it was before."""
-    links: list[Change] = [
-        Disconnect(_link(entry)) if entry.action is Action.LINKED else Connect(_link(entry))
-        for entry in reversed(entries)
-        if entry.link_kind is not None
-    ]
-    touched: dict[str, list[JournalEntry]] = {}
+    """The changes that bring every memory and link of a batch back to what it was before."""
+    of_memories: dict[str, list[JournalEntry]] = {}
     for entry in entries:
         if entry.link_kind is None:
-            touched.setdefault(entry.id, []).append(entry)
-    return links + [_taken_back(own, store) for own in touched.values()]
+            of_memories.setdefault(entry.id, []).append(entry)
+    links = [entry for entry in reversed(entries) if entry.link_kind is not None]
+    ends = {end for entry in links for end in (entry.id, entry.other) if end is not None}
+    histories = {id: history for id in {*of_memories, *ends} if (history := store.history(id))}
+    changes = [_before(told, histories[id]) for id, told in of_memories.items() if id in histories]
+    changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
+    if not changes:
+        raise BadInput(f"{entries[0].id} was erased for good: that cannot be undone")
+    return changes
 
 
-def _taken_back(entries: Sequence[JournalEntry], store: Store) -> Change:
-    """The change that returns one memory to its state before its first entry."""
-    first, last = entries[0], entries[-1]
-    history = {memory.version: memory for memory in store.history(first.id)}
-    if last.action is Action.ERASED or not history:
-        raise BadInput(f"{first.id} was erased for good: that cannot be undone")
-    current = store.memories([first.id]).get(first.id)
-    left = None if last.action is Action.FORGOTTEN else history[max(entry.version or 0 for entry in entries)]
-    if current is not None and (left is None or not same_words(current, left)):
-        raise Conflict(f"memory {first.id} was changed since: undo that first")
-    if first.previous is None or first.action is Action.RESTORED:
-        return Forget(first.id)
-    if current is None and left is not None:
-        raise Conflict(f"memory {first.id} was forgotten since: undo that first")
-    return Revise(history[first.previous], base=max(history))
+def _before(told: Sequence[JournalEntry], history: Sequence[Memory]) -> Change:
+    """The change from what the batch left of a memory to what it found."""
+    first, last, now = told[0], told[-1], history[-1]
+    number = last.previous if last.action is Action.FORGOTTEN else last.version
+    is_as_left = any(version.version == number and same_words(version, now) for version in history)
+    is_forgotten = now.known_to is not None
+    was_absent = first.action in (Action.ADDED, Action.RESTORED)
+    if was_absent and is_forgotten:
+        return Forget(now.id)
+    if not is_as_left or is_forgotten != (last.action is Action.FORGOTTEN):
+        raise Conflict(f"memory {now.id} was changed since: undo that first")
+    if was_absent:
+        return Forget(now.id)
+    [found] = [version for version in history if version.version == first.previous]
+    return Revise(found, base=now.version)
 
 
-def _link(entry: JournalEntry) -> Link:
+def _opposite(entry: JournalEntry) -> Change:
     assert entry.link_kind is not None and entry.other is not None
-    return Link(source=entry.id, kind=entry.link_kind, target=entry.other, known_from=entry.at)
+    link = Link(source=entry.id, kind=entry.link_kind, target=entry.other, known_from=moments.now())
+    return Disconnect(link) if entry.action is Action.LINKED else Connect(link)
+
+
+def _start(entry: JournalEntry, store: Store) -> int:
+    """Where the entry's batch begins: a long one may have been written in pieces, with others in between."""
+    return store.journal(batch=entry.batch, limit=1)[0].seq
 
 
 def _batches_backwards(store: Store) -> Iterator[Sequence[JournalEntry]]:

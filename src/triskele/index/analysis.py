@@ -90,7 +90,9 @@ class Analyzer:
         """The distinct terms to look for: stop words count only when there is nothing else."""
         tokens = self.tokens(text[:MAX_QUERY_CHARACTERS])
         # A pair of characters says more than either alone, so single ones are asked for only when alone.
-        paired = {place for t in tokens if t.end - t.start > 1 for place in range(t.start, t.end)}
+        paired = {
+            place for t in tokens if _IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
+        }
         asked = [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
         telling = [term for term in asked if term not in self._stop_terms]
         return list(dict.fromkeys(telling or asked))

@@ -16,15 +16,16 @@ from pathlib import Path
 
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
-from triskele.index.shard import FIELDS, Found, Indexed, Shard, Stamp, memory_document
+from triskele.index.shard import FIELDS, Found, Indexed, Shard, Stamp, damaged_files, memory_document
 from triskele.stores.locking import file_lock
 from triskele.stores.protocol import Store
-from triskele.types import Scope, Sort
+from triskele.types import Action, Scope, Sort
 
-FORMAT = 1
+FORMAT = 3
 MAX_TERMS = 256
 _JOURNAL_PAGE = 1000
 _LOCK_TIMEOUT_S = 60.0
+_PATIENCE_S = 5.0
 
 _ORDERS: dict[Sort, Callable[[Found], tuple[float, float, int]]] = {
     Sort.RELEVANCE: lambda hit: (-hit.score, 0.0, hit.row),
@@ -39,7 +40,7 @@ Progress = Callable[[int], None]
 class _View:
     """What a search sees: both shards and the memories that the newer one answers for."""
 
-    seq: int
+    stamp: Stamp
     disk: Shard | None
     tail: Shard | None
     masked: frozenset[str]
@@ -84,13 +85,14 @@ class LexicalIndex:
         disk = self._open_disk()
         return None if disk is None else self._store.last_seq() - disk.stamp.seq
 
-    def catch_up(self, *, wait: bool = True) -> bool:
+    def catch_up(self, *, wait_s: float = _LOCK_TIMEOUT_S) -> bool:
         """Bring the index on disk up to the journal; False where another process is at it."""
-        with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S if wait else 0) as is_held:
+        with file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
             if not is_held:
                 return False
             disk = self._open_disk()
-            if disk is None:
+            if disk is None or self._was_erased_since(disk.stamp.seq):
+                # A merge would leave the words of erased memories in the files; only a new index is free of them.
                 self._build(None)
             else:
                 changed, last = self._changed_since(disk.stamp.seq)
@@ -107,14 +109,15 @@ class LexicalIndex:
             self._build(progress)
         self._view = None
 
-    def orphans(self) -> list[int]:
-        """Rows that the index on disk holds and the store does not."""
+    def faults(self) -> int:
+        """How many rows only the index or only the store has, and how many files are not what was written."""
         disk = self._open_disk()
         if disk is None:
-            return []
-        rows = disk.rows()
-        known = {row for row, _ in self._store.versions()}
-        return sorted(set(rows) - known)
+            return 0
+        changed, _ = self._changed_since(disk.stamp.seq)
+        known = {row for row, memory in self._store.versions() if memory.id not in changed}
+        past = {row for row, memory in self._store.versions(sorted(changed))}
+        return len(set(disk.rows()) - past ^ known) + damaged_files(self.path)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -123,9 +126,12 @@ class LexicalIndex:
     def _fresh_view(self) -> _View:
         with self._mutex:
             view = self._view
-            if view is None or view.seq != self._store.last_seq():
+            if view is None or view.stamp != self._present():
                 view = self._view = self._make_view()
             return view
+
+    def _present(self) -> Stamp:
+        return Stamp(self._store.lineage(), self._store.last_seq())
 
     def _make_view(self) -> _View:
         disk = self._open_disk()
@@ -133,17 +139,17 @@ class LexicalIndex:
         if disk is None or len(changed) > self._tail_cap:
             disk = self._catch_up_or_none() or disk
             changed, last = self._changed_since(disk.stamp.seq if disk else 0)
-        if not changed:
-            return _View(last, disk, None, frozenset())
-        average = disk.statistics.average_lengths if disk and disk.live else None
         stamp = Stamp(self._store.lineage(), last)
+        if not changed:
+            return _View(stamp, disk, None, frozenset())
+        average = disk.statistics.average_lengths if disk and disk.live else None
         tail = Shard.in_memory(self._documents(sorted(changed)), stamp=stamp, average_lengths=average)
-        return _View(last, disk, tail, frozenset(changed))
+        return _View(stamp, disk, tail, frozenset(changed))
 
     def _catch_up_or_none(self) -> Shard | None:
         """The caught-up index, or None where the folder cannot be written: memory then serves alone."""
         try:
-            self.catch_up(wait=not self.path.exists())
+            self.catch_up(wait_s=0 if self.path.exists() else _PATIENCE_S)
             return self._open_disk()
         except (OSError, IndexUnavailable):
             return None
@@ -151,6 +157,14 @@ class LexicalIndex:
     def _open_disk(self) -> Shard | None:
         shard = Shard.open(self.path)
         return shard if shard is not None and shard.stamp.lineage == self._store.lineage() else None
+
+    def _was_erased_since(self, seq: int) -> bool:
+        entries = self._store.journal(after=seq, limit=_JOURNAL_PAGE)
+        while entries:
+            if any(entry.action is Action.ERASED for entry in entries):
+                return True
+            entries = self._store.journal(after=entries[-1].seq, limit=_JOURNAL_PAGE)
+        return False
 
     def _changed_since(self, stamp: int) -> tuple[set[str], int]:
         changed: set[str] = set()
@@ -179,7 +193,7 @@ class LexicalIndex:
         fresh.rename(self.path)
 
     def _lock_path(self) -> Path:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._folder / "writer.lock"
 
 

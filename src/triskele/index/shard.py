@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,10 @@ from triskele.types import Memory, Scope, Sort
 # Searched fields with their weights; labels are keywords, tags and category together.
 FIELDS = {"content": 1.0, "labels": 0.5}
 _ANCHOR = "\u0002"
+# tantivy's length normalisation (b = 0.75) is too strong for short memories; equal padding weakens it for them alone.
+_PAD = ("\u0003",) * 32
+_FOOTER_MAGIC = 1337
+_GUARDED_FILES = {".idx", ".term", ".store", ".fast", ".fieldnorm", ".pos", ".del"}
 _BUILD_HEAP_BYTES = 64_000_000
 _UPDATE_HEAP_BYTES = 16_000_000
 _SORT_FIELDS = {Sort.RECENCY: "updated_at", Sort.IMPORTANCE: "importance"}
@@ -195,10 +201,24 @@ class Shard:
         return Statistics(documents, lengths)
 
 
+def damaged_files(path: Path) -> int:
+    """How many files of an index are not what tantivy wrote: each ends with a checksum of what comes before."""
+    return sum(not _is_whole(file.read_bytes()) for file in path.glob("*.*") if file.suffix in _GUARDED_FILES)
+
+
+def _is_whole(content: bytes) -> bool:
+    try:
+        length, magic = struct.unpack("<II", content[-8:])
+        footer = json.loads(content[-8 - length : -8])
+        return bool(magic == _FOOTER_MAGIC and zlib.crc32(content[: -8 - length]) == footer["crc"])
+    except (struct.error, ValueError, KeyError, TypeError):
+        return False
+
+
 def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
     """The index document of one version, and how many terms each field has."""
     terms = {
-        "content": analyzer.terms(memory.content),
+        "content": [*analyzer.terms(memory.content), *analyzer.terms(_spoken_date(memory)), *_PAD],
         "labels": analyzer.terms(" ".join((memory.keywords, *memory.tags, memory.category))),
     }
     document = Document()
@@ -217,6 +237,11 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
             document.add_integer(field, moments.to_micros(moment))
     document.add_float("importance", memory.importance)
     return document, {field: len(words) for field, words in terms.items()}
+
+
+def _spoken_date(memory: Memory) -> str:
+    """What was said in a conversation is asked for by its date, so the date counts as said."""
+    return memory.created_at.strftime("%d %B %Y").lstrip("0") if memory.session is not None else ""
 
 
 def _places(memory: Memory) -> list[str]:

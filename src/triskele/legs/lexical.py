@@ -18,7 +18,8 @@ def rank(query: Query, index: LexicalIndex) -> Ranking:
     if query.sort is Sort.IMPORTANCE:
         return _blended(terms, query, index)
     found = index.search(terms, query.scope, limit=query.depth, sort=query.sort)
-    return Ranking(NAME, tuple(hit.row for hit in found), tuple(hit.score for hit in found))
+    ceiling = sum(index.rarity(terms).values())
+    return Ranking(NAME, tuple(hit.row for hit in found), tuple(hit.score for hit in found), ceiling=ceiling)
 
 
 def _blended(terms: Sequence[str], query: Query, index: LexicalIndex) -> Ranking:

@@ -22,6 +22,7 @@ from triskele.stores.rows import (
     to_link,
     to_memory,
 )
+from triskele.stores.vectors import enqueue
 from triskele.types import (
     Action,
     Add,
@@ -69,7 +70,8 @@ class Writer:
             raise Conflict(f"memory {memory.id} already has a version {memory.version}")
         if memory.known_to is None and self._current(memory.id) is not None:
             raise Conflict(f"memory {memory.id} already has a current version")
-        insert_version(self.connection, memory)
+        # Knowledge begins with the write, however long ago the memory was drafted.
+        insert_version(self.connection, memory if verbatim else replace(memory, known_from=self.at))
         return self._note(Action.ADDED, memory.id, version=memory.version)
 
     def _revise(self, memory: Memory, base: int) -> Outcome:
@@ -175,8 +177,10 @@ class Writer:
 
     def _same_content(self, memory: Memory) -> str | None:
         values = self._one(
-            "SELECT id FROM versions WHERE content_hash = ? AND known_to IS NULL AND owner = ? AND project = ?"
-            " AND session IS ? AND position IS ? AND valid_from IS ? AND valid_to IS ? AND content = ?",
+            # Named, because the planner would rather walk through the whole project.
+            "SELECT id FROM versions INDEXED BY current_content WHERE content_hash = ? AND known_to IS NULL"
+            " AND owner = ? AND project = ? AND session IS ? AND position IS ? AND valid_from IS ? AND valid_to IS ?"
+            " AND content = ?",
             [
                 memory.content_hash,
                 memory.owner,
@@ -218,3 +222,4 @@ def insert_version(connection: apsw.Connection, memory: Memory) -> None:
     connection.execute(
         f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
     )
+    enqueue(connection, memory.content_hash)

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
+
+# row, owner, project, category, tags as JSON, importance, session, position, valid_from, valid_to, known_from, known_to
+# in microseconds, and the slot of the content's vector or -1.
+CatalogEntry = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,46 @@ class Store(Protocol):
         """The sequence number of the newest journal entry; 0 in an empty store."""
         ...
 
+    def waiting(self, limit: int = 256) -> list[tuple[str, str]]:
+        """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
+        ...
+
+    def count_waiting(self) -> int:
+        """How many contents wait for a vector."""
+        ...
+
+    def queue_for(self, fingerprint: str) -> None:
+        """From now on contents wait for this model: at once those that it has not seen."""
+        ...
+
+    def keep_vectors(self, fingerprint: str, found: Mapping[str, bytes]) -> dict[str, int]:
+        """Keep a model's vectors by content hash; answers with the slots, without contents erased meanwhile."""
+        ...
+
+    def drop_vectors(self, slots: Sequence[int]) -> None:
+        """Throw vectors away; their contents wait again."""
+        ...
+
+    def vectors(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, str, bytes]]:
+        """A page of a model's vectors past a slot, as (slot, content hash, vector)."""
+        ...
+
+    def last_slot(self, fingerprint: str) -> int:
+        """The slot of a model's newest vector; 0 where it has none."""
+        ...
+
+    def slot_contents(self, slots: Sequence[int]) -> dict[int, str]:
+        """The texts behind some slots."""
+        ...
+
+    def catalog(self, fingerprint: str, ids: Sequence[str] | None = None) -> Iterator[CatalogEntry]:
+        """What filters and ranking need of every version, or of those of some memories, in row order."""
+        ...
+
+    def newly_placed(self, fingerprint: str, *, after: int) -> list[tuple[int, int]]:
+        """Rows whose content got a vector past a slot, as (row, slot)."""
+        ...
+
     def census(self) -> Census:
         """Counts of what is stored."""
         ...
@@ -119,6 +163,10 @@ class Store(Protocol):
 
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the files."""
+        ...
+
+    def is_scrubbed(self) -> bool:
+        """Whether every erasing so far went through to the bytes of the files."""
         ...
 
     def close(self) -> None:

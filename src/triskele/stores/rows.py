@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
+from triskele.errors import StoreUnavailable
 from triskele.moments import from_micros, to_micros
 from triskele.types import Action, JournalEntry, Link, LinkKind, Memory, Origin, Sensitivity
 
@@ -19,11 +21,26 @@ LINK_COLUMNS = "source, kind, target, known_from, known_to"
 JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes"
 
 Row = Sequence[Any]
+Value = TypeVar("Value")
+
+
+def _or_damaged(read: Callable[[Row], Value]) -> Callable[[Row], Value]:
+    """Values that no writer ever wrote are damage, whatever they fail at."""
+
+    @wraps(read)
+    def guarded(values: Row) -> Value:
+        try:
+            return read(values)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise StoreUnavailable(f"the row of {values[0]!r} is damaged ({error}): restore a backup") from error
+
+    return guarded
 
 
 def row_hash(values: Row) -> str:
     """A hash that changes with any value of the row."""
-    text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+    # A damaged row may hold bytes in the place of text.
+    text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -53,6 +70,7 @@ def from_memory(memory: Memory) -> list[Any]:
     ]
 
 
+@_or_damaged
 def to_memory(values: Row) -> Memory:
     """The inverse of `from_memory`."""
     return Memory(
@@ -84,6 +102,7 @@ def from_link(link: Link) -> list[Any]:
     return [link.source, link.kind.value, link.target, to_micros(link.known_from), _micros(link.known_to)]
 
 
+@_or_damaged
 def to_link(values: Row) -> Link:
     """The inverse of `from_link`."""
     return Link(
@@ -95,6 +114,7 @@ def to_link(values: Row) -> Link:
     )
 
 
+@_or_damaged
 def to_entry(values: Row) -> JournalEntry:
     """A journal line from `seq` followed by JOURNAL_COLUMNS."""
     return JournalEntry(

@@ -48,13 +48,24 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 INSERT INTO meta VALUES ('lineage', lower(hex(randomblob(8))));
 """
 
-MIGRATIONS: tuple[str, ...] = (_FOUNDATION,)
+_MEANING = """
+CREATE TABLE vectors (
+    slot INTEGER PRIMARY KEY AUTOINCREMENT,
+    content_hash TEXT NOT NULL, fingerprint TEXT NOT NULL, vector BLOB NOT NULL,
+    UNIQUE (fingerprint, content_hash)
+) STRICT;
+CREATE TABLE pending (content_hash TEXT NOT NULL UNIQUE) STRICT;
+CREATE INDEX version_content ON versions (content_hash);
+INSERT INTO pending SELECT DISTINCT content_hash FROM versions;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING)
 
 
 def migrate(connection: apsw.Connection) -> None:
     """Bring a new or older file up to this version; refuse a newer or foreign one."""
+    refuse_foreign(connection)
     version = connection.pragma("user_version")
-    _refuse_foreign(connection, version)
     if version == len(MIGRATIONS):
         return
     with connection:
@@ -64,12 +75,18 @@ def migrate(connection: apsw.Connection) -> None:
         connection.pragma("application_id", APPLICATION_ID)
 
 
-def _refuse_foreign(connection: apsw.Connection, version: int) -> None:
+def refuse_foreign(connection: apsw.Connection) -> None:
+    """Raise where the file is a newer triskele's or another program's."""
+    version = connection.pragma("user_version")
     if version > len(MIGRATIONS):
         raise StoreUnavailable(
             f"the store was written by a newer triskele (format {version}, this one knows {len(MIGRATIONS)}):"
             " upgrade triskele"
         )
-    is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
-    if not is_empty and connection.pragma("application_id") != APPLICATION_ID:
+    if not is_empty(connection) and connection.pragma("application_id") != APPLICATION_ID:
         raise StoreUnavailable("the file is a database, but not one of triskele's")
+
+
+def is_empty(connection: apsw.Connection) -> bool:
+    """Whether nothing was ever created in the file."""
+    return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get == 0)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import apsw
 
 from triskele import moments
-from triskele.errors import StoreUnavailable
-from triskele.stores import upkeep
+from triskele.errors import BadInput, StoreUnavailable
+from triskele.stores import upkeep, vectors
 from triskele.stores.changes import Writer
 from triskele.stores.locking import file_lock
-from triskele.stores.protocol import Census, Finding
+from triskele.stores.protocol import CatalogEntry, Census, Finding
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
-from triskele.stores.schema import migrate
+from triskele.stores.schema import migrate, refuse_foreign
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
 
 _CHUNK = 500
@@ -36,14 +38,18 @@ class SqliteStore:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         self._local = threading.local()
-        self._opened: list[apsw.Connection] = []
+        # Weak, so that a thread's connection goes when the thread does.
+        self._opened: WeakSet[apsw.Connection] = WeakSet()
         self._opened_lock = threading.Lock()
         with _told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Several processes may meet an empty folder at once; only one lays the foundation.
             with file_lock(path.with_name(path.name + ".lock"), timeout_s=busy_timeout_s) as is_held:
                 if not is_held:
                     raise StoreUnavailable(f"the store {path} is being set up by another process")
+                if not path.exists():
+                    # For the owner alone; the write-ahead log takes the mode of the file.
+                    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
                 migrate(self._connection())
 
     def apply(self, changes: Sequence[Change], *, batch: str, undoes: int | None = None) -> list[Outcome]:
@@ -98,9 +104,9 @@ class SqliteStore:
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
         if ids is not None:
-            for chunk in _chunks(ids):
-                sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE id IN ({_marks(chunk)}) ORDER BY row"
-                yield from ((row[0], to_memory(row[1:])) for row in self._all(sql, chunk))
+            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE id IN "
+            found = [row for chunk in _chunks(ids) for row in self._all(f"{sql} ({_marks(chunk)})", chunk)]
+            yield from ((row[0], to_memory(row[1:])) for row in sorted(found))
             return
         last = 0
         # Pages instead of one open cursor: a slow consumer must not hold a read transaction.
@@ -131,6 +137,8 @@ class SqliteStore:
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
         """Memories of a scope in order of recency or importance."""
+        if sort not in _ORDERS:
+            raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
         condition, bindings = _in_scope(scope)
         rows = self._all(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE {condition} ORDER BY {_ORDERS[sort]} LIMIT ? OFFSET ?",
@@ -157,11 +165,67 @@ class SqliteStore:
 
     def lineage(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
-        return str(self._all("SELECT value FROM meta WHERE name = 'lineage'", [])[0][0])
+        rows = self._all("SELECT value FROM meta WHERE name = 'lineage'", [])
+        if not rows:
+            raise StoreUnavailable(f"the store {self.path} is damaged (its lineage is missing): restore a backup")
+        return str(rows[0][0])
 
     def last_seq(self) -> int:
         """The sequence number of the newest journal entry; 0 in an empty store."""
         return int(self._all("SELECT coalesce(max(seq), 0) FROM journal", [])[0][0])
+
+    def waiting(self, limit: int = 256) -> list[tuple[str, str]]:
+        """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
+        with _told(self.path):
+            return vectors.waiting(self._connection(), limit)
+
+    def count_waiting(self) -> int:
+        """How many contents wait for a vector."""
+        with _told(self.path):
+            return vectors.count_waiting(self._connection())
+
+    def queue_for(self, fingerprint: str) -> None:
+        """From now on contents wait for this model: at once those that it has not seen."""
+        with _told(self.path):
+            if vectors.is_queued_for(self._connection(), fingerprint):
+                return
+        with self._transaction() as connection:
+            vectors.queue_for(connection, fingerprint)
+
+    def keep_vectors(self, fingerprint: str, found: Mapping[str, bytes]) -> dict[str, int]:
+        """Keep a model's vectors by content hash; answers with the slots, without contents erased meanwhile."""
+        with self._transaction() as connection:
+            return vectors.keep(connection, fingerprint, found)
+
+    def drop_vectors(self, slots: Sequence[int]) -> None:
+        """Throw vectors away; their contents wait again."""
+        with self._transaction() as connection:
+            vectors.drop(connection, slots)
+
+    def vectors(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, str, bytes]]:
+        """A page of a model's vectors past a slot, as (slot, content hash, vector)."""
+        with _told(self.path):
+            return vectors.read(self._connection(), fingerprint, after)
+
+    def last_slot(self, fingerprint: str) -> int:
+        """The slot of a model's newest vector; 0 where it has none."""
+        with _told(self.path):
+            return vectors.last_slot(self._connection(), fingerprint)
+
+    def slot_contents(self, slots: Sequence[int]) -> dict[int, str]:
+        """The texts behind some slots."""
+        with _told(self.path):
+            return vectors.contents(self._connection(), slots)
+
+    def catalog(self, fingerprint: str, ids: Sequence[str] | None = None) -> Iterator[CatalogEntry]:
+        """What filters and ranking need of every version, or of those of some memories, in row order."""
+        with _told(self.path):
+            yield from vectors.catalog(self._connection(), fingerprint, ids)
+
+    def newly_placed(self, fingerprint: str, *, after: int) -> list[tuple[int, int]]:
+        """Rows whose content got a vector past a slot, as (row, slot)."""
+        with _told(self.path):
+            return vectors.newly_placed(self._connection(), fingerprint, after)
 
     def census(self) -> Census:
         """Counts of what is stored."""
@@ -188,10 +252,14 @@ class SqliteStore:
         with _told(self.path):
             upkeep.scrub(self._connection())
 
+    def is_scrubbed(self) -> bool:
+        """Whether every erasing so far went through to the bytes of the files."""
+        return not self._all("SELECT 1 FROM meta WHERE name = ?", [upkeep.UNSCRUBBED])
+
     def close(self) -> None:
         """Let go of every connection of this thread and others."""
         with self._opened_lock:
-            for connection in self._opened:
+            for connection in list(self._opened):
                 connection.close()
             self._opened.clear()
         self._local = threading.local()
@@ -201,12 +269,14 @@ class SqliteStore:
         if connection is None:
             connection = apsw.Connection(str(self.path))
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
+            # Before anything is written: another program's file stays as it is.
+            refuse_foreign(connection)
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
             connection.pragma("foreign_keys", True)
             self._local.connection = connection
             with self._opened_lock:
-                self._opened.append(connection)
+                self._opened.add(connection)
         return connection
 
     @contextmanager
@@ -245,7 +315,7 @@ def _told(path: Path) -> Iterator[None]:
         raise StoreUnavailable(f"the store {path} is read-only") from error
     except apsw.FullError as error:
         raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
-    except (apsw.CorruptError, apsw.NotADBError) as error:
+    except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, UnicodeDecodeError) as error:
         raise StoreUnavailable(
             f"the store {path} is damaged or not a triskele store ({error}): restore a backup"
         ) from error

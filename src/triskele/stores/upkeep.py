@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -15,10 +16,11 @@ from triskele.identity import content_hash
 from triskele.stores.changes import Writer
 from triskele.stores.protocol import Census, Finding
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, row_hash
-from triskele.stores.schema import migrate
+from triskele.stores.schema import is_empty, migrate
+from triskele.stores.vectors import drop_unused
 from triskele.types import Outcome
 
-_PAGES_PER_STEP = 1000
+UNSCRUBBED = "unscrubbed"
 _GUARDED = (
     ("versions", "id", VERSION_COLUMNS),
     ("links", "source", LINK_COLUMNS),
@@ -41,8 +43,9 @@ def census(connection: apsw.Connection) -> Census:
         memories=memories,
         forgotten=count("SELECT count(DISTINCT id) FROM versions") - memories,
         superseded=count(
-            "SELECT count(DISTINCT target) FROM links JOIN versions ON versions.id = target"
-            " AND versions.known_to IS NULL WHERE kind = 'supersedes' AND links.known_to IS NULL"
+            "SELECT count(DISTINCT target) FROM links WHERE kind = 'supersedes' AND known_to IS NULL"
+            " AND source IN (SELECT id FROM versions WHERE known_to IS NULL)"
+            " AND target IN (SELECT id FROM versions WHERE known_to IS NULL)"
         ),
         versions=count("SELECT count(*) FROM versions"),
         links=count("SELECT count(*) FROM links WHERE known_to IS NULL"),
@@ -70,12 +73,24 @@ def check(connection: apsw.Connection, *, deep: bool) -> list[Finding]:
 
 def _wrong_hashes(connection: apsw.Connection) -> Iterator[Finding]:
     for table, name, columns in _GUARDED:
-        for label, stored, *values in connection.execute(f"SELECT {name}, row_hash, {columns} FROM {table}"):
+        for label, stored, *values in _readable(connection, f"SELECT {name}, row_hash, {columns} FROM {table}"):
             if stored != row_hash(values):
                 yield Finding(f"{table} {label}", "the row is not what was written (its hash differs)")
-    for id, content, stored in connection.execute("SELECT id, content, content_hash FROM versions"):
-        if stored != content_hash(content):
+    for id, content, stored in _readable(connection, "SELECT id, content, content_hash FROM versions"):
+        if stored != content_hash(str(content)):
             yield Finding(f"versions {id}", "the content is not what was written (its hash differs)")
+
+
+def _readable(connection: apsw.Connection, sql: str) -> Iterator[Sequence[Any]]:
+    """The rows of a query; one whose text is no longer text comes as a row of nothing, which has no right hash."""
+    cursor = connection.execute(sql)
+    while True:
+        try:
+            yield next(cursor)
+        except StopIteration:
+            return
+        except UnicodeDecodeError:
+            yield [None, None, None]
 
 
 def backup(connection: apsw.Connection, target: Path) -> None:
@@ -83,10 +98,13 @@ def backup(connection: apsw.Connection, target: Path) -> None:
     if target.exists():
         raise BadInput(f"{target} exists already: a backup never overwrites")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _closing(apsw.Connection(str(target))) as copy:
-        _copy_pages(connection, copy)
-        copy.pragma("journal_mode", "delete")
-        _refuse_damaged(copy, target)
+    with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as folder:
+        staged = Path(folder) / target.name
+        with _closing(apsw.Connection(str(staged))) as copy:
+            _copy_pages(connection, copy)
+            copy.pragma("journal_mode", "delete")
+            _refuse_damaged(copy, target)
+        staged.rename(target)
 
 
 def restore(connection: apsw.Connection, source: Path) -> None:
@@ -97,6 +115,8 @@ def restore(connection: apsw.Connection, source: Path) -> None:
         staged = Path(folder) / "staged.db"
         shutil.copyfile(source, staged)
         with _closing(apsw.Connection(str(staged))) as copy:
+            if is_empty(copy):
+                raise BadInput(f"{source} is no backup: there is nothing in it")
             migrate(copy)
             _refuse_damaged(copy, source)
             # A new lineage tells every derived index that its stamp no longer means anything.
@@ -106,8 +126,9 @@ def restore(connection: apsw.Connection, source: Path) -> None:
 
 def _copy_pages(source: apsw.Connection, target: apsw.Connection) -> None:
     with target.backup("main", source, "main") as steps:
+        # All at once: in smaller steps every write of another process would make the copy begin anew.
         while not steps.done:
-            steps.step(_PAGES_PER_STEP)
+            steps.step(-1)
 
 
 def _refuse_damaged(connection: apsw.Connection, path: Path) -> None:
@@ -127,12 +148,14 @@ def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
 def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
     """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
     outcomes = []
-    for id in ids:
+    writer.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", [UNSCRUBBED])
+    for id in dict.fromkeys(ids):
         if not writer.connection.execute("SELECT 1 FROM versions WHERE id = ?", [id]).fetchone():
             raise NotFound(f"no memory {id}")
         writer.connection.execute("DELETE FROM versions WHERE id = ?", [id])
         writer.connection.execute("DELETE FROM links WHERE source = ?1 OR target = ?1", [id])
         outcomes.append(writer.note_erased(id))
+    drop_unused(writer.connection)
     return outcomes
 
 
@@ -142,3 +165,4 @@ def scrub(connection: apsw.Connection) -> None:
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # type: ignore[misc]
     if busy:
         raise StoreUnavailable("erased, but another process still reads the old log: stop it and run `triskele doctor`")
+    connection.execute("DELETE FROM meta WHERE name = ?", [UNSCRUBBED])

@@ -1,0 +1,195 @@
+"""Arms: the ways to rank that a benchmark sets side by side, declared by what differs and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from triskele import config
+from triskele.candidates import Plan, candidates
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.evaluation.baseline import Found, FtsBaseline
+from triskele.evaluation.windows import Window
+from triskele.fusion import METHODS
+from triskele.types import Add, Memory, Origin, Query, Sort
+
+_BATCH = 2000
+FTS = "fts"
+GROUND_FORMAT = 2
+_WORDS = frozenset({"lexical"})
+_NEARNESS = frozenset({"dense"})
+
+Step = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to rank; everything that is not named here is the same for all arms."""
+
+    name: str
+    about: str
+    plan: Plan | None
+    sort: Sort = Sort.RELEVANCE
+
+
+ARMS = {
+    arm.name: arm
+    for arm in (
+        Arm(name=FTS, about="plain FTS5: all words, else any, blended with importance", plan=None),
+        Arm(name="lexical", about="the lexical leg alone", plan=Plan(legs=_WORDS)),
+        Arm(name="importance", about="the lexical leg by importance", plan=Plan(legs=_WORDS), sort=Sort.IMPORTANCE),
+        Arm(name="dense", about="the dense leg alone", plan=Plan(legs=_NEARNESS, fusion="cc")),
+        *(
+            Arm(name=method, about=f"words and meaning fused by {method}", plan=Plan(fusion=method, rerank="off"))
+            for method in METHODS
+            if method != "share"
+        ),
+        Arm(name="late", about="rrf with late interaction mixed in", plan=Plan(fusion="rrf", rerank="late")),
+        Arm(name="default", about="what recall does", plan=Plan()),
+        Arm(name="default-lexical", about="the default without words", plan=Plan(legs=_NEARNESS)),
+        Arm(name="default-dense", about="the default without the dense leg", plan=Plan(legs=_WORDS, rerank="late")),
+        Arm(name="default-late", about="the default without late interaction", plan=Plan(rerank="off")),
+        Arm(name="default-context", about="the default blind to neighbouring turns", plan=Plan(context=False)),
+    )
+}
+
+
+def arm(name: str) -> Arm:
+    """The arm of this name."""
+    if name not in ARMS:
+        raise BadInput(f"unknown arm {name!r}: choose from {', '.join(ARMS)}")
+    return ARMS[name]
+
+
+class Searcher(Protocol):
+    """What an arm asks: rows by number, best first."""
+
+    def search(self, text: str, scope: str | None, depth: int) -> Found:
+        """The best rows with their scores."""
+        ...
+
+    def bytes(self) -> int:
+        """The size of everything that the answers need."""
+        ...
+
+
+class Ground:
+    """The same windows behind every arm: FTS5 for the baseline, a store of its own for the product's legs."""
+
+    def __init__(self, windows: Sequence[Window], folder: Path, step: Step) -> None:
+        self._windows = windows
+        self._folder = folder
+        self._step = step
+        self._fts: FtsBaseline | None = None
+        self._memory: StoredWindows | None = None
+
+    @staticmethod
+    @contextmanager
+    def laid(windows: Sequence[Window], step: Step = lambda _what, _done, _total: None) -> Iterator[Ground]:
+        """A ground in the cache, where the next run over the same windows finds it again."""
+        digest = hashlib.sha256(repr(windows).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        ground = Ground(windows, cache_folder() / f"ground-{GROUND_FORMAT}-{digest}", step)
+        try:
+            yield ground
+        finally:
+            ground.close()
+
+    def searcher(self, arm: Arm) -> Searcher:
+        """What this arm asks; indexes are built once, when the first arm wants them."""
+        if arm.plan is None:
+            self._fts = self._fts or FtsBaseline(self._windows)
+            return self._fts
+        self._memory = self._memory or StoredWindows(self._windows, self._folder, self._step)
+        if arm.plan.asks_meaning:
+            self._memory.embed(self._step)
+        return PlanSearcher(self._memory, arm.plan, arm.sort)
+
+    def close(self) -> None:
+        """Let go of files and memory."""
+        for opened in (self._fts, self._memory):
+            if opened is not None:
+                opened.close()
+
+
+def cache_folder() -> Path:
+    """Where stores of benchmarks are kept between runs: TRISKELE_BENCH_CACHE, or the user's cache."""
+    import platformdirs
+
+    return Path(os.environ.get("TRISKELE_BENCH_CACHE") or platformdirs.user_cache_dir("triskele", appauthor=False))
+
+
+class StoredWindows:
+    """Windows as memories in a store of their own, in their order; a scope is a project."""
+
+    def __init__(self, windows: Sequence[Window], folder: Path, step: Step) -> None:
+        # Nothing of the user's own settings may change what is measured.
+        settings = config.load({"TRISKELE_HOME": str(folder)})
+        self.engine = Engine(settings, folder)
+        if self.engine.census().versions != len(windows):
+            self.engine.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            self.engine = Engine(settings, folder)
+            self._fill(windows, step)
+        self.numbers = {row: number for number, (row, _) in enumerate(self.engine.store.versions())}
+
+    def _fill(self, windows: Sequence[Window], step: Step) -> None:
+        for start in range(0, len(windows), _BATCH):
+            memories = [_drafted(window, self.engine) for window in windows[start : start + _BATCH]]
+            self.engine.apply([Add(memory, verbatim=True) for memory in memories])
+            step("indexing", start + len(memories), len(windows))
+        self.engine.lexical.catch_up()
+
+    def embed(self, step: Step) -> None:
+        """Give vectors to what has none yet; an interrupted run goes on where it stopped."""
+        total = self.engine.store.count_waiting()
+        self.engine.embed(progress=lambda done: step("embedding", done, total))
+
+    def bytes(self) -> int:
+        """The size of the store and its indexes."""
+        home = self.engine.settings.home
+        return sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.engine.close()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSearcher:
+    """The product's ranking by a plan, over stored windows."""
+
+    stored: StoredWindows
+    plan: Plan
+    sort: Sort
+
+    def search(self, text: str, scope: str | None, depth: int) -> Found:
+        """The best rows with their scores."""
+        engine = self.stored.engine
+        inside = engine.scope(project=scope) if scope is not None else engine.scope(all_projects=True)
+        query = Query(text=text, scope=inside, depth=depth, sort=self.sort)
+        meaning = engine.meaning() if self.plan.asks_meaning else None
+        found = candidates(query, self.plan, engine.lexical, meaning).fused
+        return [(self.stored.numbers[candidate.row], candidate.score) for candidate in found]
+
+    def bytes(self) -> int:
+        """The size of the store and its indexes."""
+        return self.stored.bytes()
+
+
+def _drafted(window: Window, engine: Engine) -> Memory:
+    draft = engine.draft(
+        window.text,
+        project=window.scope or "",
+        importance=window.importance,
+        origin=Origin.IMPORT,
+        session=window.session,
+        created_at=window.created,
+    )
+    return replace(draft, position=window.position)

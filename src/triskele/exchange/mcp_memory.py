@@ -1,0 +1,169 @@
+"""The memory file of the MCP reference server: entities with observations, and relations between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from triskele import intake
+from triskele.config import MemorySettings
+from triskele.errors import BadInput
+from triskele.exchange import sources
+from triskele.exchange.json_text import parse, parse_object, string, strings
+from triskele.exchange.markdown import fitting
+from triskele.exchange.records import Item, Note, Problem, Tie
+
+MAX_BYTES = 64 * 2**20
+MAX_TIES_PER_ENTITY = 20
+_LONGEST_NAME = 200
+_LISTS = {"entities": "entity", "relations": "relation"}
+_OPENING = re.compile(r'\s*\{\s*(?:"type"\s*:\s*"(?:entity|relation)"|"(?:entities|relations)"\s*:)')
+_WHOLE = re.compile(r'\s*\{\s*"(?:entities|relations)"\s*:')
+
+
+def recognises(path: Path, head: str) -> bool:
+    """A file whose first object is an entity, a relation, or the lists of both."""
+    if not path.is_file() or not head.lstrip().startswith("{"):
+        return False
+    try:
+        first = parse(head.lstrip().split("\n", 1)[0])
+    except BadInput:
+        return _OPENING.match(head) is not None
+    return isinstance(first, dict) and (first.get("type") in _LISTS.values() or bool(first.keys() & _LISTS.keys()))
+
+
+def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
+    """Memories from observations and relations, and ties between the entities that a relation names."""
+    if path.is_dir():
+        raise BadInput(f"{sources.printable(path.name)} is a folder, this format is one file")
+    try:
+        text = sources.text(path, MAX_BYTES)
+    except BadInput as error:
+        raise BadInput(f"{sources.printable(path.name)} {error}") from error
+    records = _from_lists(text) if _WHOLE.match(text) else _from_lines(text)
+    ties = _Ties()
+    is_empty = True
+    for place, record in records:
+        is_empty = False
+        if isinstance(record, Problem):
+            yield record
+            continue
+        try:
+            yield from list(_items(record, place, settings, ties))
+        except BadInput as error:
+            yield Problem(place, str(error))
+    if is_empty:
+        raise BadInput(f"{sources.printable(path.name)} holds neither entities nor relations")
+    yield from ties.between_known()
+
+
+class _Ties:
+    """Which entities have a memory, and which of them are related."""
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+        self.wanted: dict[tuple[str, str], None] = {}
+
+    def between_known(self) -> Iterator[Tie]:
+        """One tie per related pair; an entity that is related to everything keeps its first ones."""
+        count: dict[str, int] = {}
+        for one, other in self.wanted:
+            pair = (one, other)
+            is_full = max(count.get(end, 0) for end in pair) >= MAX_TIES_PER_ENTITY
+            if one == other or is_full or not self.known.issuperset(pair):
+                continue
+            count |= {end: count.get(end, 0) + 1 for end in pair}
+            yield Tie(one, other)
+
+
+def _from_lines(text: str) -> Iterator[tuple[str, Any]]:
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        place = f"line {number}"
+        if not line.strip():
+            continue
+        try:
+            end = b"\n" if number < len(lines) else b""
+            yield place, parse_object(end, line)
+        except BadInput as error:
+            yield place, Problem(place, str(error))
+
+
+def _from_lists(text: str) -> Iterator[tuple[str, Any]]:
+    try:
+        document = parse(text)
+    except BadInput as error:
+        yield "the file", Problem("the file", str(error))
+        return
+    for name, kind in _LISTS.items():
+        entries = document.get(name, [])
+        if not isinstance(entries, list):
+            yield name, Problem(name, "is not a list")
+            continue
+        for number, entry in enumerate(entries, 1):
+            place = f"{kind} {number}"
+            is_object = isinstance(entry, dict)
+            yield place, {**entry, "type": kind} if is_object else Problem(place, "is not a JSON object")
+
+
+def _items(record: dict[str, Any], place: str, settings: MemorySettings, ties: _Ties) -> Iterator[Item]:
+    kind = record.get("type")
+    if kind == "entity":
+        yield from _entity(record, place, settings, ties)
+    elif kind == "relation":
+        yield from _relation(record, place, settings, ties)
+    else:
+        raise BadInput(f"is neither an entity nor a relation: type {repr(kind)[:40]}")
+
+
+def _entity(record: dict[str, Any], place: str, settings: MemorySettings, ties: _Ties) -> Iterator[Note]:
+    name, kind = _name(record, "name"), string(record.get("entityType", ""), "the entityType").strip()
+    observations = strings(record.get("observations", []), "the observations")
+    tags = fitting(tuple(filter(None, (name, kind))), settings)
+    # An entity that nothing was observed about is still known to exist.
+    told = [text for text in observations if text.strip()] or [kind or "an entity"]
+    for text in told:
+        for piece in _pieces(f"{name}: ", text, settings.max_characters):
+            is_lead = name not in ties.known
+            ties.known.add(name)
+            yield Note(
+                place=place,
+                content=piece,
+                tags=tags,
+                category=_category(kind, settings),
+                name=name if is_lead else None,
+            )
+
+
+def _relation(record: dict[str, Any], place: str, settings: MemorySettings, ties: _Ties) -> Iterator[Note]:
+    one, kind, other = (_name(record, field) for field in ("from", "relationType", "to"))
+    ties.wanted[(one, other)] = None
+    yield Note(
+        place=place,
+        content=f"{one} {kind} {other}",
+        tags=fitting((one, other), settings),
+        category=settings.categories[0],
+    )
+
+
+def _name(record: dict[str, Any], field: str) -> str:
+    name = " ".join(string(record.get(field), f"the {field}").split())
+    if not name:
+        raise BadInput(f"has an empty {field}")
+    if len(name) > _LONGEST_NAME:
+        raise BadInput(f"has a {field} longer than {_LONGEST_NAME} characters")
+    return name
+
+
+def _category(kind: str, settings: MemorySettings) -> str:
+    wanted = {"person": "people", "people": "people", "project": "projects", "preference": "preferences"}
+    category = wanted.get(kind.lower(), "facts")
+    return category if category in settings.categories else settings.categories[0]
+
+
+def _pieces(lead: str, text: str, limit: int) -> list[str]:
+    if len(lead) + len(text) <= limit:
+        return [lead + text]
+    return [lead + piece for piece in intake.split_sentences(text, max(limit - len(lead), 1))]

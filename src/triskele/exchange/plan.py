@@ -1,0 +1,142 @@
+"""The first pass of an import: everything read is checked against itself and the store before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from triskele import moments
+from triskele.config import Settings
+from triskele.errors import BadInput
+from triskele.exchange.records import Note, Problem, Tie
+from triskele.stores.protocol import Store
+from triskele.types import Add, Change, Link, LinkKind, Memory, Origin, Outcome, Sensitivity
+
+
+class Engine(Protocol):
+    """What an import needs of the engine."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings it was opened with."""
+        ...
+
+    @property
+    def project(self) -> str:
+        """The project worked in."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Where memories are kept."""
+        ...
+
+    def draft(
+        self,
+        content: str,
+        *,
+        category: str,
+        tags: Iterable[str],
+        keywords: str,
+        importance: float,
+        sensitivity: Sensitivity,
+        project: str | None,
+        origin: Origin,
+        session: str | None,
+        position: int | None,
+        created_at: datetime | str | None,
+        valid_from: datetime | str | None,
+        valid_to: datetime | str | None,
+    ) -> Memory:
+        """A checked memory that is not stored yet."""
+        ...
+
+    def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
+        """Carry out changes as one transaction."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What an import will do: per memory the changes that belong together, then the links."""
+
+    read: int
+    duplicates: int
+    groups: tuple[tuple[Change, ...], ...]
+    links: tuple[Link, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def for_notes(engine: Engine, notes: Sequence[Note], ties: Iterable[Tie], project: str | None) -> Plan:
+    """New memories from other people's notes; text that the project already holds is not taken again."""
+    problems: list[Problem] = []
+    known = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
+    names: dict[str, str] = {}
+    groups: list[tuple[Change, ...]] = []
+    for note in notes:
+        try:
+            memory = _drafted(engine, note, project)
+        except BadInput as error:
+            problems.append(Problem(note.place, str(error)))
+            continue
+        id = known.setdefault(_identity(memory), memory.id)
+        if id == memory.id:
+            groups.append((Add(memory),))
+        if note.name is not None:
+            names[note.name] = id
+    return Plan(
+        read=len(notes),
+        duplicates=len(notes) - len(groups) - len(problems),
+        groups=tuple(groups),
+        links=() if problems else tuple(_new_links(engine.store, names, ties)),
+        problems=tuple(problems),
+    )
+
+
+def _drafted(engine: Engine, note: Note, project: str | None) -> Memory:
+    limit = engine.settings.memory.max_characters
+    if len(note.content) > limit and len(note.content.strip()) > limit:
+        raise BadInput(
+            f"the memory has {len(note.content):,} characters, the limit is {limit:,}: cut it into single facts"
+        )
+    if note.sensitivity not in tuple(Sensitivity):
+        raise BadInput(f"unknown sensitivity {note.sensitivity[:40]!r}: one of {', '.join(Sensitivity)}")
+    memory = engine.draft(
+        note.content,
+        category=note.category,
+        tags=note.tags,
+        keywords=note.keywords,
+        importance=note.importance,
+        sensitivity=Sensitivity(note.sensitivity),
+        project=note.project if project is None else project,
+        origin=Origin.IMPORT,
+        session=note.session,
+        position=note.position,
+        created_at=note.created,
+        valid_from=note.valid_from,
+        valid_to=note.valid_to,
+    )
+    return memory if note.updated is None else replace(memory, updated_at=moments.parse(note.updated))
+
+
+def _standing(engine: Engine) -> Iterator[Memory]:
+    owner = engine.settings.memory.owner
+    return (memory for _, memory in engine.store.versions() if memory.known_to is None and memory.owner == owner)
+
+
+def _identity(memory: Memory) -> tuple[str | int | datetime | None, ...]:
+    """By what the store recognises a memory that it already holds."""
+    place = (memory.project, memory.session, memory.position)
+    return (memory.content_hash, *place, memory.valid_from, memory.valid_to)
+
+
+def _new_links(store: Store, names: dict[str, str], ties: Iterable[Tie]) -> Iterator[Link]:
+    pairs = {(names[tie.one], names[tie.other]): None for tie in ties if tie.one in names and tie.other in names}
+    there = {(link.source, link.target) for link in store.links(sorted(set(names.values())), kind=LinkKind.SEE_ALSO)}
+    now = moments.now()
+    for source, target in pairs:
+        if source != target and (source, target) not in there and (target, source) not in there:
+            there.add((source, target))
+            yield Link(source=source, kind=LinkKind.SEE_ALSO, target=target, known_from=now)

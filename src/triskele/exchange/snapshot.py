@@ -1,0 +1,60 @@
+"""What an export tells: one consistent state of the store, without what must not leave it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from triskele.stores.protocol import Store
+from triskele.types import Link, Memory, Sensitivity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Memories with their versions oldest first, the links among them, and how many private ones stayed behind."""
+
+    histories: tuple[tuple[Memory, ...], ...]
+    links: tuple[Link, ...]
+    left_out_private: int
+
+
+def take(store: Store, owner: str, *, include_private: bool, current_only: bool) -> Snapshot:
+    """The memories of one owner; a memory is left out whole when any version to be told is private."""
+    memories, links = _consistent(store)
+    grouped: dict[str, list[Memory]] = defaultdict(list)
+    for memory in memories:
+        if memory.owner == owner and not (current_only and memory.known_to is not None):
+            grouped[memory.id].append(memory)
+    private = set() if include_private else {id for id, history in grouped.items() if _is_private(history)}
+    told = grouped.keys() - private
+    return Snapshot(
+        histories=tuple(
+            tuple(sorted(history, key=lambda memory: memory.version)) for id, history in grouped.items() if id in told
+        ),
+        links=tuple(
+            link
+            for link in links
+            if link.source in told and link.target in told and not (current_only and link.known_to is not None)
+        ),
+        left_out_private=len(private),
+    )
+
+
+def _is_private(history: Iterable[Memory]) -> bool:
+    return any(memory.sensitivity is not Sensitivity.OPEN for memory in history)
+
+
+def _consistent(store: Store) -> tuple[list[Memory], list[Link]]:
+    """All versions and links as of one moment, although others may write meanwhile."""
+    seq = store.last_seq()
+    rows = dict(store.versions())
+    links = list(store.all_links())
+    # What changed while we read is read again, until nothing did.
+    while entries := store.journal(after=seq):
+        seq = entries[-1].seq
+        changed = {entry.id for entry in entries}
+        rows = {row: memory for row, memory in rows.items() if memory.id not in changed}
+        rows |= dict(store.versions(sorted(changed)))
+        links = list(store.all_links())
+    return [rows[row] for row in sorted(rows)], links

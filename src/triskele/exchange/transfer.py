@@ -1,0 +1,190 @@
+"""Memories in and out: read and check everything, then write it in resumable steps under one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
+
+from triskele import intake
+from triskele.errors import BadInput
+from triskele.exchange import formats, markdown, merge, plan, snapshot, sources
+from triskele.exchange.plan import Engine, Plan
+from triskele.exchange.records import (
+    ExportReport,
+    ImportReport,
+    Item,
+    Note,
+    Problem,
+    Skipped,
+    StoredLink,
+    StoredVersion,
+    Tie,
+)
+from triskele.exchange.writing import Progress
+from triskele.identity import content_hash
+from triskele.types import Action, Add, Change, Connect
+
+CHUNK = 500
+MAX_PROBLEMS = 1000
+_NAMED_PROBLEMS = 3
+_BATCH_CHARACTERS = 12
+
+
+def import_memories(
+    engine: Engine,
+    source: Path,
+    *,
+    format: str | None = None,
+    dry_run: bool = False,
+    project: str | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Take in the memories of a file or folder, all or none; run again after a crash, it goes on where it was."""
+    report_progress = progress or _silent
+    path = sources.resolved(source)
+    name = formats.choose(path, format)
+    target = None if project is None else intake.check_name(project, "the project")
+    try:
+        found = _collect(formats.IMPORTS[name].read(path, engine.settings.memory), report_progress)
+        digest = _digest(path)
+    except OSError as error:
+        raise BadInput(f"cannot read {sources.printable(str(source))}: {error.strerror or error}") from error
+    is_export = bool(found.versions or found.links)
+    if is_export and target is not None:
+        raise BadInput("a triskele export keeps the projects of its memories: import it without naming one")
+    planned = _planned(engine, found, target)
+    problems = (*found.problems, *planned.problems)[:MAX_PROBLEMS]
+    if problems and not dry_run:
+        raise BadInput(_complaint(path, problems))
+    place = "" if is_export else engine.project if target is None else target
+    report = ImportReport(
+        format=name,
+        read=planned.read,
+        added=len(planned.groups),
+        duplicates=planned.duplicates,
+        links=len(planned.links),
+        batch=content_hash(f"{name}\0{place}\0{digest}")[:_BATCH_CHARACTERS],
+        problems=problems,
+        skipped=tuple(found.skipped),
+    )
+    return report if dry_run else _write(engine, planned, report, report_progress)
+
+
+def export_memories(
+    engine: Engine,
+    target: Path | TextIO,
+    *,
+    format: str = "jsonl",
+    include_private: bool = False,
+    progress: Progress | None = None,
+    current_only: bool = False,
+) -> ExportReport:
+    """Write the memories of this owner; private ones only on request."""
+    chosen = formats.EXPORTS[formats.checked(format, formats.EXPORTS)]
+    taken = snapshot.take(
+        engine.store,
+        engine.settings.memory.owner,
+        include_private=include_private,
+        current_only=current_only or chosen.is_current_only,
+    )
+    chosen.write(taken, target.expanduser() if isinstance(target, Path) else target, progress or _silent)
+    return ExportReport(written=len(taken.histories), left_out_private=taken.left_out_private)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a reader came upon, sorted by kind."""
+
+    notes: list[Note] = field(default_factory=list)
+    ties: list[Tie] = field(default_factory=list)
+    versions: list[StoredVersion] = field(default_factory=list)
+    links: list[StoredLink] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+def _collect(items: Iterable[Item], progress: Progress) -> _Found:
+    found = _Found()
+    for number, item in enumerate(items, 1):
+        match item:
+            case Note():
+                found.notes.append(item)
+            case Tie():
+                found.ties.append(item)
+            case StoredVersion():
+                found.versions.append(item)
+            case StoredLink():
+                found.links.append(item)
+            case Problem():
+                found.problems.append(item)
+            case Skipped():
+                found.skipped.append(item)
+        if len(found.problems) >= MAX_PROBLEMS:
+            break
+        if number % CHUNK == 0:
+            progress(number, None)
+    return found
+
+
+def _planned(engine: Engine, found: _Found, project: str | None) -> Plan:
+    if found.versions or found.links:
+        # With lines unread, a link's end may be missing for that reason alone.
+        return merge.for_export(engine.store, found.versions, [] if found.problems else found.links)
+    return plan.for_notes(engine, found.notes, found.ties, project)
+
+
+def _write(engine: Engine, planned: Plan, report: ImportReport, progress: Progress) -> ImportReport:
+    """The second pass; a memory's changes are never parted, and links follow when both ends are there."""
+    total = sum(len(group) for group in planned.groups) + len(planned.links)
+    done = repeated = linked = 0
+    taken_for: dict[str, str] = {}
+    for changes in _chunks(planned.groups):
+        for change, outcome in zip(changes, engine.apply(changes, batch=report.batch), strict=True):
+            # Somebody else may have stored the same text since the first pass.
+            if outcome.action is Action.DUPLICATE:
+                repeated += 1
+                taken_for[_id(change)] = outcome.id
+        done += len(changes)
+        progress(done, total)
+    links = [
+        replace(link, source=taken_for.get(link.source, link.source), target=taken_for.get(link.target, link.target))
+        for link in planned.links
+    ]
+    for changes in _chunks([(Connect(link),) for link in links]):
+        outcomes = engine.apply(changes, batch=report.batch)
+        linked += sum(outcome.action is Action.LINKED for outcome in outcomes)
+        done += len(changes)
+        progress(done, total)
+    return replace(report, added=report.added - repeated, duplicates=report.duplicates + repeated, links=linked)
+
+
+def _chunks(groups: Iterable[tuple[Change, ...]]) -> Iterator[list[Change]]:
+    changes: list[Change] = []
+    for group in groups:
+        if changes and len(changes) + len(group) > CHUNK:
+            yield changes
+            changes = []
+        changes.extend(group)
+    if changes:
+        yield changes
+
+
+def _complaint(path: Path, problems: tuple[Problem, ...]) -> str:
+    first = "; ".join(f"{problem.place}: {problem.reason}" for problem in problems[:_NAMED_PROBLEMS])
+    more = f" (the first {_NAMED_PROBLEMS} of {len(problems)} problems)" if len(problems) > _NAMED_PROBLEMS else ""
+    return f"nothing was imported from {sources.printable(path.name)}: {first}{more}"
+
+
+def _digest(path: Path) -> str:
+    return sources.digest(sources.files(path, markdown.SUFFIXES)[0] if path.is_dir() else [path], path)
+
+
+def _id(change: Change) -> str:
+    assert isinstance(change, Add)
+    return change.memory.id
+
+
+def _silent(done: int, total: int | None) -> None:
+    """Nobody is watching."""

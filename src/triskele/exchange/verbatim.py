@@ -1,0 +1,133 @@
+"""Versions and links as JSON values and back, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from triskele import intake, moments
+from triskele.config import MemorySettings
+from triskele.errors import BadInput
+from triskele.exchange.json_text import number, string, strings, whole
+from triskele.identity import ALPHABET, ID_LENGTH, content_hash
+from triskele.types import Link, LinkKind, Memory, Origin, Sensitivity
+
+_MAX_VERSION = 2**31
+_Reader = Callable[[Any, str], Any]
+
+
+def values_of(value: Memory | Link) -> dict[str, Any]:
+    """Every field of a version or link, moments as text."""
+    named = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: moments.to_text(v) if isinstance(v, datetime) else v for name, v in named.items()}
+
+
+def link_of(values: dict[str, Any]) -> Link:
+    """The link that the values describe, checked."""
+    link: Link = _built(Link, values, _LINK_FIELDS, "the link")
+    _check_id(link.source)
+    _check_id(link.target)
+    if link.source == link.target:
+        raise BadInput(f"the link leads from {link.source} to itself")
+    _check_known(link)
+    return link
+
+
+def memory_of(values: dict[str, Any], settings: MemorySettings) -> Memory:
+    """The version that the values describe; refuses what the intake would have refused or changed."""
+    memory: Memory = _built(Memory, values, _MEMORY_FIELDS, "the memory")
+    _check_id(memory.id)
+    _check_texts(memory, settings)
+    if content_hash(memory.content) != memory.content_hash:
+        raise BadInput("the content does not fit its hash: the line was changed or damaged")
+    if memory.owner != settings.owner:
+        raise BadInput(f"belongs to {memory.owner[:40]!r}, and this store is written as {settings.owner!r}")
+    if not 1 <= memory.version <= _MAX_VERSION:
+        raise BadInput(f"version {memory.version} is out of range")
+    if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
+        raise BadInput("valid_to must be later than valid_from")
+    _check_known(memory)
+    return memory
+
+
+def _check_texts(memory: Memory, settings: MemorySettings) -> None:
+    """A text taken over verbatim must be one that the intake would not have changed."""
+    intake.check_importance(memory.importance)
+    intake.check_tags(memory.tags, settings)
+    if memory.position is not None:
+        intake.check_position(memory.position)
+    checked = {
+        "content": (memory.content, intake.check_content(memory.content, settings)),
+        "category": (memory.category, intake.check_category(memory.category, settings)),
+        "keywords": (memory.keywords, intake.check_keywords(memory.keywords, settings)),
+        "project": (memory.project, intake.check_name(memory.project, "the project")),
+        "session": (memory.session, intake.check_name(memory.session or "", "the session") or None),
+    }
+    changed = [name for name, (given, kept) in checked.items() if given != kept]
+    # Outer blanks pass in tags alone: the intake turns a comma at a tag's end into one.
+    changed += ["tags" for tag in memory.tags if intake.clean(tag, "a tag") != tag.strip()]
+    if changed:
+        raise BadInput(f"invisible characters or stray blanks in the {changed[0]}")
+
+
+def _check_known(value: Memory | Link) -> None:
+    if value.known_to is not None and value.known_to < value.known_from:
+        raise BadInput("known_to must not be earlier than known_from")
+
+
+def _check_id(id: str) -> None:
+    if len(id) != ID_LENGTH or not set(id) <= set(ALPHABET):
+        raise BadInput(f"{id[:40]!r} is not an id")
+
+
+def check_names(values: dict[str, Any], expected: set[str], what: str) -> None:
+    """Refuse fields that are unknown or missing."""
+    unknown, missing = sorted(set(values) - expected), sorted(expected - set(values))
+    if unknown:
+        raise BadInput(f"{what} has an unknown field {unknown[0][:40]!r}")
+    if missing:
+        raise BadInput(f"{what} has no {missing[0]}")
+
+
+def _built(make: Callable[..., Any], values: dict[str, Any], readers: dict[str, _Reader], what: str) -> Any:
+    check_names(values, set(readers), what)
+    return make(**{name: reader(values[name], name) for name, reader in readers.items()})
+
+
+def _moment(value: Any, what: str) -> datetime:
+    return moments.parse(string(value, what))
+
+
+def _choice(kinds: type[Sensitivity] | type[Origin] | type[LinkKind]) -> _Reader:
+    def read_choice(value: Any, what: str) -> Any:
+        try:
+            return kinds(string(value, what))
+        except ValueError:
+            raise BadInput(f"unknown {what} {value[:40]!r}: one of {', '.join(kinds)}") from None
+
+    return read_choice
+
+
+def _optional(reader: _Reader) -> _Reader:
+    return lambda value, what: None if value is None else reader(value, what)
+
+
+_KNOWN: dict[str, _Reader] = {"known_from": _moment, "known_to": _optional(_moment)}
+_LINK_FIELDS: dict[str, _Reader] = {"source": string, "kind": _choice(LinkKind), "target": string, **_KNOWN}
+_MEMORY_FIELDS: dict[str, _Reader] = {
+    **dict.fromkeys(("id", "content", "category", "keywords", "owner", "project", "content_hash"), string),
+    "tags": strings,
+    "importance": number,
+    "sensitivity": _choice(Sensitivity),
+    "origin": _choice(Origin),
+    "session": _optional(string),
+    "position": _optional(whole),
+    "created_at": _moment,
+    "updated_at": _moment,
+    "valid_from": _optional(_moment),
+    "valid_to": _optional(_moment),
+    "version": whole,
+    **_KNOWN,
+}

@@ -1,0 +1,194 @@
+"""Columns over every version: what the filters of a vector scan and the ranking need, without asking the store."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele import moments
+from triskele.stores.protocol import Store
+from triskele.types import Scope
+
+NO_SLOT = -1
+_EVER = np.iinfo(np.int64).max
+_NEVER = np.iinfo(np.int64).min
+_JOURNAL_PAGE = 1000
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Codes:
+    """Numbers for names, and the rows of each tag; they only ever grow."""
+
+    places: dict[tuple[str, str], int] = field(default_factory=dict)
+    categories: dict[str, int] = field(default_factory=dict)
+    sessions: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    tagged: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One entry per version, in order of rows."""
+
+    rows: Ints
+    places: Ints
+    categories: Ints
+    importance: NDArray[np.float32]
+    sessions: Ints
+    positions: Ints
+    valid_from: Ints
+    valid_to: Ints
+    known_from: Ints
+    known_to: Ints
+    slots: Ints
+    codes: Codes
+
+    def mask(self, scope: Scope) -> NDArray[np.bool_]:
+        """Which versions a scope may see."""
+        wanted = [
+            code
+            for (owner, project), code in self.codes.places.items()
+            if owner == scope.owner and (scope.projects is None or project in scope.projects)
+        ]
+        seen = np.isin(self.places, wanted)
+        if scope.known_at is None:
+            seen &= self.known_to == _EVER
+        else:
+            moment = moments.to_micros(scope.known_at)
+            seen &= (self.known_from <= moment) & (moment < self.known_to)
+        if not scope.any_time:
+            moment = moments.to_micros(scope.as_of)
+            seen &= (self.valid_from <= moment) & (moment < self.valid_to)
+        if scope.category is not None:
+            seen &= self.categories == self.codes.categories.get(scope.category, -1)
+        for tag in scope.tags:
+            seen &= np.isin(self.rows, self.codes.tagged.get(tag, []))
+        return seen
+
+    def find(self, rows: Sequence[int] | Ints) -> Ints:
+        """Where some rows stand; every one must be there."""
+        return np.searchsorted(self.rows, np.asarray(rows, dtype=np.int64)).astype(np.int64)
+
+    @cached_property
+    def _conversations(self) -> tuple[Ints, Ints]:
+        """The current entries of conversations in their order, and the place of every entry in that order."""
+        talking = np.flatnonzero((self.sessions >= 0) & (self.known_to == _EVER))
+        order = talking[np.lexsort((self.positions[talking], self.sessions[talking]))]
+        rank = np.full(len(self.rows), -1, dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return order, rank
+
+    def neighbours(self, at: Ints, offsets: Sequence[int]) -> Ints:
+        """For entries of conversations, the current entries at some distance in theirs; −1 where there is none."""
+        found = np.full((len(at), len(offsets)), -1, dtype=np.int64)
+        order, rank = self._conversations
+        if not len(order):
+            return found
+        for column, offset in enumerate(offsets):
+            there = rank[at] + offset
+            inside = (rank[at] >= 0) & (there >= 0) & (there < len(order))
+            other = np.where(inside, order[np.clip(there, 0, len(order) - 1)], -1)
+            same = inside & (self.sessions[np.maximum(other, 0)] == self.sessions[at])
+            found[:, column] = np.where(same, other, -1)
+        return found
+
+
+class Catalog:
+    """The columns of a store, kept as fresh as its journal and its vectors."""
+
+    def __init__(self, store: Store, fingerprint: str) -> None:
+        self._store = store
+        self._fingerprint = fingerprint
+        self._mutex = threading.Lock()
+        self._columns: Columns | None = None
+        self._seen: tuple[str, int, int] = ("", 0, 0)
+
+    def columns(self) -> Columns:
+        """The columns as of now."""
+        with self._mutex:
+            seen = (self._store.lineage(), self._store.last_seq(), self._store.last_slot(self._fingerprint))
+            if self._columns is None or seen[0] != self._seen[0]:
+                self._columns = _columns(self._store.catalog(self._fingerprint), Codes())
+            elif seen != self._seen:
+                self._columns = self._updated(self._columns, *self._seen[1:])
+            self._seen = seen
+            return self._columns
+
+    def forget(self) -> None:
+        """Read everything anew next time: rows may have gone."""
+        with self._mutex:
+            self._columns = None
+
+    def _updated(self, columns: Columns, seq: int, slot: int) -> Columns:
+        changed: set[str] = set()
+        while entries := self._store.journal(after=seq, limit=_JOURNAL_PAGE):
+            changed |= {entry.id for entry in entries if entry.link_kind is None}
+            seq = entries[-1].seq
+        fresh = _columns(self._store.catalog(self._fingerprint, ids=sorted(changed)), columns.codes)
+        columns = _merged(columns, fresh)
+        placed = self._store.newly_placed(self._fingerprint, after=slot)
+        known = np.isin([row for row, _ in placed], columns.rows)
+        rows = [row for (row, _), is_known in zip(placed, known, strict=True) if is_known]
+        slots = columns.slots.copy()
+        slots[columns.find(rows)] = [number for (_, number), is_known in zip(placed, known, strict=True) if is_known]
+        return replace(columns, slots=slots)
+
+
+def _merged(old: Columns, new: Columns) -> Columns:
+    """The old columns with changed entries replaced and new ones, whose rows are higher, appended."""
+    if not len(new.rows):
+        return old
+    is_known = np.isin(new.rows, old.rows)
+    at = old.find(new.rows[is_known])
+    joined: dict[str, Any] = {"codes": old.codes}
+    for column in fields(Columns):
+        if column.name != "codes":
+            values = getattr(old, column.name).copy()
+            values[at] = getattr(new, column.name)[is_known]
+            joined[column.name] = np.concatenate([values, getattr(new, column.name)[~is_known]])
+    return Columns(**joined)
+
+
+def _columns(entries: Iterable[tuple[Any, ...]], codes: Codes) -> Columns:
+    listed = list(entries)
+    columns = list(zip(*listed, strict=True)) if listed else [()] * 13
+    rows, owners, projects, categories, tags, importance, sessions, positions, *periods, slots = columns
+    talks = [
+        codes.sessions.setdefault((owner, project, session), len(codes.sessions)) if session is not None else -1
+        for owner, project, session in zip(owners, projects, sessions, strict=True)
+    ]
+    for row, text in zip(rows, tags, strict=True):
+        if text != "[]":
+            for tag in json.loads(text):
+                codes.tagged.setdefault(tag, []).append(row)
+    valid_from, valid_to, known_from, known_to = periods
+    return Columns(
+        rows=np.array(rows, dtype=np.int64),
+        places=_coded(zip(owners, projects, strict=True), codes.places),
+        categories=_coded(categories, codes.categories),
+        importance=np.array(importance, dtype=np.float32),
+        sessions=np.array(talks, dtype=np.int64),
+        positions=np.array([position or 0 for position in positions], dtype=np.int64),
+        valid_from=_times(valid_from, _NEVER),
+        valid_to=_times(valid_to, _EVER),
+        known_from=_times(known_from, _NEVER),
+        known_to=_times(known_to, _EVER),
+        slots=np.array(slots, dtype=np.int64),
+        codes=codes,
+    )
+
+
+def _coded(names: Iterable[Any], codes: dict[Any, int]) -> Ints:
+    return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int64)
+
+
+def _times(values: Iterable[int | None], missing: int) -> Ints:
+    return np.array([missing if value is None else value for value in values], dtype=np.int64)

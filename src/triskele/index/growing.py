@@ -1,0 +1,113 @@
+"""Arrays in files that only grow: records are appended past the last stamp, then the stamp moves.
+
+A crash leaves the old stamp and some bytes that the next append overwrites. Every record has a checksum.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Slots with the values of each: `starts` says where a record begins in `values`, one more says where all end."""
+
+    slots: Ints
+    starts: Ints
+    checks: NDArray[np.uint32]
+    values: NDArray[Any]
+
+    @property
+    def last_slot(self) -> int:
+        """The highest slot, 0 where there is none."""
+        return int(self.slots.max()) if len(self.slots) else 0
+
+    def damaged(self) -> Ints:
+        """The slots whose values are not what was written."""
+        wrong = [
+            slot
+            for slot, start, stop, check in zip(self.slots, self.starts[:-1], self.starts[1:], self.checks, strict=True)
+            if _check(slot, self.values[start:stop]) != check
+        ]
+        return np.array(wrong, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingFile:
+    """A folder of such arrays for one model and one history of the journal."""
+
+    path: Path
+    dtype: str
+    width: int
+
+    def open(self, lineage: str) -> Records | None:
+        """What the stamp vouches for; None where the files are missing, cut short or of another history."""
+        try:
+            stamp = json.loads((self.path / "stamp.json").read_text())
+            if (stamp["lineage"], stamp["width"], stamp["dtype"]) != (lineage, self.width, self.dtype):
+                return None
+            records, rows = int(stamp["records"]), int(stamp["rows"])
+            slots = np.fromfile(self.path / "slots", dtype="<i8", count=records)
+            counts = np.fromfile(self.path / "counts", dtype="<i8", count=records)
+            checks = np.fromfile(self.path / "checks", dtype="<u4", count=records)
+            starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            if {len(slots), len(counts), len(checks)} != {records} or starts[-1] != rows:
+                return None
+            return Records(slots, starts, checks, self._map(rows))
+        except (OSError, ValueError, KeyError, TypeError, MemoryError):
+            return None
+
+    def append(self, lineage: str, vectors: Mapping[int, NDArray[Any]]) -> None:
+        """Add records; files of another history are begun anew."""
+        known = self.open(lineage)
+        if known is None:
+            # Removed rather than cut short: another process may still read from them.
+            shutil.rmtree(self.path, ignore_errors=True)
+        records, rows = (len(known.slots), int(known.starts[-1])) if known else (0, 0)
+        arrays = [np.ascontiguousarray(values, dtype=self.dtype).reshape(-1, self.width) for values in vectors.values()]
+        counts = np.array([len(values) for values in arrays], dtype="<i8")
+        checks = np.array([_check(*pair) for pair in zip(vectors, arrays, strict=True)], dtype="<u4")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write("slots", records * 8, np.array(list(vectors), dtype="<i8").tobytes())
+        self._write("counts", records * 8, counts.tobytes())
+        self._write("checks", records * 4, checks.tobytes())
+        size = np.dtype(self.dtype).itemsize * self.width
+        self._write("values", rows * size, b"".join(values.tobytes() for values in arrays))
+        stamp = {
+            "lineage": lineage,
+            "width": self.width,
+            "dtype": self.dtype,
+            "records": records + len(arrays),
+            "rows": rows + int(counts.sum()),
+        }
+        fresh = self.path / "stamp.new"
+        fresh.write_text(json.dumps(stamp))
+        fresh.replace(self.path / "stamp.json")
+
+    def _map(self, rows: int) -> NDArray[Any]:
+        if rows == 0:
+            return np.empty((0, self.width), dtype=self.dtype)
+        return np.memmap(self.path / "values", dtype=self.dtype, mode="r", shape=(rows, self.width))
+
+    def _write(self, name: str, offset: int, content: bytes) -> None:
+        path = self.path / name
+        with open(path, "r+b" if path.exists() else "w+b") as file:
+            file.truncate(offset)
+            file.seek(offset)
+            file.write(content)
+
+
+def _check(slot: int, values: NDArray[Any]) -> int:
+    """A checksum over the values and whose they are."""
+    return zlib.crc32(np.ascontiguousarray(values).tobytes(), int(slot) & 0xFFFFFFFF)

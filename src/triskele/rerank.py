@@ -1,0 +1,109 @@
+"""Late interaction: every word of the question looks for its best match in a candidate and in what surrounds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.embed.protocol import Encoding
+from triskele.index.analysis import STOP_WORDS, Analyzer
+from triskele.index.catalog import Columns, Ints
+from triskele.index.tokens import SCALE, TokenIndex
+from triskele.types import Ranking
+
+NAME = "late"
+# Neighbours in the same conversation, nearest first, and how much of their match counts.
+NEIGHBOURS = (-1, 1, -2, 2)
+_DECAY = np.array([0.9, 0.85, 0.75, 0.7], dtype=np.float32)
+SESSION_SHARE = 0.4
+# What a turn says itself tells it from its neighbours.
+OWN_SHARE = 0.2
+_STOP_WORD_SHARE = 0.3
+_RARITY_POWER = 0.7
+_LONGEST_WORD = 50
+
+Floats = NDArray[np.float32]
+
+
+def late(
+    asked: Encoding,
+    weights: Floats,
+    rows: Ints,
+    columns: Columns,
+    tokens: TokenIndex,
+    *,
+    with_context: bool = True,
+) -> Ranking:
+    """Rank candidates by the weighted mean, over the question's tokens, of their best match."""
+    at = columns.find(rows)
+    around = columns.neighbours(at, NEIGHBOURS) if with_context else np.full((len(at), 0), -1, dtype=np.int64)
+    everyone = np.unique(np.concatenate([at, around[around >= 0]]))
+    matches, is_known = best_matches(asked.tokens, columns.slots[everyone], tokens)
+    own = np.searchsorted(everyone, at)
+    best = matches[own]
+    for column in range(around.shape[1]):
+        has = around[:, column] >= 0
+        other = matches[np.searchsorted(everyone, around[has, column])]
+        best[has] = np.maximum(best[has], _DECAY[column] * other)
+    scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ weights
+    if with_context:
+        scores = _with_session(scores, columns.sessions[at])
+    kept = is_known[own]
+    order = np.lexsort((rows[kept], -scores[kept]))
+    return Ranking(NAME, tuple(rows[kept][order].tolist()), tuple(scores[kept][order].tolist()), ceiling=1.0)
+
+
+def best_matches(asked: Floats, slots: Ints, tokens: TokenIndex) -> tuple[Floats, NDArray[np.bool_]]:
+    """Per candidate and question token the best dot product, and whether the candidate has token vectors."""
+    vectors, counts = tokens.gather(slots)
+    found = np.zeros((len(slots), len(asked)), dtype=np.float32)
+    is_known = counts > 0
+    if len(vectors):
+        products = vectors.astype(np.float32) @ (asked / SCALE).T
+        starts = (np.cumsum(counts) - counts)[is_known]
+        found[is_known] = np.maximum.reduceat(products, starts, axis=0)
+    return found, is_known
+
+
+def token_weights(text: str, asked: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
+    """How much each token of the question counts: by the rarity of its word, stop words little, punctuation not."""
+    weights = np.array([_weight(word, analyzer, rarity) for word in _words(text, asked.spans)], dtype=np.float32)
+    total = float(weights.sum())
+    if total <= 0:
+        return np.full(len(weights), 1 / max(1, len(weights)), dtype=np.float32)
+    return weights / total
+
+
+def _weight(word: str, analyzer: Analyzer, rarity: Mapping[str, float]) -> float:
+    terms = analyzer.terms(word)
+    rarest = max((rarity.get(term, 0.0) for term in terms), default=0.0)
+    return float(rarest**_RARITY_POWER) * (_STOP_WORD_SHARE if word.lower() in STOP_WORDS else 1.0)
+
+
+def _words(text: str, spans: NDArray[np.int32]) -> list[str]:
+    """The whole word that each token is part of; empty for punctuation."""
+    words = []
+    for start, stop in spans.tolist():
+        if not any(character.isalnum() for character in text[start:stop]):
+            words.append("")
+            continue
+        before = re.search(r"\w*\Z", text[max(0, start - _LONGEST_WORD) : start])
+        after = re.match(r"\w*", text[stop : stop + _LONGEST_WORD])
+        words.append((before.group() if before else "") + text[start:stop] + (after.group() if after else ""))
+    return words
+
+
+def _with_session(scores: Floats, sessions: Ints) -> Floats:
+    """Turns move towards the best turn of their conversation: where one thing fits, the talk was about it."""
+    talking = np.flatnonzero(sessions >= 0)
+    if not len(talking):
+        return scores
+    names, place = np.unique(sessions[talking], return_inverse=True)
+    best = np.zeros(len(names), dtype=np.float32)
+    np.maximum.at(best, place, scores[talking])
+    moved = scores.copy()
+    moved[talking] = (scores[talking] + SESSION_SHARE * best[place]) / (1 + SESSION_SHARE)
+    return moved

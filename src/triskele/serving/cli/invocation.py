@@ -1,0 +1,117 @@
+"""What all commands share: where the store is, how to answer, and the options that every one of them takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from triskele.config import Settings
+    from triskele.engine import Engine
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One run of the command line."""
+
+    as_json: bool = False
+    store: str | None = None
+
+    def settings(self) -> Settings:
+        """The settings in force."""
+        from triskele import config
+
+        return config.load(store_url=self.store)
+
+    def open(self) -> Engine:
+        """The memory that this run works on."""
+        from triskele.engine import open_memory
+
+        return open_memory(settings=self.settings())
+
+    def write_json(self, document: dict[str, Any]) -> None:
+        """Answer a program: one JSON document on standard output."""
+        can_say_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+        click.echo(json.dumps(document, ensure_ascii=not can_say_all, indent=2, allow_nan=False))
+
+    def write(self, *parts: RenderableType) -> None:
+        """Answer a person."""
+        screen = console()
+        if screen.is_terminal:
+            return screen.print(*parts, sep="\n")
+        with screen.capture() as captured:
+            screen.print(*parts, sep="\n")
+        # Tables fill their cells with blanks, which are of no use in a file or a pipe.
+        return click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def console(*, is_error: bool = False) -> Console:
+    """A screen that takes text as it is: no markup, no emoji codes, no guessed colours."""
+    from rich.console import Console
+
+    is_plain = bool(os.environ.get("NO_COLOR"))
+    return Console(
+        stderr=is_error, markup=False, emoji=False, highlight=False, color_system=None if is_plain else "auto"
+    )
+
+
+@contextmanager
+def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A bar on standard error, only where somebody watches; takes how many are done, of how many, and of what."""
+    screen = console(is_error=True)
+    if not screen.is_terminal:
+        yield lambda *_: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task(label, total=total)
+
+        def advance(done: int, of: int | None = None, now: str | None = None) -> None:
+            bar.update(task, completed=done, total=total if of is None else of, description=now or label)
+
+        yield advance
+
+
+def examples(*lines: str) -> str:
+    """The closing part of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def global_options(command: Command) -> Command:
+    """`--json` and `--store`, which may stand before or after the name of the command."""
+    for option in (
+        click.option("--store", metavar="URL", expose_value=False, callback=_take_store, help="Use another store."),
+        click.option(
+            "--json", is_flag=True, expose_value=False, callback=_take_json, help="Answer with one JSON document."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def common(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the global options and the invocation as its first argument."""
+    return click.pass_obj(global_options(command))
+
+
+def _take_store(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.ensure_object(Invocation).store = value
+
+
+def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Invocation).as_json = True

@@ -1,0 +1,124 @@
+"""Options and arguments that several commands share, with what the shell can complete of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from triskele.errors import TriskeleError
+from triskele.serving.cli.invocation import Invocation
+
+MAX_LISTED = 1000
+LEGS = ("lexical", "dense")
+FUSIONS = ("default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore")
+RERANKS = ("default", "off", "late")
+_COMPLETIONS = 25
+_HINT_CHARACTERS = 60
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        with context.ensure_object(Invocation).open() as engine:
+            ids = engine.store.find(incomplete.lower(), limit=_COMPLETIONS)
+            known = engine.store.memories(ids)
+    except (TriskeleError, OSError, ValueError):
+        # A shell that completes has no place for complaints.
+        return []
+    hints = {id: " ".join(known[id].content.split())[:_HINT_CHARACTERS] if id in known else "forgotten" for id in ids}
+    return [CompletionItem(id, help=hint) for id, hint in hints.items()]
+
+
+def _known_categories(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    try:
+        names = context.ensure_object(Invocation).settings().memory.categories
+    except TriskeleError:
+        return []
+    return [name for name in names if name.startswith(incomplete.lower())]
+
+
+def id_argument(name: str = "id", **details: Any) -> Decorator:
+    """A memory, by its id or the beginning of it."""
+    return click.argument(name, shell_complete=_known_ids, **details)
+
+
+def id_option(flag: str, help: str) -> Decorator:
+    """A memory named by an option."""
+    return click.option(flag, metavar="ID", shell_complete=_known_ids, help=help)
+
+
+def category_option(help: str, **details: Any) -> Decorator:
+    """One of the configured categories."""
+    return click.option("--category", metavar="C", shell_complete=_known_categories, help=help, **details)
+
+
+def tag_filter(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Only memories with these tags."""
+    return click.option("--tag", "tags", metavar="T", multiple=True, help="Only with this tag (may be repeated).")(
+        command
+    )
+
+
+def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where to look: one project with what belongs everywhere, or all."""
+    everywhere = click.option("--all-projects", is_flag=True, help="Look into every project.")
+    one = click.option("--project", metavar="P", help="Look into this project instead of the one worked in.")
+    return one(everywhere(command))
+
+
+def ranking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How to rank, for those who want to compare."""
+    legs = click.option(
+        "--legs", metavar="A,B", default="lexical,dense", show_default=True, callback=_legs, help="Which legs to ask."
+    )
+    fusion = click.option(
+        "--fusion",
+        type=click.Choice(FUSIONS),
+        default="default",
+        show_default=True,
+        help="How their scores are joined.",
+    )
+    rerank = click.option(
+        "--rerank",
+        type=click.Choice(RERANKS),
+        default="default",
+        show_default=True,
+        help="Whether words are compared one by one.",
+    )
+    return legs(fusion(rerank(command)))
+
+
+def _legs(_: click.Context, __: click.Parameter, value: str) -> list[str]:
+    names = listed(value)
+    unknown = [name for name in names if name not in LEGS]
+    if unknown or not names:
+        raise click.BadParameter(f"choose among {', '.join(LEGS)}, not {value!r}")
+    return names
+
+
+def writing_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where a memory belongs: one project, or every one."""
+    everywhere = click.option("--everywhere", is_flag=True, help="The memory belongs to every project.")
+    one = click.option("--project", metavar="P", help="Store it for this project instead of the one worked in.")
+    return one(everywhere(command))
+
+
+def only_one(first: object, second: object, names: str) -> None:
+    """Refuse two options that exclude each other."""
+    if first and second:
+        raise click.UsageError(f"{names} exclude each other: give one of them")
+
+
+def written_project(project: str | None, everywhere: bool) -> str | None:
+    """The project to write to: None is the one worked in, empty is everywhere."""
+    only_one(project is not None, everywhere, "--project and --everywhere")
+    return "" if everywhere else project
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a comma-separated option."""
+    return [part.strip() for part in text.split(",") if part.strip()]

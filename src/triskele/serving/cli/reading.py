@@ -1,0 +1,217 @@
+"""Commands that only look: recall, why-not, show, list, history, stats."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.errors import ModelUnavailable
+from triskele.serving import shapes
+from triskele.serving.cli.invocation import Invocation, common, examples
+from triskele.serving.cli.options import (
+    MAX_LISTED,
+    category_option,
+    id_argument,
+    only_one,
+    ranking_options,
+    reading_place,
+    tag_filter,
+)
+from triskele.types import LinkKind, Sort
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+# Any text is a question, even one that begins with a dash.
+_ANY_TEXT = {"ignore_unknown_options": True}
+_BOTH_PLACES = "--project and --all-projects"
+_EMBEDDED_PER_RECALL = 16
+
+
+@click.command(
+    context_settings=_ANY_TEXT,
+    epilog=examples(
+        'triskele recall "how do releases reach the cluster?"',
+        'triskele recall "database version" --as-of 2025-05-01 --explain',
+        'triskele recall "sms provider" --all-projects --category decisions --json',
+    ),
+)
+@click.argument("query")
+@click.option("--limit", type=int, help="At most this many hits (10 unless set otherwise).")
+@category_option("Only this category.")
+@tag_filter
+@reading_place
+@click.option("--as-of", metavar="DATE", help="What was true then, as known now.")
+@click.option("--known-at", metavar="DATE", help="What was known then, older versions included.")
+@click.option(
+    "--sort", type=click.Choice([sort.value for sort in Sort]), default=Sort.RELEVANCE.value, show_default=True
+)
+@click.option("--superseded", is_flag=True, help="Show replaced memories themselves, not their successors.")
+@ranking_options
+@click.option("--budget", type=int, metavar="TOKENS", help="Only what fits, without texts that say the same again.")
+@click.option("--explain", is_flag=True, help="Show rank, score and weights of every hit.")
+@common
+def recall(
+    invocation: Invocation,
+    query: str,
+    project: str | None,
+    all_projects: bool,
+    sort: str,
+    superseded: bool,
+    explain: bool,
+    **options: Any,
+) -> None:
+    """Find the memories that answer a question."""
+    only_one(project is not None, all_projects, _BOTH_PLACES)
+    with invocation.open() as engine:
+        _embed_a_few(engine)
+        found = engine.recall(
+            query,
+            project=project,
+            all_projects=all_projects,
+            sort=Sort(sort),
+            show_superseded=superseded,
+            **options,
+        )
+        if invocation.as_json:
+            return invocation.write_json(shapes.answer(found))
+        from triskele.serving.cli import render
+
+        return invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
+
+
+def _embed_a_few(engine: Engine) -> None:
+    """Give vectors to the memories of the last minutes; many more are left to a longer moment."""
+    with contextlib.suppress(ModelUnavailable):
+        engine.embed(limit=_EMBEDDED_PER_RECALL)
+
+
+@click.command(
+    "why-not",
+    context_settings=_ANY_TEXT,
+    epilog=examples(
+        'triskele why-not 1kpn46 "how do releases reach the cluster?"',
+        'triskele why-not 1kpn46 "database" --category facts --json',
+    ),
+)
+@id_argument()
+@click.argument("query")
+@click.option("--limit", type=int, help="At most this many hits (10 unless set otherwise).")
+@category_option("Only this category.")
+@tag_filter
+@reading_place
+@click.option("--as-of", metavar="DATE", help="What was true then, as known now.")
+@click.option("--known-at", metavar="DATE", help="What was known then, older versions included.")
+@ranking_options
+@common
+def why_not(
+    invocation: Invocation, id: str, query: str, project: str | None, all_projects: bool, **options: Any
+) -> None:
+    """Say why a memory was not found, and what would find it."""
+    only_one(project is not None, all_projects, _BOTH_PLACES)
+    with invocation.open() as engine:
+        _embed_a_few(engine)
+        found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
+        if invocation.as_json:
+            return invocation.write_json({**shapes.plain(found), "project": engine.project})
+        from triskele.serving.cli import reports
+
+        return invocation.write(reports.why_not(found))
+
+
+@click.command(
+    epilog=examples("triskele show 1kpn46", "triskele show 1kpn46 --json"),
+)
+@id_argument()
+@common
+def show(invocation: Invocation, id: str) -> None:
+    """Show one memory with all its details and links."""
+    with invocation.open() as engine:
+        memory = engine.get(id)
+        links = engine.links(memory.id)
+        others = engine.store.memories({end for link in links for end in (link.source, link.target)} - {memory.id})
+        successors = [each.source for each in links if each.kind is LinkKind.SUPERSEDES and each.source in others]
+        superseded = memory.id in engine.superseded([memory.id])
+        if invocation.as_json:
+            details = shapes.memory(memory, superseded=superseded)
+            connected = [shapes.link(link) for link in links]
+            return invocation.write_json({**details, "superseded_by": successors, "links": connected})
+        from triskele.serving.cli import render
+
+        short = engine.store.shorten([memory.id, *others])
+        return invocation.write(render.memory(memory, links, others, short, superseded=superseded))
+
+
+@click.command(
+    "list",
+    epilog=examples("triskele list", "triskele list --all-projects --category decisions --sort importance --limit 50"),
+)
+@category_option("Only this category.")
+@tag_filter
+@reading_place
+@click.option(
+    "--sort",
+    type=click.Choice([Sort.RECENCY.value, Sort.IMPORTANCE.value]),
+    default=Sort.RECENCY.value,
+    show_default=True,
+)
+@click.option("--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="At most this many.")
+@click.option("--offset", type=click.IntRange(0, 2**31), default=0, help="Leave out this many first.")
+@common
+def list_memories(
+    invocation: Invocation, project: str | None, all_projects: bool, sort: str, limit: int, offset: int, **filters: Any
+) -> None:
+    """List memories, newest or most important first."""
+    only_one(project is not None, all_projects, _BOTH_PLACES)
+    with invocation.open() as engine:
+        filters |= {"project": project, "all_projects": all_projects}
+        memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
+        superseded = engine.superseded([memory.id for memory in memories])
+        place = None if all_projects else engine.project if project is None else project
+        if invocation.as_json:
+            listed = [shapes.memory(memory, superseded=memory.id in superseded) for memory in memories]
+            return invocation.write_json({"memories": listed, "project": place, "limit": limit, "offset": offset})
+        from triskele.serving.cli import render
+
+        short = engine.store.shorten(memory.id for memory in memories)
+        return invocation.write(render.listing(memories, short, superseded, place, offset=offset, limit=limit))
+
+
+@click.command(
+    epilog=examples("triskele history 1kpn46", "triskele history --limit 50      (the whole store)"),
+)
+@id_argument(required=False)
+@click.option("--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="Newest changes.")
+@common
+def history(invocation: Invocation, id: str | None, limit: int) -> None:
+    """Show what happened to a memory, or lately in the store."""
+    with invocation.open() as engine:
+        entries = engine.store.newest_entries(limit=limit)[::-1] if id is None else engine.history(id)
+        versions = [] if id is None else engine.versions(id)
+        if invocation.as_json:
+            lines = [shapes.journal_entry(entry) for entry in entries]
+            about = {} if id is None else {"id": versions[-1].id, "versions": [shapes.plain(each) for each in versions]}
+            return invocation.write_json({**about, "entries": lines, "project": engine.project})
+        from triskele.serving.cli import reports
+
+        ids = {id for entry in entries for id in (entry.id, entry.other) if id is not None}
+        return invocation.write(reports.history(entries, versions, engine.store.shorten(ids)))
+
+
+@click.command(
+    epilog=examples("triskele stats", "triskele stats --json"),
+)
+@common
+def stats(invocation: Invocation) -> None:
+    """Count what is stored."""
+    with invocation.open() as engine:
+        census, waiting = engine.census(), engine.store.count_waiting()
+        address = engine.settings.store.url
+        if invocation.as_json:
+            counts = {**shapes.plain(census), "waiting": waiting}
+            return invocation.write_json({**counts, "store": address, "project": engine.project})
+        from triskele.serving.cli import reports
+
+        return invocation.write(reports.stats(census, waiting, address, engine.project))

@@ -1,0 +1,277 @@
+"""Memories as a person likes to read them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from triskele.serving.shapes import SUPERSEDED_PREFIX
+from triskele.types import Answer, Hit, Link, LinkKind, Memory
+
+ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"
+_DEFAULT_IMPORTANCE = 0.5
+# A terminal obeys control characters; each is replaced one for one so that spans keep their places.
+_CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_SEEN_FROM_TARGET = {
+    LinkKind.SUPERSEDES: "superseded by",
+    LinkKind.RESOLVED_BY: "resolves",
+    LinkKind.PART_OF: "has the part",
+    LinkKind.SEE_ALSO: "see also",
+}
+
+Short = Mapping[str, str]
+
+
+def visible(text: str) -> str:
+    """Text that cannot steer the terminal."""
+    return text.translate(_CONTROLS)
+
+
+def day(moment: datetime) -> str:
+    """A date in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d")
+
+
+def minute(moment: datetime) -> str:
+    """A date and time in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def place(project: str | None) -> str:
+    """A project in words."""
+    if project is None:
+        return "all projects"
+    return f"project {project}" if project else "everywhere"
+
+
+def memories(count: int, which: str = "") -> str:
+    """So many memories, in words."""
+    return f"{count:,} {which}{'memory' if count == 1 else 'memories'}"
+
+
+def note(text: str, style: str = "") -> Text:
+    """One line of plain words."""
+    return Text(visible(text), style=style)
+
+
+def ids_in(found: Answer) -> set[str]:
+    """Every id that the rendering of an answer mentions."""
+    ids = {hit.memory.id for hit in found.hits} | {memory.id for memory in found.resolutions}
+    ids |= {hit.stands_for for hit in found.hits if hit.stands_for}
+    return ids | {end for hit in found.hits for link in hit.links for end in (link.source, link.target)}
+
+
+def answer(found: Answer, short: Short, *, explain: bool = False) -> RenderableType:
+    """The hits of a recall, best first."""
+    if not found.hits:
+        return _nothing(found)
+    table = _entries()
+    for rank, hit in enumerate(found.hits, start=1):
+        table.add_row(Text(f"{rank}", style=QUIET), Text(short[hit.memory.id], style=ID), _hit(hit, short, explain))
+    parts: list[RenderableType] = [table]
+    if found.resolutions:
+        resolved = _entries()
+        for each in found.resolutions:
+            resolved.add_row(Text("→", style=GOOD), Text(short[each.id], style=ID), _memory_lines(each))
+        parts += [note("Resolved by", style=MATCH), resolved]
+    summary = (memories(len(found.hits)), place(found.project), f"confidence {found.confidence:.2f}")
+    parts.append(note(" · ".join((*summary, f"{found.took_ms:.0f} ms")), style=QUIET))
+    return Group(*parts, *_reservations(found))
+
+
+def _reservations(found: Answer) -> list[Text]:
+    """What the answer could not take into account."""
+    lines = [note(f"Words alone answered: {reason}", style=WARNING) for reason in found.missing]
+    if found.waiting:
+        said = (
+            f"{memories(found.waiting)} not embedded yet, found by words alone; `triskele reindex` embeds everything."
+        )
+        lines.append(note(said, style=QUIET))
+    return lines
+
+
+def _nothing(found: Answer) -> RenderableType:
+    wider = "" if found.project is None else ", --all-projects"
+    return Group(
+        note(f"Nothing found in {place(found.project)}."),
+        note(f"Try other words{wider}, or `triskele list` to see what is there.", style=QUIET),
+    )
+
+
+def _entries() -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
+    return table
+
+
+def _hit(hit: Hit, short: Short, explain: bool) -> RenderableType:
+    content = Text(visible(hit.memory.content))
+    if hit.stands_for is None:
+        for leg in hit.legs.values():
+            for term in leg.terms:
+                if term.start >= 0:
+                    content.stylize(f"{MATCH} {GOOD}", term.start, term.end)
+    if hit.superseded:
+        content = Text(SUPERSEDED_PREFIX, style=OLD) + content
+    lines: list[RenderableType] = [content, _details(hit.memory), note(_shortened(hit.reason, short), style=QUIET)]
+    if explain:
+        lines += _account(hit, short)
+    return Group(*lines, Text())
+
+
+def _account(hit: Hit, short: Short) -> list[RenderableType]:
+    """How the score came about, and what the memory is tied to."""
+    legs = (
+        f"{name} rank {leg.rank}, score {leg.score:.2f}"
+        + (f", adds {leg.contribution:.2f}" if leg.contribution != leg.score else "")
+        for name, leg in hit.legs.items()
+    )
+    lines = [" · ".join((*legs, f"importance ×{hit.prior:.2f}", f"total {hit.score:.2f}"))]
+    labels = dict.fromkeys(term.text for leg in hit.legs.values() for term in leg.terms if term.start < 0)
+    if labels:
+        lines.append("matched in tags, keywords or category: " + ", ".join(labels))
+    if hit.links:
+        lines.append(" · ".join(dict.fromkeys(_link_text(link, hit.memory.id, short) for link in hit.links)))
+    return [note(line, style=QUIET) for line in lines]
+
+
+def _shortened(reason: str, short: Short) -> str:
+    for id, prefix in short.items():
+        reason = reason.replace(id, prefix)
+    return reason
+
+
+def _link_text(link: Link, id: str, short: Short) -> str:
+    if link.source == id:
+        return f"{str(link.kind).replace('-', ' ')} {short[link.target]}"
+    return f"{_SEEN_FROM_TARGET[link.kind]} {short[link.source]}"
+
+
+def _details(memory: Memory) -> Text:
+    parts = [memory.category, *(f"#{tag}" for tag in memory.tags), memory.project or "everywhere"]
+    parts.append(day(memory.created_at))
+    if memory.importance != _DEFAULT_IMPORTANCE:
+        parts.append(f"importance {memory.importance:g}")
+    if memory.sensitivity != "open":
+        parts.append(str(memory.sensitivity))
+    parts += _validity(memory)
+    return note(" · ".join(parts), style=QUIET)
+
+
+def _validity(memory: Memory) -> list[str]:
+    since = f"from {day(memory.valid_from)}" if memory.valid_from else ""
+    until = f"until {day(memory.valid_to)}" if memory.valid_to else ""
+    said = " ".join(part for part in (since, until) if part)
+    return [f"valid {said}"] if said else []
+
+
+def _memory_lines(memory: Memory) -> RenderableType:
+    return Group(Text(visible(memory.content)), _details(memory), Text())
+
+
+def memory(
+    value: Memory, links: Sequence[Link], others: Mapping[str, Memory], short: Short, *, superseded: bool
+) -> RenderableType:
+    """One memory with everything known about it."""
+    content = Text(SUPERSEDED_PREFIX if superseded else "", style=OLD) + Text(visible(value.content), style="")
+    title = Text(short[value.id], style=ID) + note(f" {value.category}")
+    panel = Panel(content, title=title, title_align="left", border_style=QUIET)
+    rows = {
+        "id": value.id,
+        "project": value.project or "everywhere",
+        "tags": ", ".join(value.tags),
+        "keywords": value.keywords,
+        "importance": f"{value.importance:g}",
+        "sensitivity": str(value.sensitivity),
+        "origin": str(value.origin),
+        "from": " at ".join(str(part) for part in (value.session, value.position) if part is not None),
+        "valid": " ".join(_validity(value)).removeprefix("valid "),
+        "created": minute(value.created_at),
+        "updated": minute(value.updated_at) if value.version > 1 else "",
+        "forgotten": minute(value.known_to) if value.known_to else "",
+        "version": str(value.version),
+    }
+    table = pairs((name, note(said)) for name, said in rows.items() if said)
+    for link in links:
+        table.add_row(note("link", style=QUIET), _linked(link, value.id, others, short))
+    return Group(panel, Padding(table, (0, 2)))
+
+
+def _linked(link: Link, id: str, others: Mapping[str, Memory], short: Short) -> Text:
+    other = link.target if link.source == id else link.source
+    names = {**short, other: short.get(other, other)}
+    said = others[other].content if other in others else "(forgotten)"
+    return note(_link_text(link, id, names)) + note("  " + one_line(said), style=QUIET)
+
+
+def pairs(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    """Names on the left, values on the right."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style=QUIET, no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def one_line(text: str) -> str:
+    """A text without its line breaks."""
+    return " ".join(visible(text).split())
+
+
+def table(*headings: str, last_takes_rest: bool = False) -> Table:
+    """A calm table; its last column may take what width is left, cut off where it ends."""
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=QUIET, expand=last_takes_rest)
+    for heading in headings:
+        takes_rest = last_takes_rest and heading == headings[-1]
+        made.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=1 if takes_rest else None)
+    return made
+
+
+def listing(
+    listed: Sequence[Memory], short: Short, superseded: set[str], project: str | None, *, offset: int, limit: int
+) -> RenderableType:
+    """Memories line by line."""
+    if not listed:
+        return _empty_listing(project, offset)
+    # Inside one project its name says nothing new.
+    places = ["project"] if project is None else []
+    made = table("id", "updated", "category", *places, "memory", last_takes_rest=True)
+    for each in listed:
+        details = [day(each.updated_at), each.category, *([each.project or "everywhere"] if places else [])]
+        mark = Text(SUPERSEDED_PREFIX, style=OLD) if each.id in superseded else Text()
+        made.add_row(
+            Text(short[each.id], style=ID),
+            *(note(detail, style=QUIET) for detail in details),
+            mark + Text(one_line(each.content)),
+        )
+    following = f" · more with --offset {offset + limit}" if len(listed) == limit else ""
+    counted = f"{offset + 1} to {offset + len(listed)} · {place(project)}{following}"
+    return Group(made, note(counted, style=QUIET))
+
+
+def _empty_listing(project: str | None, offset: int) -> RenderableType:
+    wider = "" if project is None else "Look into --all-projects, or "
+    begin = f'{wider}add one: triskele add "…"'
+    return Group(
+        note(f"No {'more ' if offset else ''}memories in {place(project)}."),
+        note(begin[0].upper() + begin[1:], style=QUIET),
+    )
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

@@ -1,0 +1,106 @@
+"""What leaves triskele as JSON: plain functions from our values to dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from triskele import moments
+from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome
+
+SUPERSEDED_PREFIX = "[SUPERSEDED] "
+
+Shape = dict[str, Any]
+
+
+def plain(value: Any) -> Any:
+    """A value in the words of JSON: moments as ISO 8601, names of enums, lists for tuples."""
+    if isinstance(value, datetime):
+        return moments.to_text(value)
+    if isinstance(value, StrEnum | Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def memory(value: Memory, *, superseded: bool = False) -> Shape:
+    """One memory with all its details; the text of a superseded one says so."""
+    shape: Shape = plain(value)
+    shape["content"] = shown_content(value, superseded)
+    return {**shape, "superseded": superseded, "forgotten": value.known_to is not None}
+
+
+def shown_content(value: Memory, superseded: bool) -> str:
+    """The text as a reader should see it."""
+    return (SUPERSEDED_PREFIX if superseded else "") + value.content
+
+
+def link(value: Link) -> Shape:
+    """A connection between two memories."""
+    return {"source": value.source, "kind": str(value.kind), "target": value.target}
+
+
+def outcome(value: Outcome) -> Shape:
+    """What became of one change."""
+    return {"id": value.id, "action": str(value.action), "version": value.version}
+
+
+def journal_entry(value: JournalEntry) -> Shape:
+    """One line of the journal."""
+    shape: Shape = plain(value)
+    return shape
+
+
+def hit(value: Hit) -> Shape:
+    """A memory that answers, with its evidence; a term's span is its place in `content`, or -1 for elsewhere."""
+    evidence: Shape = {name: _leg(leg, value) for name, leg in value.legs.items()}
+    shape = memory(value.memory, superseded=value.superseded)
+    # What a recall serves is a version of its moment, not a forgotten memory.
+    del shape["forgotten"]
+    return {
+        "id": shape.pop("id"),
+        "content": shape.pop("content"),
+        "score": value.score,
+        "reason": value.reason,
+        "evidence": {**evidence, "prior": value.prior},
+        **shape,
+        "stands_for": value.stands_for,
+        "links": [link(each) for each in value.links],
+    }
+
+
+def answer(value: Answer) -> Shape:
+    """The whole answer of a recall."""
+    return {
+        "hits": [hit(each) for each in value.hits],
+        "resolutions": [memory(each) for each in value.resolutions],
+        "confidence": value.confidence,
+        "project": value.project,
+        "took_ms": round(value.took_ms, 3),
+        "waiting": value.waiting,
+        "missing": list(value.missing),
+    }
+
+
+def _leg(leg: LegEvidence, found: Hit) -> Shape:
+    shift = len(SUPERSEDED_PREFIX) if found.superseded else 0
+    # The words of a predecessor stand in its own text, not in the one that is served.
+    is_elsewhere = found.stands_for is not None
+    terms: Sequence[Shape] = [
+        {
+            "text": term.text,
+            "start": -1 if is_elsewhere or term.start < 0 else term.start + shift,
+            "end": -1 if is_elsewhere or term.start < 0 else term.end + shift,
+        }
+        for term in leg.terms
+    ]
+    return {**asdict(leg), "terms": terms}

@@ -1,0 +1,91 @@
+"""Background work: giving vectors to what was written, in small durable steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from triskele.errors import TriskeleError
+from triskele.index.tokens import compressed
+from triskele.meaning import Meaning
+from triskele.stores.protocol import Store
+
+BATCH = 64
+_IDLE_S = 0.5
+
+
+def embed_waiting(
+    store: Store, meaning: Meaning, *, limit: int | None = None, progress: Callable[[int], None] | None = None
+) -> int:
+    """Embed what waits, batch by batch; a crash loses at most the batch under way, which waits again."""
+    done = 0
+    while limit is None or done < limit:
+        batch = store.waiting(BATCH if limit is None else min(BATCH, limit - done))
+        if not batch:
+            break
+        _embed(dict(batch), store, meaning)
+        done += len(batch)
+        if progress is not None:
+            progress(done)
+    return done
+
+
+def restore_tokens(store: Store, meaning: Meaning, *, limit: int | None = None) -> int:
+    """Encode again those contents whose token vectors are lost."""
+    columns = meaning.catalog.columns()
+    lost = meaning.tokens.missing(np.unique(columns.slots[columns.slots >= 0]))[:limit]
+    for start in range(0, len(lost), BATCH):
+        texts = store.slot_contents(lost[start : start + BATCH].tolist())
+        encodings = meaning.embedder.encode_documents(list(texts.values()))
+        meaning.tokens.add(
+            {slot: compressed(text, made) for (slot, text), made in zip(texts.items(), encodings, strict=True)}
+        )
+    return len(lost)
+
+
+def _embed(texts: dict[str, str], store: Store, meaning: Meaning) -> None:
+    encodings = dict(zip(texts, meaning.embedder.encode_documents(list(texts.values())), strict=True))
+    vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
+    slots = store.keep_vectors(meaning.embedder.fingerprint, vectors)
+    meaning.tokens.add({slots[digest]: compressed(texts[digest], made) for digest, made in encodings.items()})
+
+
+class Worker:
+    """A thread that embeds what is written while the process goes on."""
+
+    def __init__(self, store: Store, meaning: Callable[[], Meaning | None]) -> None:
+        self._store = store
+        self._meaning = meaning
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+
+    def wake(self) -> None:
+        """There may be something to embed; starts the thread the first time."""
+        with self._mutex:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="triskele-worker", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Finish the batch under way and end."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                while not self._stop.is_set() and (meaning := self._meaning()) is not None:
+                    if embed_waiting(self._store, meaning, limit=BATCH) == 0:
+                        break
+            except TriskeleError:
+                # What could not be embedded now still waits; the next write tries again.
+                self._stop.wait(_IDLE_S)

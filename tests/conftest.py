@@ -1,0 +1,53 @@
+"""What tests of several rooms share: memories to store and engines to store them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele import config, moments
+from triskele.engine import Engine
+from triskele.identity import IdMaker, content_hash
+from triskele.types import Memory
+
+PROJECT = "garden"
+
+
+@pytest.fixture
+def make_memory() -> Callable[..., Memory]:
+    """Builds memories that differ in id, whatever else is the same."""
+    ids = IdMaker()
+
+    def make(content: str = "the office plant drinks on Mondays", **details: Any) -> Memory:
+        now = moments.now()
+        values = {"id": ids.make(now), "created_at": now, "updated_at": now, "known_from": now} | details
+        return Memory(content=content, content_hash=content_hash(content), **values)
+
+    return make
+
+
+@pytest.fixture
+def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+    """Opens engines that recall by words, on the same store unless told another path, and closes them all."""
+    opened: list[Engine] = []
+
+    def open_one(
+        path: Path | None = None, *, tail_cap: int = 256, busy_timeout_s: float = 30.0, model: str = "none"
+    ) -> Engine:
+        environment = {
+            "TRISKELE_HOME": str(tmp_path / "home"),
+            "TRISKELE_PROJECT": PROJECT,
+            "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
+            "TRISKELE_STORE_BUSY_TIMEOUT_S": str(busy_timeout_s),
+            "TRISKELE_RECALL_MODEL": model,
+        }
+        url = f"sqlite:///{path or tmp_path / 'home' / 'memories.db'}"
+        opened.append(Engine(config.load(environment, store_url=url), tmp_path))
+        return opened[-1]
+
+    yield open_one
+    for engine in opened:
+        engine.close()

@@ -1,0 +1,158 @@
+"""Taking back what one batch did, whatever else happened before, after or in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from triskele import moments
+from triskele.engine import Engine
+from triskele.errors import BadInput, Conflict, NotFound
+from triskele.identity import content_hash
+from triskele.types import Action, Add, Forget, LinkKind, Memory, Revise
+
+
+@pytest.fixture
+def engine(open_engine: Callable[..., Engine]) -> Engine:
+    return open_engine()
+
+
+def _saying(memory: Memory, content: str) -> Memory:
+    return replace(memory, content=content, content_hash=content_hash(content))
+
+
+def _contents(engine: Engine) -> set[str]:
+    return {memory.content for memory in engine.browse()}
+
+
+def _last_batch(engine: Engine) -> str:
+    return engine.store.newest_entries()[0].batch
+
+
+def test_a_batch_that_changed_a_memory_several_times_is_taken_back_whole(engine: Engine) -> None:
+    memory = engine.draft("first")
+    engine.apply([Add(memory)])
+    engine.apply([Revise(_saying(memory, "second"), base=1), Revise(_saying(memory, "third"), base=2)])
+    engine.undo()
+    assert _contents(engine) == {"first"}
+    engine.undo(_last_batch(engine))
+    assert _contents(engine) == {"third"}
+
+
+def test_an_edit_and_a_forgetting_in_one_batch_are_taken_back_together(engine: Engine) -> None:
+    memory = engine.draft("first")
+    engine.apply([Add(memory)])
+    engine.apply([Revise(_saying(memory, "second"), base=1), Forget(memory.id)])
+    engine.undo()
+    assert _contents(engine) == {"first"}
+
+
+def test_undo_and_its_undoing_go_back_and_forth(engine: Engine) -> None:
+    memory = engine.draft("first")
+    engine.apply([Add(memory), Revise(_saying(memory, "second"), base=1)])
+    engine.undo()
+    for expected in ({"second"}, set(), {"second"}, set()):
+        engine.undo(_last_batch(engine))
+        assert _contents(engine) == expected
+
+
+def test_steps_are_taken_back_one_by_one_through_edits_and_forgettings(engine: Engine) -> None:
+    id = engine.remember("one").id
+    for content in ("two", "three"):
+        engine.edit(id, content=content)
+    engine.forget(id)
+    for expected in ({"three"}, {"two"}, {"one"}, set()):
+        engine.undo()
+        assert _contents(engine) == expected
+    with pytest.raises(NotFound):
+        engine.undo()
+
+
+def test_an_edit_is_not_taken_back_over_a_later_forgetting(engine: Engine) -> None:
+    id = engine.remember("one").id
+    engine.edit(id, content="two")
+    edit = _last_batch(engine)
+    engine.forget(id)
+    with pytest.raises(Conflict):
+        engine.undo(edit)
+    assert _contents(engine) == set()
+
+
+def test_a_forgetting_is_not_taken_back_twice(engine: Engine) -> None:
+    id = engine.remember("one").id
+    engine.forget(id)
+    forgetting = _last_batch(engine)
+    engine.undo(forgetting)
+    engine.edit(id, content="two")
+    with pytest.raises(Conflict):
+        engine.undo(forgetting)
+    assert _contents(engine) == {"two"}
+
+
+def test_a_batch_written_in_pieces_between_others_is_one_step(engine: Engine) -> None:
+    engine.apply([Add(engine.draft("import 1"))], batch="import")
+    engine.remember("meanwhile")
+    engine.apply([Add(engine.draft("import 2"))], batch="import")
+    engine.undo()
+    assert _contents(engine) == {"meanwhile"}
+    engine.undo()
+    assert _contents(engine) == set()
+    with pytest.raises(NotFound):
+        engine.undo()
+
+
+def test_a_long_batch_is_taken_back_whole(engine: Engine) -> None:
+    engine.remember("kept")
+    engine.remember_all([engine.draft(f"number {number}") for number in range(1300)])
+    assert len(engine.undo()) == 1300
+    assert _contents(engine) == {"kept"}
+
+
+def test_a_link_taken_away_and_brought_back_did_not_stand_in_between(engine: Engine) -> None:
+    one, other = engine.remember("one").id, engine.remember("other").id
+    engine.link(one, LinkKind.SUPERSEDES, other)
+    engine.unlink(one, LinkKind.SUPERSEDES, other)
+    between = moments.now()
+    engine.undo()
+    assert len(engine.links(one)) == 1
+    assert engine.store.links([one], known_at=between) == []
+    assert [outcome.action for outcome in engine.undo()] == [Action.UNLINKED]
+
+
+def test_what_was_erased_is_left_out_and_the_rest_is_taken_back(engine: Engine) -> None:
+    drafts = [engine.draft(f"number {number}") for number in range(3)]
+    engine.remember_all(drafts)
+    for one, other in pairwise(drafts):
+        engine.link(one.id, LinkKind.SEE_ALSO, other.id)
+    engine.erase(drafts[1].id)
+    assert {outcome.id for outcome in engine.undo()} == {drafts[0].id, drafts[2].id}
+    assert _contents(engine) == set()
+
+
+def test_an_erasing_is_never_taken_back(engine: Engine) -> None:
+    id = engine.remember("one").id
+    addition = _last_batch(engine)
+    engine.erase(id)
+    for batch in (addition, _last_batch(engine)):
+        with pytest.raises(BadInput):
+            engine.undo(batch)
+    with pytest.raises(NotFound):
+        engine.undo()
+
+
+def test_an_unknown_batch_is_told(engine: Engine) -> None:
+    with pytest.raises(NotFound):
+        engine.undo("nothing")
+
+
+def test_what_an_undo_restores_is_found_again_with_all_its_details(engine: Engine) -> None:
+    id = engine.remember("a blue heron", tags=["bird"], keywords="wader", importance=0.9).id
+    engine.edit(id, content="a grey goose", tags=["fowl"], keywords="", importance=0.1)
+    before = moments.now()
+    engine.undo()
+    [hit] = engine.recall("heron").hits
+    assert (hit.memory.tags, hit.memory.keywords, hit.memory.importance) == (("bird",), "wader", 0.9)
+    assert [hit.memory.content for hit in engine.recall("goose", known_at=before).hits] == ["a grey goose"]

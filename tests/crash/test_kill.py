@@ -1,0 +1,170 @@
+"""Processes killed in the middle of their writes: nothing acknowledged is lost, and nothing is left locked."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from triskele.engine import Engine
+
+KILLS = int(os.environ.get("TRISKELE_KILLS", "200"))
+WRITERS = 4
+LONGEST_WAIT_S = 0.1
+CHECK_EVERY = 50
+
+Lines = list[dict[str, Any]]
+ReadLog = Callable[[Path], Lines]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120 + KILLS)
+def test_no_acknowledged_write_is_lost_however_often_writers_are_killed(
+    tmp_path: Path, nursery: Any, read_log: ReadLog, open_engine: Callable[..., Engine]
+) -> None:
+    path = tmp_path / "store" / "memories.db"
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    random = Random(f"kills {KILLS}")
+    numbers = iter(range(1_000_000))
+
+    def start() -> int:
+        number = next(numbers)
+        return int(nursery.spawn("write", path, logs / f"{number:06}", number))
+
+    writers = [start() for _ in range(WRITERS)]
+    for kill in range(1, KILLS + 1):
+        # A random moment is the point here, not a wait for something.
+        time.sleep(random.random() * LONGEST_WAIT_S)
+        place = random.randrange(WRITERS)
+        nursery.kill(writers[place])
+        writers[place] = start()
+        if kill % CHECK_EVERY == 0:
+            _check_while_writing(path, [read_log(log) for log in sorted(logs.iterdir())], open_engine)
+    for writer in writers:
+        nursery.kill(writer)
+    told = [read_log(log) for log in sorted(logs.iterdir())]
+    assert [line for lines in told for line in lines if line.get("did") == "wrong"] == []
+    _check_at_the_end(path, told, open_engine)
+
+
+def _check_while_writing(path: Path, told: list[Lines], open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine(path)
+    for line in _acknowledged(told):
+        if line.get("content"):
+            assert line["content"] in [version.content for version in engine.store.history(line["id"])]
+    assert engine.inspect(deep=True, repair=False).findings == ()
+    engine.close()
+
+
+def _check_at_the_end(path: Path, told: list[Lines], open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine(path)
+    # Asked without waiting: whoever held the lock is dead.
+    assert engine.lexical.catch_up(wait_s=0)
+    assert engine.lexical.behind() == 0
+    assert engine.inspect(deep=True, repair=False).findings == ()
+    states = [_states(lines) for lines in told]
+    assert sum(len(state) for state in states) > KILLS
+    for allowed in states:
+        for id, contents in allowed.items():
+            standing = engine.store.memories([id]).get(id)
+            assert (standing.content if standing else None) in contents
+    _check_nothing_was_made_up(engine, told)
+    _check_links(engine, told)
+    _check_recall(engine)
+
+
+def _states(lines: Lines) -> dict[str, set[str | None]]:
+    """What each memory may say: what was acknowledged last, or what was under way when the writer died."""
+    allowed: dict[str, set[str | None]] = {}
+    for line in lines:
+        if line.get("did") in ("add", "edit", "forget"):
+            allowed[line["id"]] = {line["content"]}
+    last = lines[-1] if lines else {}
+    if last.get("started") in ("edit", "forget"):
+        allowed[last["id"]].add(last["content"])
+    return allowed
+
+
+def _check_nothing_was_made_up(engine: Engine, told: list[Lines]) -> None:
+    said = {line["content"] for lines in told for line in lines if line.get("content")}
+    assert {memory.content for _, memory in engine.store.versions()} <= said
+
+
+def _check_links(engine: Engine, told: list[Lines]) -> None:
+    standing = {(link.source, link.target) for link in engine.store.all_links()}
+    acknowledged = {(line["id"], line["other"]) for line in _acknowledged(told) if line["did"] == "link"}
+    assert acknowledged <= standing
+
+
+def _check_recall(engine: Engine) -> None:
+    for memory in engine.browse(limit=100):
+        [hit] = engine.recall(memory.content.split()[0]).hits
+        assert hit.memory == memory
+
+
+def _acknowledged(told: list[Lines]) -> Lines:
+    return [line for lines in told for line in lines if line.get("did") in ("add", "edit", "forget", "link")]
+
+
+@pytest.mark.parametrize("work", ["stall_in_catch_up", "stall_in_rebuild", "stall_before_rename"])
+def test_an_index_writer_that_dies_leaves_no_lock_and_no_gap(
+    tmp_path: Path, nursery: Any, open_engine: Callable[..., Engine], work: str
+) -> None:
+    path = tmp_path / "store" / "memories.db"
+    engine = open_engine(path)
+    engine.remember("the heron stood in the pond")
+    engine.reindex()
+    engine.remember("the heron flew away")
+    dead = nursery.spawn(work, path, _stall_pipe(tmp_path))
+    _wait_for_stall(tmp_path)
+    assert not engine.lexical.catch_up(wait_s=0)
+    nursery.kill(dead)
+    assert engine.lexical.catch_up(wait_s=0)
+    assert engine.lexical.behind() == 0
+    assert len(engine.recall("heron").hits) == 2
+    assert len(open_engine(path).recall("heron").hits) == 2
+    assert not list((tmp_path / "store").glob("**/*.new"))
+
+
+def test_a_transaction_cut_off_never_was(tmp_path: Path, nursery: Any, open_engine: Callable[..., Engine]) -> None:
+    path = tmp_path / "store" / "memories.db"
+    engine = open_engine(path)
+    kept = engine.remember("kept")
+    dead = nursery.spawn("stall_in_transaction", path, _stall_pipe(tmp_path))
+    _wait_for_stall(tmp_path)
+    nursery.kill(dead)
+    assert [memory.id for memory in engine.browse()] == [kept.id]
+    assert engine.store.last_seq() == 1
+    assert engine.remember("next").seq == 2
+    assert engine.inspect(deep=True).findings == ()
+
+
+@pytest.mark.parametrize("work", ["stall_in_transaction", "stall_in_catch_up"])
+def test_readers_go_on_while_a_writer_stands_still(
+    tmp_path: Path, nursery: Any, open_engine: Callable[..., Engine], work: str
+) -> None:
+    path = tmp_path / "store" / "memories.db"
+    engine = open_engine(path)
+    engine.remember("a lamp")
+    engine.reindex()
+    engine.remember("kept")
+    dead = nursery.spawn(work, path, _stall_pipe(tmp_path))
+    _wait_for_stall(tmp_path)
+    assert [hit.memory.content for hit in open_engine(path).recall("kept").hits] == ["kept"]
+    nursery.kill(dead)
+
+
+def _stall_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "stall")
+    return folder / "stall"
+
+
+def _wait_for_stall(folder: Path) -> None:
+    with (folder / "stall").open() as pipe:
+        assert "stall" in pipe.readline()

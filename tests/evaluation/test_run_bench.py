@@ -1,0 +1,179 @@
+"""The whole benchmark on a data set small enough to check by eye."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele.errors import BadInput
+from triskele.evaluation.arms import ARMS, Ground
+from triskele.evaluation.bench import available_arms, run_bench
+from triskele.evaluation.datasets import load_dataset
+from triskele.evaluation.windows import windows
+
+WriteDataset = Callable[..., Path]
+
+
+def without_costs(report: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same every time."""
+    kept = copy.deepcopy(report)
+    for arm in kept["arms"].values():
+        del arm["latency_ms"], arm["bytes_per_memory"]
+    return kept
+
+
+def test_the_report_has_the_agreed_shape(write_dataset: WriteDataset) -> None:
+    report = run_bench(write_dataset(), arms=["lexical"])
+    assert set(report) == {"dataset", "manifest", "arms", "comparisons"}
+    assert list(report["arms"]) == ["fts", "lexical"]
+    for arm in report["arms"].values():
+        assert set(arm) == {"overall", "strata", "halves", "latency_ms", "bytes_per_memory"}
+        wanted = {"n", "recall@5", "recall@10", "recall_all@5", "recall_any@5", "ndcg@10", "mrr", "map"}
+        assert wanted <= set(arm["overall"])
+        assert set(arm["strata"]) == {"exact", "paraphrase"}
+        assert arm["halves"]["tune"]["n"] + arm["halves"]["test"]["n"] == arm["overall"]["n"] == 3
+        assert 0 < arm["latency_ms"]["p50"] <= arm["latency_ms"]["p95"]
+        assert arm["bytes_per_memory"] > 0
+    compared = report["comparisons"]
+    assert {one["stratum"] for one in compared} >= {"overall", "exact", "paraphrase"}
+    assert all((one["a"], one["b"]) == ("lexical", "fts") for one in compared)
+    assert set(compared[0]) >= {"a", "b", "stratum", "metric", "delta", "ci95", "p", "p_holm"}
+    json.dumps(report, allow_nan=False)
+
+
+def test_stems_find_what_plain_words_miss(write_dataset: WriteDataset) -> None:
+    queries = [{"id": "q1", "text": "paint boat"}, {"id": "q2", "text": "winter storms"}]
+    folder = write_dataset(queries=queries, qrels=[("q1", "d2", 1), ("q2", "d3", 1)])
+    report = run_bench(folder, arms=["fts", "lexical"])
+    assert report["arms"]["lexical"]["overall"]["recall@5"] == 1
+    assert report["arms"]["fts"]["overall"]["recall@5"] == 0.5
+    overall = next(one for one in report["comparisons"] if one["metric"] == "recall@5")
+    assert (overall["stratum"], overall["delta"]) == ("overall", 0.5)
+
+
+def test_unanswerable_queries_are_left_out_and_counted(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    report = run_bench(write_dataset(), arms=["lexical"], out=tmp_path / "out")
+    counts = report["manifest"]["counts"]
+    assert (counts["queries"], counts["ranked"], counts["measured"]) == (5, 3, 3)
+    assert counts["left_out"] == {"unanswerable": 1, "unlabelled": 1}
+    runs = (tmp_path / "out" / "runs" / "lexical.trec").read_text()
+    assert {line.split()[0] for line in runs.splitlines()} == {"q1", "q2", "q3"}
+
+
+def test_runs_and_values_per_query_are_kept(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    out = tmp_path / "kept" / "here"
+    report = run_bench(write_dataset(), arms=["lexical"], out=out)
+    assert json.loads((out / "results.json").read_text()) == report
+    fields = (out / "runs" / "fts.trec").read_text().splitlines()[0].split()
+    assert (fields[0], fields[1], fields[3], fields[5]) == ("q1", "Q0", "1", "fts")
+    header, *lines = [line.split("\t") for line in (out / "queries.tsv").read_text().splitlines()]
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    assert len(rows) == 6
+    values = [float(row["mrr"]) for row in rows if row["arm"] == "lexical"]
+    assert sum(values) / 3 == report["arms"]["lexical"]["overall"]["mrr"]
+
+
+def test_it_reproduces_bit_for_bit(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    folder = write_dataset()
+    one, two = (run_bench(folder, arms=available_arms(), out=tmp_path / name) for name in ("one", "two"))
+    assert without_costs(one) == without_costs(two)
+    for name in ("queries.tsv", *(f"runs/{arm}.trec" for arm in available_arms())):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_sample_is_decided_by_the_seed(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    queries = [{"id": f"q{number:02}", "text": "winter boats", "type": "exact"} for number in range(40)]
+    folder = write_dataset(queries=queries, qrels=[(query["id"], "d3", 1) for query in queries])
+
+    def sampled(seed: int, name: str) -> set[str]:
+        run_bench(folder, arms=["fts"], max_queries=6, seed=seed, out=tmp_path / name)
+        return {line.split("\t")[1] for line in (tmp_path / name / "queries.tsv").read_text().splitlines()[1:]}
+
+    first = sampled(7, "a")
+    assert len(first) == 6
+    assert sampled(7, "b") == first
+    assert sampled(8, "c") != first
+
+
+def test_every_arm_searches_inside_the_scope(write_dataset: WriteDataset) -> None:
+    places = {"in a": "a", "in b": "b", "everywhere": None}
+    corpus = [
+        {"id": id, "text": "the red boat", "meta": {"scope": scope, "session": "s"} if scope else {}}
+        for id, scope in places.items()
+    ]
+    rows = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "in a", 1)])).documents)
+    with Ground.laid(rows) as ground:
+        for arm in ARMS.values():
+            search = ground.searcher(arm).search
+            assert {rows[row].document for row, _ in search("red boat", "a", 10)} == {"in a", "everywhere"}
+            assert {rows[row].document for row, _ in search("red boat", None, 10)} == set(places)
+
+
+def test_memories_keep_session_position_and_importance(write_dataset: WriteDataset) -> None:
+    corpus = [
+        {"id": f"t{turn}", "text": "the same words", "meta": {"scope": "a", "session": "s", "importance": 0.25}}
+        for turn in range(3)
+    ]
+    rows = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "t0", 1)])).documents)
+    with Ground.laid(rows) as ground:
+        ground.searcher(ARMS["lexical"])
+        assert ground._memory is not None
+        stored = [memory for _, memory in ground._memory.engine.store.versions()]
+    assert [(m.project, m.session, m.position, m.importance) for m in stored] == [
+        ("a", "s", turn, 0.25) for turn in range(3)
+    ]
+
+
+def test_importance_moves_the_importance_arm(write_dataset: WriteDataset) -> None:
+    corpus = [
+        {"id": "plain", "text": "a red boat", "meta": {"importance": 0.1}},
+        {
+            "id": "weighty",
+            "text": "a red boat with many other words that make it a worse match",
+            "meta": {"importance": 1},
+        },
+    ]
+    queries = [{"id": "q1", "text": "red boat", "type": "exact"}]
+    report = run_bench(write_dataset(corpus, queries, [("q1", "weighty", 1)]), arms=["lexical", "importance"])
+    assert report["arms"]["lexical"]["overall"]["mrr"] == 0.5
+    assert report["arms"]["importance"]["overall"]["mrr"] == 1
+
+
+def test_ids_with_blanks_stay_one_column(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    corpus = [{"id": "a note", "text": "the red boat"}]
+    queries = [{"id": "my question", "text": "red boat"}]
+    run_bench(write_dataset(corpus, queries, [("my question", "a note", 1)]), arms=["fts"], out=tmp_path / "out")
+    assert (tmp_path / "out" / "runs" / "fts.trec").read_text().startswith("my%20question Q0 a%20note 1 ")
+
+
+def test_queries_that_find_nothing_count_as_misses(write_dataset: WriteDataset) -> None:
+    queries = [{"id": "q1", "text": "zeppelin"}, {"id": "q2", "text": "!!!"}, {"id": "q3", "text": ""}]
+    folder = write_dataset(queries=queries, qrels=[(query["id"], "d1", 1) for query in queries])
+    report = run_bench(folder, arms=available_arms())
+    assert report["arms"]["lexical"]["overall"]["recall@30"] == 0
+    assert report["arms"]["lexical"]["overall"]["n"] == 3
+
+
+def test_progress_is_told(write_dataset: WriteDataset) -> None:
+    told: list[tuple[str, int, int]] = []
+    run_bench(write_dataset(), arms=["lexical"], progress=lambda *step: told.append(step))
+    assert ("indexing", 5, 5) in told
+    assert ("lexical", 3, 3) in told
+    assert told[-1] == ("comparing", 1, 1)
+
+
+def test_what_cannot_be_measured_is_refused(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    folder = write_dataset()
+    with pytest.raises(BadInput, match="unknown arm 'telepathy': choose from fts, lexical"):
+        run_bench(folder, arms=["telepathy"])
+    with pytest.raises(BadInput, match="max-queries"):
+        run_bench(folder, arms=["fts"], max_queries=0)
+    with pytest.raises(BadInput, match="cannot write results"):
+        run_bench(folder, arms=["fts"], out=folder / "corpus.jsonl")
+    with pytest.raises(BadInput, match="nothing to rank"):
+        run_bench(write_dataset(qrels=[("q4", "d1", 1)]), arms=["fts"])

@@ -1,0 +1,122 @@
+"""Instruction files become memories that make sense one by one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from triskele.config import MemorySettings
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.exchange import agents_file
+from triskele.exchange.transfer import import_memories
+
+OpenEngine = Callable[..., Engine]
+SAMPLES = Path(__file__).parent / "samples"
+
+
+@pytest.fixture
+def claude_file(tmp_path: Path) -> Path:
+    """The sample under its real name, which agents at work here should not come upon."""
+    return Path(shutil.copy(SAMPLES / "claude_md.txt", tmp_path / "CLAUDE.md"))
+
+
+def test_bullets_and_paragraphs(claude_file: Path, open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    report = import_memories(engine, claude_file)
+    assert (report.format, report.added, report.problems) == ("agents", 7, ())
+    found = {memory.content: memory for memory in engine.browse(limit=100)}
+    assert set(found) == {
+        "Build and test with make:\n```bash\nmake build\n# not a heading\nmake test   # <!-- part of the code -->\n```",
+        "Run one test: `pytest tests/test_api.py -k name`\n  - add `-x` to stop at the first failure\n\n"
+        "  and `--pdb` to look around",
+        "Format before every commit.",
+        "When writing Python: Always use type annotations.",
+        "When writing Python: Prefer dataclasses to dictionaries.",
+        "Modules have short names,\nwithout underscores where possible.",
+        "See @README.md for an overview of the packages.",
+    }
+    assert found["Format before every commit."].tags == ("commands",)
+    assert found["Format before every commit."].category == "procedures"
+    assert found["When writing Python: Always use type annotations."].category == "preferences"
+    named = found["Modules have short names,\nwithout underscores where possible."]
+    assert named.tags == ("code style", "naming of modules")
+    assert {memory.origin for memory in found.values()} == {"import"}
+
+
+def test_the_other_name(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    report = import_memories(engine, Path(shutil.copy(SAMPLES / "agents_md.txt", tmp_path / "AGENTS.md")))
+    assert (report.format, report.added) == ("agents", 7)
+    found = {memory.content: memory.category for memory in engine.browse()}
+    assert found["Install deps: `pnpm install`"] == "procedures"
+    assert found["Single quotes, no semicolons"] == "preferences"
+    assert found["Release:\n```sh\npnpm release\n```"] == "procedures"
+
+
+def test_a_second_import_finds_it_all_known(claude_file: Path, open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    import_memories(engine, claude_file)
+    with claude_file.open("a") as file:
+        file.write("\nA new paragraph at the end.\n")
+    report = import_memories(engine, claude_file)
+    assert (report.added, report.duplicates) == (1, 7)
+
+
+def test_a_lead_without_a_list_is_a_memory() -> None:
+    notes = agents_file.parse("# A\n\nBefore a release:\n\n# B\n\nRemember:\n", MemorySettings())
+    assert [note.content for note in notes] == ["Before a release:", "Remember:"]
+
+
+def test_code_ends_what_it_follows() -> None:
+    text = "Run this:\n```\nmake\n\n# all\n```\nThen rest.\n\n- One\n\n~~~\ntwo\n~~~\n- Three"
+    notes = agents_file.parse(text, MemorySettings())
+    assert [note.content for note in notes] == [
+        "Run this:\n```\nmake\n\n# all\n```",
+        "Then rest.",
+        "One\n~~~\ntwo\n~~~",
+        "Three",
+    ]
+
+
+def test_headings_need_no_blank_lines() -> None:
+    notes = agents_file.parse("# One\nFirst.\n## Two ##\n- Second.\n# Three\nThird.\n***\nFourth.", MemorySettings())
+    assert [(note.content, note.tags) for note in notes] == [
+        ("First.", ("One",)),
+        ("Second.", ("One", "Two")),
+        ("Third.", ("Three",)),
+        ("Fourth.", ("Three",)),
+    ]
+
+
+def test_long_instructions_are_cut() -> None:
+    notes = list(agents_file.parse("- " + "Never do that again. " * 200, MemorySettings()))
+    assert len(notes) == 4 and all(len(note.content) <= 1400 for note in notes)
+
+
+def test_categories_of_ones_own() -> None:
+    notes = list(agents_file.parse("- Always sign commits.", MemorySettings(categories=("rules", "rest"))))
+    assert notes[0].category == "rules"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "CLAUDE.md is empty"),
+        (b"# CLAUDE.md\n\n<!-- nothing\n", "CLAUDE.md holds no instructions"),
+        (b"caf\xe9", "CLAUDE.md is not UTF-8 text"),
+        (b"x" * 1_000_001, "CLAUDE.md is larger than 1,000,000 bytes"),
+    ],
+)
+def test_files_that_cannot_be(data: bytes, message: str, open_engine: OpenEngine, tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").write_bytes(data)
+    with pytest.raises(BadInput, match=message):
+        import_memories(open_engine(), tmp_path / "CLAUDE.md")
+
+
+def test_a_folder_is_no_instruction_file(open_engine: OpenEngine, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is a folder"):
+        import_memories(open_engine(), tmp_path, format="agents")

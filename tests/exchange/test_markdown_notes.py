@@ -1,0 +1,237 @@
+"""Markdown notes of people and other programs come in, and what we write ourselves comes back as it was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from triskele import moments
+from triskele.config import MemorySettings
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.exchange import frontmatter, markdown, sources
+from triskele.exchange.transfer import export_memories, import_memories
+from triskele.types import Memory, Sensitivity
+
+OpenEngine = Callable[..., Engine]
+SAMPLES = Path(__file__).parent / "samples"
+SETTINGS = MemorySettings()
+
+
+def test_a_folder_of_notes(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    report = import_memories(engine, SAMPLES / "notes")
+    assert (report.format, report.read, report.added) == ("markdown", 3, 3)
+    assert [skipped.place for skipped in report.skipped] == ["ideas/blank.md"]
+    found = {memory.content.split()[0]: memory for memory in engine.browse()}
+    assert set(found) == {"It", "How", "#"}
+    deploy = found["How"]
+    assert deploy.content == "How we deploy\n\nWe deploy with Argo CD, not with Helm hooks."
+    assert (deploy.category, deploy.tags, deploy.importance) == ("decisions", ("deploy", "argo: cd"), 0.9)
+    assert deploy.keywords == "releases rollout" and moments.to_text(deploy.created_at) == "2025-11-03T00:00:00Z"
+    assert found["It"].keywords == "Router password place"
+    # A category that only the other program knows is kept as a tag.
+    assert (found["#"].category, found["#"].tags) == ("facts", ("bread", "sour dough", "recipes"))
+
+
+def test_a_long_note_is_cut_where_it_reads_well(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    report = import_memories(engine, SAMPLES / "long_note.md")
+    assert report.added == 17
+    found = engine.browse(limit=100)
+    assert all(len(memory.content) <= 1400 for memory in found)
+    [hours] = [memory for memory in found if "opens at eight" in memory.content]
+    assert hours.content == "The office opens at eight and closes at five.\nOn Sundays nobody is there."
+    assert hours.tags == ("handbook of the harbour office", "opening hours")
+    incidents = [memory for memory in found if memory.content.startswith("Incident")]
+    assert len(incidents) == 12 and all("The report lies in folder" in memory.content for memory in incidents)
+    original = (SAMPLES / "long_note.md").read_text()
+    kept = " ".join(memory.content for memory in found)
+    assert set(original.split()) - set(kept.split()) <= set(
+        "# ## - Handbook of the harbour office Long story Incidents Opening hours".split()
+    )
+
+
+def as_told(memory: Memory) -> Memory:
+    """A memory without what a Markdown export does not carry."""
+    now = memory.created_at
+    return replace(memory, id="", origin=memory.origin.USER, version=1, known_from=now, known_to=None)
+
+
+def test_our_own_folder_comes_back(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine, other = open_engine(), open_engine(tmp_path / "other.db")
+    engine.remember("Plain")
+    engine.remember(
+        "---\ntitle: not a head\n---\n# Heading\n\n- item\n\n    code", tags=["#hash", "null", "a]b", '"q"', "x: y"]
+    )
+    engine.remember("Everywhere", project="", category="decisions", importance=1 / 3, keywords="#one 'two' [three]")
+    engine.remember(
+        "日本語のメモ", session="talk: 1", position=4, valid_from="2026-01-01", valid_to="2026-02-01T10:00:00.5Z"
+    )
+    engine.edit(engine.remember("Old", created_at="2020-05-05").id, content="New\u2028line", project="a # b")
+    engine.remember("Mine alone", sensitivity=Sensitivity.PRIVATE)
+    report = export_memories(engine, tmp_path / "notes", format="markdown", include_private=True)
+    assert report.written == 6 == len(list((tmp_path / "notes").rglob("*.md")))
+    import_memories(other, tmp_path / "notes")
+    here, there = ({m.content: as_told(m) for m in e.browse(all_projects=True)} for e in (engine, other))
+    assert there == here
+    assert {memory.origin for memory in other.browse(all_projects=True)} == {"import"}
+    # Back into the same store, it is all known.
+    assert import_memories(engine, tmp_path / "notes").duplicates == 6
+
+
+labels = st.text(
+    st.characters(blacklist_categories=["Cs", "Cc", "Cf"], blacklist_characters=","), min_size=1, max_size=10
+)
+
+
+keys = st.sampled_from(["title", "tags", "valid_from", "x"])
+listed = st.lists(labels.map(str.strip).filter(bool), min_size=1, max_size=3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(keys, labels | listed, min_size=1), labels)
+def test_a_head_is_read_as_it_was_written(values: dict[str, str | list[str]], body: str) -> None:
+    read, rest, line = frontmatter.parse(frontmatter.write(values) + body)
+    assert (read, rest, line) == (values, body, len(values) + 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("---\na: 1\nb: 'it''s'\nc: \"x\\ty\"\n---\nbody", {"a": "1", "b": "it's", "c": "x\ty"}),
+        ("---\ntags: [a, 'b, c', \"d\"]\n...\nbody", {"tags": ["a", "b, c", "d"]}),
+        ("---\ntags:\n- a\n-  b\nnext: ~\n---\nbody", {"tags": ["a", "b"], "next": ""}),
+        ("---\nnote: >-\n  one\n  two\nother: |\n  x\n  y\n---\nbody", {"note": "one two", "other": "x\ny"}),
+        (
+            "---\n# comment\nLast Changed: today # really\nnested:\n  deep: 1\n---\nbody",
+            {"last_changed": "today", "nested": ""},
+        ),
+        ('---\nbroken: "open\nurl: http://x\n---\nbody', {"broken": "open", "url": "http://x"}),
+    ],
+)
+def test_heads_as_people_write_them(text: str, values: dict[str, str | list[str]]) -> None:
+    assert frontmatter.parse(text)[:2] == (values, "body")
+
+
+@pytest.mark.parametrize(
+    "text", ["---\nno end", "---\njust a rule\n---\nbody", "body", "", "----\na: 1\n---\n", "---\n---\nbody"]
+)
+def test_no_head_is_all_body(text: str) -> None:
+    assert frontmatter.parse(text) == ({}, text, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("importance.md", b"---\nimportance: high\n---\nx", "importance.md: 'high' is not a number"),
+        ("range.md", b"---\nimportance: 7\n---\nx", "range.md: importance must be between 0 and 1"),
+        ("position.md", b"---\nposition: 1e9\n---\nx", "position.md: '1e9' is not a whole number"),
+        ("date.md", b"---\ncreated: 31.12.2025\n---\nx", "date.md: not a date"),
+        ("bytes.md", b"caf\xe9", r"bytes.md: is not UTF-8 text \(byte 4\)"),
+        ("utf16.md", "wide".encode("utf-16"), "utf16.md: is not UTF-8 text"),
+        ("nul.md", b"a\0b", "nul.md: .*NUL"),
+        (
+            "period.md",
+            b"---\nvalid_from: 2026-02-01\nvalid_to: 2026-01-01\n---\nx",
+            "period.md: valid-to must be later",
+        ),
+    ],
+)
+def test_notes_that_cannot_be(name: str, data: bytes, message: str, open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "good.md").write_text("A good note")
+    (folder / name).write_bytes(data)
+    with pytest.raises(BadInput, match=message):
+        import_memories(engine, folder)
+    assert engine.store.last_seq() == 0
+
+
+def test_windows_files(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    (tmp_path / "note.md").write_bytes(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\nOne\r\nTwo\r\n")
+    import_memories(engine, tmp_path / "note.md")
+    assert (engine.browse()[0].content, engine.browse()[0].tags) == ("One\nTwo", ("a",))
+
+
+def test_nothing_outside_the_folder_is_read(open_engine: OpenEngine, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "notes", tmp_path / "outside"
+    for path in (folder / ".git", outside):
+        path.mkdir(parents=True)
+        (path / "secret.md").write_text("secret")
+    (folder / "good.md").write_text("good")
+    (folder / "escape.md").symlink_to(outside / "secret.md")
+    (folder / "out").symlink_to(outside)
+    (folder / "loop").symlink_to(folder)
+    os.mkfifo(folder / "pipe.md")
+    (folder / "big.md").write_bytes(b"x" * (sources.MAX_TEXT_BYTES + 1))
+    engine = open_engine()
+    report = import_memories(engine, folder)
+    assert [memory.content for memory in engine.browse()] == ["good"]
+    assert {s.place: s.reason for s in report.skipped} == {
+        "big.md": "is larger than 1,000,000 bytes",
+        "escape.md": "is a symbolic link",
+        "pipe.md": "is not a plain file",
+    }
+
+
+def test_names_cannot_steer_a_terminal(open_engine: OpenEngine, tmp_path: Path) -> None:
+    (tmp_path / "\x1b[31mred.md").write_bytes(b"\xff")
+    with pytest.raises(BadInput) as caught:
+        import_memories(open_engine(), tmp_path)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_too_many_files(open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MAX_FILES", 2)
+    for number in range(3):
+        (tmp_path / f"{number}.md").write_text(f"note {number}")
+    with pytest.raises(BadInput, match="more than 2 files"):
+        import_memories(open_engine(), tmp_path)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["# H", "## H2", "- a", "  b", "1. c", "", "```", "text.", "---", "  - d", "\t", "> q", "a: b", "x" * 60]
+        ),
+        max_size=40,
+    )
+)
+def test_no_text_is_lost_and_no_piece_too_long(lines: list[str]) -> None:
+    limits = MemorySettings(max_characters=50)
+    notes = list(markdown.parse("\n".join(lines), "n.md", "n", limits))
+    assert all(0 < len(note.content) <= 50 for note in notes)
+    text = " ".join(note.content for note in notes)
+    assert not ("text." in lines and "text." not in text) or lines[0] == "---"
+
+
+def test_a_hostile_note_takes_no_time() -> None:
+    for text in (
+        "# " + " #" * 400_000,
+        "---\na" + " " * 800_000 + "\n---\n",
+        "[(https://" * 90_000,
+        "- " * 400_000,
+        "<!--" * 200_000,
+        "`" * 900_000,
+    ):
+        list(markdown.parse(text, "n.md", "n", SETTINGS))
+
+
+def test_an_empty_folder_for_the_export(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    engine.remember("One")
+    with TemporaryDirectory(dir=tmp_path) as folder:
+        export_memories(engine, Path(folder), format="markdown")
+        [file] = Path(folder).rglob("*.md")
+        assert file.parent.name == "facts" and file.name.startswith("one-")

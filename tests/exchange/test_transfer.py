@@ -1,0 +1,275 @@
+"""An import takes all or nothing, goes on after a crash, and can be taken back as one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.exchange import transfer
+from triskele.exchange.transfer import export_memories, import_memories
+from triskele.types import Action, Change, LinkKind, Origin, Outcome, Sensitivity
+
+OpenEngine = Callable[..., Engine]
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def write_plain(path: Path, number: int) -> Path:
+    lines = [json.dumps({"content": f"Locker {i} belongs to crew {i % 7}"}) for i in range(number)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def contents(engine: Engine) -> list[str]:
+    return sorted(memory.content for memory in engine.browse(limit=10_000, all_projects=True))
+
+
+def test_plain_objects(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    report = import_memories(engine, SAMPLES / "plain.jsonl")
+    assert (report.format, report.read, report.added, report.duplicates) == ("jsonl", 3, 3, 0)
+    found = {memory.content.split()[0]: memory for memory in engine.browse(all_projects=True)}
+    assert {memory.origin for memory in found.values()} == {Origin.IMPORT}
+    assert found["The"].tags == ("staging", "cluster") and found["The"].importance == 0.8
+    assert found["The"].project == "garden"
+    assert found["Marta"].tags == ("marta", "review") and found["Marta"].created_at.month == 2
+    assert found["Invoices"].project == "billing" and found["Invoices"].keywords == "numbering fiscal"
+    assert found["Invoices"].valid_from is not None
+    assert engine.recall("who likes short pull requests?").hits[0].memory.id == found["Marta"].id
+
+
+def test_a_named_project_takes_everything(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    import_memories(engine, SAMPLES / "plain.jsonl", project="attic")
+    assert {memory.project for memory in engine.browse(all_projects=True)} == {"attic"}
+
+
+def test_each_project_has_its_own_batch(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    one, other = (import_memories(engine, SAMPLES / "plain.jsonl", project=name) for name in ("attic", "cellar"))
+    assert one.batch != other.batch
+    engine.undo(one.batch)
+    assert {memory.project for memory in engine.browse(all_projects=True)} == {"cellar"}
+
+
+def test_a_dry_run_tells_and_writes_nothing(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    engine.remember("The staging cluster runs in Frankfurt.")
+    before = engine.store.last_seq()
+    report = import_memories(engine, SAMPLES / "plain.jsonl", dry_run=True)
+    assert (report.read, report.added, report.duplicates, report.problems) == (3, 2, 1, ())
+    assert engine.store.last_seq() == before
+    assert report == import_memories(engine, SAMPLES / "plain.jsonl")
+
+
+def test_the_same_text_twice_in_a_file(open_engine: OpenEngine, tmp_path: Path) -> None:
+    file = tmp_path / "twice.jsonl"
+    file.write_text('{"text": "One"}\n{"text": "One"}\n{"text": "One", "project": "other"}\n')
+    report = import_memories(open_engine(), file)
+    assert (report.read, report.added, report.duplicates) == (3, 2, 1)
+
+
+def test_one_bad_line_keeps_everything_out(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    file = write_plain(tmp_path / "many.jsonl", 1200)
+    with file.open("a") as end:
+        end.write('{"content": "x", "importance": 7}\n{"content": ""}\n{"content": "y", "color": 1}\nnonsense\n')
+    with pytest.raises(BadInput) as caught:
+        import_memories(engine, file)
+    message = str(caught.value)
+    assert "nothing was imported from many.jsonl" in message
+    assert "4 problems" in message and "\n" not in message
+    assert message.count("line 12") == 3
+    assert engine.store.last_seq() == 0
+    report = import_memories(engine, file, dry_run=True)
+    assert {problem.place for problem in report.problems} == {"line 1201", "line 1202", "line 1203", "line 1204"}
+    assert (report.read, report.added, report.duplicates) == (1202, 1200, 0)
+
+
+class Crash(Exception):
+    """Stands for a kill."""
+
+
+def crash_on(call: int, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    apply = engine.apply
+
+    def crashing(changes: Sequence[Change], **options: Any) -> list[Outcome]:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise Crash
+        return apply(changes, **options)
+
+    monkeypatch.setattr(engine, "apply", crashing)
+
+
+def test_a_killed_import_goes_on(open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = open_engine()
+    file = write_plain(tmp_path / "many.jsonl", 1200)
+    with monkeypatch.context() as patched:
+        crash_on(2, engine, patched)
+        with pytest.raises(Crash):
+            import_memories(engine, file)
+    assert len(contents(engine)) == transfer.CHUNK
+    engine.remember("Written in between")
+    report = import_memories(engine, file)
+    assert (report.added, report.duplicates) == (700, 500)
+    assert len(contents(engine)) == 1201 and len(set(contents(engine))) == 1201
+    engine.undo(report.batch)
+    assert contents(engine) == ["Written in between"]
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
+def test_a_killed_verbatim_import_goes_on(
+    call: int, open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "CHUNK", 4)
+    source, target = open_engine(), open_engine(tmp_path / "target.db")
+    ids = [source.remember(f"Boat {i}").id for i in range(6)]
+    for id in ids[::2]:
+        source.edit(id, content=f"Ship {id}")
+    for one, other in pairwise(ids):
+        source.link(one, LinkKind.SEE_ALSO, other)
+    source.unlink(ids[0], LinkKind.SEE_ALSO, ids[1])
+    file = tmp_path / "export.jsonl"
+    export_memories(source, file)
+    with monkeypatch.context() as patched:
+        crash_on(call, target, patched)
+        with pytest.raises(Crash):
+            import_memories(target, file)
+    for _, memory in target.store.versions():
+        # A memory is there with all its versions or not at all.
+        assert target.store.history(memory.id) == source.store.history(memory.id)
+    assert not target.store.links(ids) or len(target.browse()) == 6
+    import_memories(target, file)
+    assert [m for _, m in target.store.versions()] == [m for id in ids for m in source.store.history(id)]
+    assert list(target.store.all_links()) == list(source.store.all_links())
+
+
+def test_an_undone_import_can_be_done_again(open_engine: OpenEngine, tmp_path: Path) -> None:
+    source, target = open_engine(), open_engine(tmp_path / "target.db")
+    one, other = (source.remember(text).id for text in ("The tap drips", "The tap was mended"))
+    source.link(other, LinkKind.SUPERSEDES, one)
+    export_memories(source, tmp_path / "export.jsonl")
+    for _ in range(3):
+        report = import_memories(target, tmp_path / "export.jsonl")
+        assert (report.added, report.links) == (2, 1)
+        assert len(contents(target)) == 2 and target.superseded([one]) == {one}
+        target.undo(report.batch)
+        assert contents(target) == [] and target.links(one) == []
+    stood = [(link.known_from, link.known_to) for link in target.store.all_links()]
+    assert all(closed is not None and closed <= reopened for (_, closed), (reopened, _) in pairwise(stood))
+
+
+def test_the_last_import_is_what_undo_takes_back(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    for _ in range(2):
+        engine.remember("Kept") if not contents(engine) else None
+        import_memories(engine, SAMPLES / "plain.jsonl")
+        engine.undo()
+        assert contents(engine) == ["Kept"]
+
+
+def test_text_stored_by_others_meanwhile(
+    open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine()
+    apply = engine.apply
+    known: list[str] = []
+
+    def raced(changes: Sequence[Change], **options: Any) -> list[Outcome]:
+        if not known:
+            known.append("")
+            known.append(engine.remember("Anthropic: Builds AI systems").id)
+        return apply(changes, **options)
+
+    monkeypatch.setattr(engine, "apply", raced)
+    report = import_memories(engine, SAMPLES / "mcp_graph.json")
+    assert (report.read, report.added, report.duplicates, report.links) == (3, 2, 1, 1)
+    [link] = engine.store.all_links()
+    assert link.target == known[1]
+
+
+def test_progress_is_told(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    told: list[tuple[int, int | None]] = []
+    import_memories(
+        engine, write_plain(tmp_path / "many.jsonl", 1200), progress=lambda done, total: told.append((done, total))
+    )
+    assert told == [(500, None), (1000, None), (500, 1200), (1000, 1200), (1200, 1200)]
+    told.clear()
+    export_memories(engine, tmp_path / "out.jsonl", progress=lambda done, total: told.append((done, total)))
+    assert told == [(500, 1201), (1000, 1201), (1201, 1201)]
+
+
+def test_all_under_one_batch(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    report = import_memories(engine, SAMPLES / "mcp_memory.json")
+    entries = engine.store.journal()
+    assert {entry.batch for entry in entries} == {report.batch}
+    actions = [entry.action for entry in entries]
+    assert actions == sorted(actions) and actions.count(Action.LINKED) == report.links == 2
+
+
+def test_an_import_may_be_private(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    (tmp_path / "a.jsonl").write_text('{"text": "My shoe size is 43", "sensitivity": "private"}\n')
+    import_memories(engine, tmp_path / "a.jsonl")
+    assert engine.browse()[0].sensitivity is Sensitivity.PRIVATE
+    (tmp_path / "b.jsonl").write_text('{"text": "x", "sensitivity": "hush"}\n')
+    with pytest.raises(BadInput, match="line 1: unknown sensitivity 'hush'"):
+        import_memories(engine, tmp_path / "b.jsonl")
+
+
+BAD_PLAIN = {
+    '{"content": 3}': "content must be text, not 3",
+    '{"tags": ["a"]}': "has neither content nor text",
+    '{"content": "a", "text": "b"}': "says the same thing under two names",
+    '{"content": "a", "tags": [1]}': "each of tags must be text",
+    '{"content": "a", "importance": NaN}': "NaN is not a JSON number",
+    '{"content": "a", "importance": "high"}': "importance must be a number",
+    '{"content": "a", "position": 1.5}': "position must be a whole number",
+    '{"content": "a", "created_at": "31.12.2025"}': "not a date",
+    '{"content": "\\ud800"}': "not valid Unicode",
+    '{"content": "a\\u0000b"}': "NUL",
+    '{"content": "%s"}' % ("x" * 1401): "1,401 characters, the limit is 1,400: cut it",
+    '{"content": %s}' % ("[" * 50_000 + "]" * 50_000): "nested too deeply",
+    '{"content": %s}' % ("9" * 5000): "is not valid JSON",
+    "[1, 2]": "is not a JSON object",
+    '{"content": "a"': "is not valid JSON",
+    '{"content": "%s"}' % ("x" * 1_000_000): "is longer than 1,000,000 bytes",
+}
+
+
+@pytest.mark.parametrize("line", BAD_PLAIN, ids=lambda line: str(line)[:30])
+def test_bad_lines(line: str, open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    file = tmp_path / "bad.jsonl"
+    file.write_text(f'{{"content": "good"}}\n{line}\n{{"content": "good too"}}\n')
+    with pytest.raises(BadInput, match="line 2: ") as caught:
+        import_memories(engine, file)
+    assert BAD_PLAIN[line] in str(caught.value)
+    assert len(str(caught.value)) < 300
+    assert engine.store.last_seq() == 0
+
+
+def test_endless_problems_end(open_engine: OpenEngine, tmp_path: Path) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"content": "good"}\n' + "{}\n" * 5000)
+    report = import_memories(open_engine(), file, dry_run=True)
+    assert len(report.problems) == transfer.MAX_PROBLEMS
+
+
+def test_unknown_formats(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    with pytest.raises(BadInput, match="unknown format 'yaml': one of agents, markdown, mcp-memory, jsonl"):
+        import_memories(engine, SAMPLES / "plain.jsonl", format="yaml")
+    with pytest.raises(BadInput, match="unknown format 'agents': one of jsonl, markdown"):
+        export_memories(engine, tmp_path / "x", format="agents")

@@ -1,0 +1,200 @@
+"""Bad input: one clear line, the right exit code, nothing lost, no traceback."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from triskele.errors import StoreUnavailable
+
+Run = Callable[..., Any]
+Add = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["add", ""], "empty"),
+        (["add", " \t\n "], "empty"),
+        (["add", "\u200b\u2066"], "empty"),
+        (["add", "--split", " "], "empty"),
+        (["add", "x" * 1401], "1,401 characters"),
+        (["add", "x", "--category", "nope"], "unknown category"),
+        (["add", "x", "--importance", "7"], "between 0 and 1"),
+        (["add", "x", "--importance", "nan"], "between 0 and 1"),
+        (["add", "x", "--importance", "much"], "--importance"),
+        (["add", "x", "--valid-from", "yesterday"], "not a date"),
+        (["add", "x", "--valid-from", "2026-02-01", "--valid-to", "2026-01-01"], "later"),
+        (["add", "x", "--tags", "t" * 501], "501 characters"),
+        (["add", "x", "--position", "9" * 30], "position"),
+        (["add", "x", "--project", "p", "--everywhere"], "exclude each other"),
+        (["add", "x", "--split", "--supersedes", "abcd"], "exclude each other"),
+        (["add"], "TEXT"),
+        (["add", "x", "--limt", "3"], "--limt"),
+        (["recall", "x", "--limit", "0"], "between 1 and 200"),
+        (["recall", "x", "--limit", "9" * 30], "between 1 and 200"),
+        (["recall", "x", "--as-of", "soon"], "not a date"),
+        (["recall", "x", "--known-at", "31.12.2025"], "not a date"),
+        (["recall", "x", "--category", "nope"], "unknown category"),
+        (["recall", "x", "--sort", "colour"], "colour"),
+        (["recall", "x", "--project", "p", "--all-projects"], "exclude each other"),
+        (["recall"], "QUERY"),
+        (["show", "abc"], "not an id"),
+        (["show", "not-an-id!"], "not an id"),
+        (["show", "line\nbreak"], "not an id"),
+        (["list", "--limit", "0"], "--limit"),
+        (["list", "--offset", "-1"], "--offset"),
+        (["list", "--sort", "relevance"], "relevance"),
+        (["link", "abcd", "adores", "abcd"], "KIND"),
+        (["forget"], "ID"),
+        (["completion", "tcsh"], "tcsh"),
+        (["nonsense"], "nonsense"),
+        (["recal", "x"], "did you mean recall?"),
+        (["--nonsense"], "--nonsense"),
+        (["list", "--store", "nonsense"], "not a store address"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(run: Run, arguments: list[str], words: str) -> None:
+    assert run(*arguments).is_refused(2, words)
+
+
+def test_a_nul_on_standard_input(run: Run) -> None:
+    assert run("add", "-", stdin=b"a\x00b").is_refused(2, "NUL")
+
+
+def test_bytes_that_are_no_text(run: Run, program: Run) -> None:
+    assert program("add", b"broken \xff\xfe").is_refused(2, "not valid Unicode")
+    # Python hands over such bytes as lone surrogates.
+    assert run("show", "\udcff" * 4).is_refused(2, "not an id")
+    assert run("add", "x", "--project", "\udcff").is_refused(2, "not valid Unicode")
+    assert run("undo", "--batch", "\udcff").is_refused(2, "not valid Unicode")
+    assert run("add", "-", stdin=b"\xff\xfe\xfd").is_refused(2, "not UTF-8")
+
+
+def test_ten_megabytes_are_refused_unread(run: Run, home: Path) -> None:
+    for options in ([], ["--split"]):
+        assert run("add", "-", *options, stdin=b"word " * 2_000_000).is_refused(2, "more than 4 MB")
+    assert not home.exists()
+
+
+def test_three_megabytes_are_told_to_be_split(run: Run) -> None:
+    assert run("add", "-", stdin=b"x" * 3_000_000).is_refused(2, "3,000,000 characters")
+
+
+QUERIES = [
+    "",
+    " ",
+    "-",
+    "-hello +world",
+    "--help me",
+    "AND OR NOT NEAR/3",
+    '"never closed',
+    "((((",
+    "content:fact *:* fact^2 fact~",
+    "[a TO b] {x} \\ / ^ ~ ? *",
+    "'; DROP TABLE versions; --",
+    "🔥🔥 👨‍👩‍👧 🏳️‍🌈",
+    "\u202e\u2066\u200b",
+    "a" * 100_000,
+    " ".join(f"word{number}" for number in range(4000)),
+    "fact OR " * 4000,
+]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_any_query_is_answered(run: Run, add: Add, query: str) -> None:
+    id = add("one fact")
+    document = run("recall", query, "--json").json
+    assert [hit["id"] for hit in document["hits"]] in ([], [id])
+    assert run("recall", query, "--explain", "--superseded").code == 0
+
+
+def test_a_query_of_broken_bytes_is_answered(program: Run) -> None:
+    program("add", "one fact")
+    assert len(program("recall", b"\xff\xfe fact \xed\xa0\x80", "--json").json["hits"]) == 1
+
+
+def store_at(path: Path) -> tuple[str, str]:
+    return "--store", f"sqlite:///{path}"
+
+
+def test_a_store_that_is_a_folder(run: Run, tmp_path: Path) -> None:
+    assert run("list", *store_at(tmp_path)).is_refused(3, str(tmp_path))
+
+
+def test_a_store_that_is_no_database(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "letter.db"
+    path.write_bytes(b"Dear database, " * 500)
+    assert run("add", "x", *store_at(path)).is_refused(3, "not a triskele store")
+    assert path.read_bytes() == b"Dear database, " * 500
+
+
+def test_a_store_of_somebody_else(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "foreign.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE songs (title)")
+    connection.close()
+    assert run("add", "x", *store_at(path)).is_refused(3, "not one of triskele's")
+
+
+def test_a_store_from_a_newer_version(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "newer.db"
+    run("add", "x", *store_at(path))
+    connection = apsw.Connection(str(path))
+    connection.pragma("user_version", 99)
+    connection.close()
+    assert run("list", *store_at(path)).is_refused(3, "newer triskele")
+
+
+def test_a_corrupt_store(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "corrupt.db"
+    run("add", "x", *store_at(path))
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\x5a" * (len(content) - 4096))
+    for command in (["list"], ["recall", "x"], ["add", "y"], ["doctor"]):
+        assert run(*command, *store_at(path)).is_refused(3, "damaged")
+
+
+def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    # Nothing is read-only to root, except what the kernel itself keeps.
+    folder = Path("/proc/self/locked") if os.access(locked, os.W_OK) else locked
+    assert run("add", "x", *store_at(folder / "memories.db")).is_refused(3, "memories.db")
+
+
+@pytest.mark.parametrize("problem", ["the store is read-only", "no space left for the store: nothing was changed"])
+def test_a_store_that_fails_while_it_writes(run: Run, monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StoreUnavailable(problem)
+
+    monkeypatch.setattr("triskele.stores.sqlite.SqliteStore.apply", fail)
+    assert run("add", "x").is_refused(3, problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[recall]\nlimt = 3\n", "unknown setting recall.limt"),
+        ("[recall]\nlimit = 9000\n", "between 1 and 200"),
+        ("[recall\n", "cannot read the settings"),
+        ('[index]\nlanguage = "klingon"\n', "klingon"),
+    ],
+)
+def test_settings_that_make_no_sense(run: Run, home: Path, text: str, words: str) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text(text)
+    assert run("list").is_refused(2, words)
+
+
+def test_a_fault_of_our_own_is_one_line_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("two\nlines \x1b[31m")
+
+    monkeypatch.setattr("triskele.engine.Engine.census", fail)
+    assert run("stats").is_refused(3, "a fault inside triskele", "two lines \\x1b[31m")

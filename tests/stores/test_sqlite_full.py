@@ -1,0 +1,110 @@
+"""A full disk: every write fails cleanly, nothing is lost, and reads go on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from triskele.engine import Engine
+from triskele.errors import StoreUnavailable
+from triskele.stores import sqlite
+
+LARGE = "heron " + "x" * 1300
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path | None]:
+    """A disk of two megabytes where one can be mounted; elsewhere None."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    is_mounted = os.getuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    yield folder if is_mounted else None
+    if is_mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def cramped(
+    small_disk: Path | None, open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Engine:
+    """An engine whose store has little room."""
+    if small_disk is None:
+        _limit_pages(monkeypatch)
+    return open_engine((small_disk or tmp_path) / "memories.db")
+
+
+def _limit_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = apsw.Connection
+
+    def connect(path: str) -> apsw.Connection:
+        connection = real(path)
+        connection.pragma("max_page_count", 100)
+        return connection
+
+    monkeypatch.setattr(sqlite.apsw, "Connection", connect)
+
+
+def _fill(engine: Engine) -> dict[str, str]:
+    """Add until there is no room; what was acknowledged."""
+    kept: dict[str, str] = {}
+
+    def add_on() -> None:
+        for number in range(3000):
+            content = f"number{number} {LARGE}"
+            kept[engine.remember(content).id] = content
+
+    with pytest.raises(StoreUnavailable, match="no space left"):
+        add_on()
+    return kept
+
+
+def test_a_full_disk_refuses_writes_and_keeps_everything(cramped: Engine, open_engine: Callable[..., Engine]) -> None:
+    cramped.remember("the first heron")
+    assert cramped.recall("heron").hits
+    kept = _fill(cramped)
+    assert len(kept) > 20
+    ids = sorted(kept)
+    many = [cramped.draft(f"{number} {LARGE}") for number in range(20)]
+    with pytest.raises(StoreUnavailable):
+        cramped.remember_all(many)
+    for engine in (cramped, open_engine(cramped.store.path)):  # type: ignore[attr-defined]
+        assert {id: m.content for id, m in engine.store.memories(ids).items()} == kept
+        assert engine.census().memories == len(kept) + 1
+        assert [hit.memory.id for hit in engine.recall("number7").hits] == [
+            id for id, content in kept.items() if content.startswith("number7 ")
+        ]
+        assert engine.store.check(deep=True) == []
+
+
+def test_writing_goes_on_when_there_is_room_again(
+    small_disk: Path | None, open_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ballast = (small_disk or tmp_path) / "ballast"
+    ballast.write_bytes(bytes(1_000_000))
+    if small_disk is None:
+        _limit_pages(monkeypatch)
+    engine = open_engine((small_disk or tmp_path) / "memories.db")
+    kept = _fill(engine)
+    ballast.unlink()
+    if small_disk is None:
+        engine.store._connection().pragma("max_page_count", 10_000)  # type: ignore[attr-defined]
+    added = engine.remember(f"later {LARGE}")
+    assert engine.store.memories([*kept, added.id]).keys() == {*kept, added.id}
+
+
+def test_a_backup_for_which_there_is_no_room_leaves_nothing_behind(
+    small_disk: Path | None, open_engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine = open_engine(tmp_path / "memories.db")
+    engine.remember_all([engine.draft(f"number{n} {LARGE}") for n in range(2000)])
+    target = (small_disk or Path("/dev/full")) / "copy.db"
+    with pytest.raises(StoreUnavailable):
+        engine.backup(target)
+    assert small_disk is None or list(small_disk.iterdir()) == []
+    assert engine.census().memories == 2000

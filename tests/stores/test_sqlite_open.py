@@ -1,0 +1,242 @@
+"""Opening: what is no store of ours is told in one line and left as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from triskele.engine import Engine
+from triskele.errors import StoreUnavailable
+from triskele.stores import sqlite
+from triskele.stores.locking import file_lock
+from triskele.stores.schema import MIGRATIONS
+from triskele.stores.sqlite import SqliteStore
+from triskele.types import Add, Memory
+
+Make = Callable[..., Memory]
+
+
+def _database(path: Path, *statements: str) -> None:
+    connection = apsw.Connection(str(path))
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def _refusal(path: Path) -> str:
+    """The one line with which a file is refused; the file stays as it was."""
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(StoreUnavailable) as raised:
+        SqliteStore(path, busy_timeout_s=0.1)
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_a_store_of_a_newer_version_is_refused_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "newer.db"
+    SqliteStore(path).close()
+    _database(path, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    assert "newer triskele" in _refusal(path)
+
+
+@pytest.mark.parametrize("pragma", ["journal_mode = delete", "journal_mode = wal"])
+def test_the_database_of_another_program_is_refused_unchanged(tmp_path: Path, pragma: str) -> None:
+    path = tmp_path / "browser.db"
+    _database(path, f"PRAGMA {pragma}", "CREATE TABLE cookies (name)", "INSERT INTO cookies VALUES ('mine')")
+    assert "not one of triskele's" in _refusal(path)
+
+
+def test_the_database_of_another_program_with_our_version_number_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "browser.db"
+    _database(path, "CREATE TABLE versions (name)", f"PRAGMA user_version = {len(MIGRATIONS)}")
+    assert "not one of triskele's" in _refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"just some notes\n" * 100, bytes(5000), b"\xff" * 5000], ids=["text", "0", "1"])
+def test_what_is_no_database_is_refused_unchanged(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    assert str(path) in _refusal(path)
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    folder = tmp_path / "folder.db"
+    folder.mkdir()
+    assert str(folder) in _refusal(folder)
+
+
+def test_a_path_through_a_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert str(tmp_path) in _refusal(tmp_path / "file" / "memories.db")
+
+
+def test_a_half_made_store_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "half.db"
+    SqliteStore(path).close()
+    _database(path, "DROP TABLE links")
+    store = SqliteStore(path)
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        store.census()
+    store.close()
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty file", "no file"])
+def test_an_empty_file_becomes_a_store(tmp_path: Path, make_memory: Make, is_there: bool) -> None:
+    path = tmp_path / "not" / "there" / "new.db"
+    if is_there:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    store = SqliteStore(path)
+    store.apply([Add(make_memory())], batch="one")
+    assert store.check(deep=True) == []
+    connection = apsw.Connection(str(path))
+    assert connection.pragma("user_version") == len(MIGRATIONS)
+    assert connection.pragma("journal_mode") == "wal"
+    connection.close()
+    store.close()
+
+
+def test_a_crash_during_the_foundation_leaves_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new.db"
+    broken = (MIGRATIONS[0] + "CREATE TABLE broken (;",)
+    monkeypatch.setattr("triskele.stores.schema.MIGRATIONS", broken)
+    with pytest.raises(StoreUnavailable):
+        SqliteStore(path)
+    monkeypatch.undo()
+    store = SqliteStore(path)
+    assert store.check(deep=True) == []
+    store.close()
+
+
+def test_an_older_store_is_brought_forward_with_all_it_holds(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, memory = tmp_path / "older.db", make_memory()
+    older = SqliteStore(path)
+    older.apply([Add(memory)], batch="one")
+    older.backup(tmp_path / "older.backup")
+    older.close()
+    monkeypatch.setattr("triskele.stores.schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE novelty (name)"))
+    for name in ("older.db", "older.backup"):
+        store = SqliteStore(tmp_path / name)
+        assert store.memories([memory.id]).keys() == {memory.id}
+        store.restore(tmp_path / "older.backup")
+        assert store.memories([memory.id]).keys() == {memory.id}
+        store.close()
+    monkeypatch.undo()
+    assert "newer triskele" in _refusal(path)
+
+
+def test_every_connection_is_durable(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "memories.db")
+    seen: list[tuple[str, int]] = []
+
+    def look() -> None:
+        connection = store._connection()
+        seen.append((connection.pragma("journal_mode"), connection.pragma("synchronous")))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    look()
+    store.close()
+    assert seen == [("wal", 2), ("wal", 2)]
+
+
+def test_a_store_that_is_being_set_up_is_waited_for_and_then_told(tmp_path: Path) -> None:
+    path = tmp_path / "memories.db"
+    with file_lock(tmp_path / "memories.db.lock", timeout_s=0) as is_held:
+        assert is_held
+        assert "another process" in _refusal(path)
+    SqliteStore(path, busy_timeout_s=0.1).close()
+
+
+def test_a_lock_is_exclusive_and_ends_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "some.lock"
+    with file_lock(path, timeout_s=0) as first, file_lock(path, timeout_s=0) as second:
+        assert (first, second) == (True, False)
+    script = f"import fcntl, os; fcntl.flock(os.open({str(path)!r}, os.O_RDWR), fcntl.LOCK_EX); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    with file_lock(path, timeout_s=0) as is_held:
+        assert is_held
+
+
+def test_a_busy_store_is_told_and_reads_go_on(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
+    engine = open_engine(busy_timeout_s=0.1)
+    engine.remember("kept")
+    other = apsw.Connection(str(tmp_path / "home" / "memories.db"))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="busy"):
+        engine.remember("refused")
+    assert [hit.memory.content for hit in engine.recall("kept").hits] == ["kept"]
+    other.close()
+    engine.remember("accepted")
+    assert engine.census().memories == 2
+
+
+def test_a_connection_that_may_only_read_says_so(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, memory = tmp_path / "memories.db", make_memory()
+    writable = SqliteStore(path)
+    writable.apply([Add(memory)], batch="one")
+    reads_only = apsw.SQLITE_OPEN_READONLY
+    real = apsw.Connection
+    monkeypatch.setattr(sqlite.apsw, "Connection", lambda name: real(name, flags=reads_only))
+    store = SqliteStore(path)
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        store.apply([Add(make_memory("more"))], batch="two")
+    assert store.memories([memory.id]).keys() == {memory.id}
+    store.close()
+    writable.close()
+
+
+@pytest.fixture
+def common_folder() -> Iterator[Path]:
+    """A folder that other users may look into."""
+    with tempfile.TemporaryDirectory(prefix="triskele-common-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def test_a_store_in_a_folder_that_may_only_be_read_is_told_in_one_line(common_folder: Path, make_memory: Make) -> None:
+    path = common_folder / "memories.db"
+    store = SqliteStore(path)
+    store.apply([Add(make_memory())], batch="one")
+    store.close()
+    (common_folder / "memories.db.lock").unlink()
+    for name in common_folder.iterdir():
+        name.chmod(0o444)
+    common_folder.chmod(0o555)
+    told = _as_a_stranger(lambda: _refusal(path))
+    common_folder.chmod(0o755)
+    assert "read-only" in told
+
+
+def _as_a_stranger(act: Callable[[], str]) -> str:
+    """What an act gives in a child process that is not root; permissions do not bind root."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            os.write(writing, act().encode())
+        except BaseException as error:
+            os.write(writing, f"failed: {error!r}".encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    return told

@@ -1,0 +1,64 @@
+"""One engine, many threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from triskele.engine import Engine
+
+THREADS = 8
+
+
+def test_threads_share_one_engine(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine(tail_cap=10)
+    start = threading.Barrier(THREADS)
+
+    def live(name: int) -> list[str]:
+        start.wait()
+        kept = []
+        for number in range(8):
+            id = engine.remember(f"heron number{name}x{number}").id
+            assert [hit.memory.id for hit in engine.recall(f"number{name}x{number}").hits] == [id]
+            engine.edit(id, importance=0.9)
+            if number % 4 == 3:
+                engine.forget(id)
+            else:
+                kept.append(id)
+        return kept
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        kept = [id for ids in pool.map(live, range(THREADS)) for id in ids]
+    assert len(set(kept)) == THREADS * 6
+    assert {memory.id for memory in engine.browse(limit=1000)} == set(kept)
+    assert {hit.memory.id for hit in engine.recall("heron", limit=200).hits} == set(kept)
+    assert engine.inspect(deep=True).findings == ()
+
+
+def test_threads_that_end_leave_no_connection_open(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    engine.remember("kept")
+
+    def visit() -> None:
+        thread = threading.Thread(target=engine.census)
+        thread.start()
+        thread.join()
+
+    visit()
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
+    for _ in range(20):
+        visit()
+    after = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
+    assert after <= before + 2
+
+
+def test_an_engine_closed_by_one_thread_is_closed_for_all(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    engine.remember("kept")
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(engine.census).result()
+        engine.close()
+        pool.submit(engine.close).result()
+    assert open_engine().census().memories == 1
