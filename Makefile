@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test lint lock clean
+.PHONY: demo test lint bench lock clean
 
 demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 	$(BIN)/triskele demo
@@ -16,6 +16,9 @@ lint: $(VENV)/dev.done  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(VENV)/dev.done  ## quality over TRISKELE_BENCH_DATA, written to docs/benchmarks.md
+	$(BIN)/python benchmarks/quality.py
 
 lock:  ## pin the dependencies anew (needs uv)
 	$(COMPILE) --output-file locks/runtime.txt

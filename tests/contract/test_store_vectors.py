@@ -145,9 +145,7 @@ def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: Store,
     assert set(_waiting(store)) == {"edited once", "edited twice"}
 
 
-def test_vectors_come_in_pages_in_the_order_of_slots(
-    store: Store, add: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_come_in_pages_in_the_order_of_slots(store: Store, add: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_PAGE", 2)
     for number in range(5):
         add(f"number {number}")

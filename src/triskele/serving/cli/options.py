@@ -70,7 +70,16 @@ def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
     return one(everywhere(command))
 
 
-def ranking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What a question may be narrowed to, and how its answers are ranked."""
+    limit = click.option("--limit", type=int, help="At most this many hits (10 unless set otherwise).")
+    as_of = click.option("--as-of", metavar="DATE", help="What was true then, as known now.")
+    known_at = click.option("--known-at", metavar="DATE", help="What was known then, older versions included.")
+    narrowed = tag_filter(reading_place(as_of(known_at(_ranking(command)))))
+    return limit(category_option("Only this category.")(narrowed))
+
+
+def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
     """How to rank, for those who want to compare."""
     legs = click.option(
         "--legs", metavar="A,B", default="lexical,dense", show_default=True, callback=_legs, help="Which legs to ask."

@@ -12,10 +12,10 @@ from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.cli.options import (
     MAX_LISTED,
+    asking_options,
     category_option,
     id_argument,
     only_one,
-    ranking_options,
     reading_place,
     tag_filter,
 )
@@ -39,17 +39,11 @@ _EMBEDDED_PER_RECALL = 16
     ),
 )
 @click.argument("query")
-@click.option("--limit", type=int, help="At most this many hits (10 unless set otherwise).")
-@category_option("Only this category.")
-@tag_filter
-@reading_place
-@click.option("--as-of", metavar="DATE", help="What was true then, as known now.")
-@click.option("--known-at", metavar="DATE", help="What was known then, older versions included.")
+@asking_options
 @click.option(
     "--sort", type=click.Choice([sort.value for sort in Sort]), default=Sort.RELEVANCE.value, show_default=True
 )
 @click.option("--superseded", is_flag=True, help="Show replaced memories themselves, not their successors.")
-@ranking_options
 @click.option("--budget", type=int, metavar="TOKENS", help="Only what fits, without texts that say the same again.")
 @click.option("--explain", is_flag=True, help="Show rank, score and weights of every hit.")
 @common
@@ -98,13 +92,7 @@ def _embed_a_few(engine: Engine) -> None:
 )
 @id_argument()
 @click.argument("query")
-@click.option("--limit", type=int, help="At most this many hits (10 unless set otherwise).")
-@category_option("Only this category.")
-@tag_filter
-@reading_place
-@click.option("--as-of", metavar="DATE", help="What was true then, as known now.")
-@click.option("--known-at", metavar="DATE", help="What was known then, older versions included.")
-@ranking_options
+@asking_options
 @common
 def why_not(
     invocation: Invocation, id: str, query: str, project: str | None, all_projects: bool, **options: Any

@@ -1,0 +1,129 @@
+"""Quality over every data set of a folder and the bundled sample, written to docs/benchmarks.md.
+
+    TRISKELE_BENCH_DATA=folder python benchmarks/quality.py [--arms …] [--sets …]
+
+Tables hold R@5 / nDCG@10. Differences are to RRF with k = 60 over the same indexes in the same run, with paired 95 %
+intervals; both halves of the fixed split are shown, because constants were chosen with the tune halves in view.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import texts
+
+from triskele.evaluation.bench import run_bench
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+MARK = "<!-- quality: written by benchmarks/quality.py -->"
+REFERENCE = "rrf"
+ARMS = (
+    "fts,lexical,dense,rrf,cc,rsf,dbsf,sum,zscore,late,default,"
+    "default-lexical,default-dense,default-late,default-context"
+)
+
+Report = Mapping[str, Any]
+
+
+def main() -> None:
+    """Measure every set and rewrite the quality part of the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arms", default=ARMS)
+    parser.add_argument("--sets", default="")
+    given = parser.parse_args()
+    arms = given.arms.split(",")
+    reports = []
+    for folder in _folders(given.sets.split(",") if given.sets else []):
+        print(folder.name, file=sys.stderr, flush=True)
+        reports.append(run_bench(folder, arms=arms, baseline=REFERENCE))
+    text = "\n".join(_page(reports, arms))
+    before = PAGE.read_text().split(MARK)[0] if PAGE.exists() else "# Benchmarks\n\n"
+    PAGE.write_text(f"{before}{MARK}\n\n{text}\n")
+    print(text)
+
+
+def _folders(names: Sequence[str]) -> Iterator[Path]:
+    yield Path(str(resources.files("triskele.samples") / "team"))
+    for path in sorted(texts.data_folder().iterdir()):
+        if (path / "qrels.tsv.gz").exists() and (not names or path.name in names):
+            yield path
+
+
+def _page(reports: Sequence[Report], arms: Sequence[str]) -> Iterator[str]:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    versions = reports[0]["manifest"]["versions"]
+    yield "## Quality"
+    yield ""
+    yield (
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} at commit {commit.stdout.strip()} with triskele"
+        f" {versions['triskele']}, tantivy {versions['tantivy']}; R@5 / nDCG@10 in percent, all answerable questions."
+    )
+    yield ""
+    yield "| arm | " + " | ".join(f"{r['dataset']} ({r['manifest']['counts']['measured']})" for r in reports) + " |"
+    yield "|---|" + "---|" * len(reports)
+    for arm in dict.fromkeys((REFERENCE, *arms)):
+        yield f"| {arm} | " + " | ".join(_pair(r["arms"][arm]["overall"]) for r in reports) + " |"
+    yield ""
+    yield "The default by half of the fixed split, and its difference to RRF (k = 60):"
+    yield ""
+    yield "| set | tune half | test half | ΔR@5, test half | ΔnDCG@10, test half | ΔnDCG@10, all |"
+    yield "|---|---|---|---|---|---|"
+    for report in reports:
+        halves = report["arms"]["default"]["halves"]
+        yield (
+            f"| {report['dataset']} | {_pair(halves['tune'])} | {_pair(halves['test'])}"
+            f" | {_difference(report, 'half:test', 'recall@5')} | {_difference(report, 'half:test', 'ndcg@10')}"
+            f" | {_difference(report, 'overall', 'ndcg@10')} |"
+        )
+    yield ""
+    yield from _strata(reports)
+
+
+def _strata(reports: Sequence[Report]) -> Iterator[str]:
+    """Sets with several kinds of questions, kind by kind."""
+    shown = ("fts", "lexical", REFERENCE, "default")
+    for report in reports:
+        kinds = report["arms"]["default"]["strata"]
+        if len(kinds) < 2:
+            continue
+        yield f"{report['dataset']} by kind of question:"
+        yield ""
+        yield "| kind | " + " | ".join(shown) + " | R@10 of fts → default | MRR of fts → default |"
+        yield "|---|" + "---|" * (len(shown) + 2)
+        for kind, values in kinds.items():
+            first = report["arms"]["fts"]["strata"][kind]
+            yield (
+                f"| {kind} ({values['n']}) | "
+                + " | ".join(_pair(report["arms"][arm]["strata"][kind]) for arm in shown)
+                + f" | {100 * first['recall@10']:.1f} → {100 * values['recall@10']:.1f}"
+                + f" | {100 * first['mrr']:.1f} → {100 * values['mrr']:.1f} |"
+            )
+        yield ""
+
+
+def _pair(values: Mapping[str, Any]) -> str:
+    if values.get("recall@5") is None:
+        return "–"
+    return f"{100 * values['recall@5']:.1f} / {100 * values['ndcg@10']:.1f}"
+
+
+def _difference(report: Report, stratum: str, metric: str) -> str:
+    for found in report["comparisons"]:
+        names = {found["a"], found["b"]}
+        if names == {"default", REFERENCE} and found["stratum"] == stratum and found["metric"] == metric:
+            low, high = (100 * edge for edge in found["ci95"])
+            sign = 1 if found["a"] == "default" else -1
+            low, high = sorted((sign * low, sign * high))
+            return f"{100 * sign * found['delta']:+.1f} [{low:.1f}, {high:.1f}]"
+    return "–"
+
+
+if __name__ == "__main__":
+    main()
