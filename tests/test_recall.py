@@ -13,7 +13,7 @@ from triskele.types import Action, LinkKind
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as opened:
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_MODEL": "none"}), tmp_path) as opened:
         yield opened
 
 

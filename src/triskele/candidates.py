@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from triskele import fusion, rerank
 from triskele.embed.protocol import Encoding
-from triskele.errors import ModelUnavailable
+from triskele.errors import BadInput, ModelUnavailable
 from triskele.fusion import SHARES, Fused, Part, Weighing
 from triskele.index.catalog import Columns, Ints
 from triskele.index.lexical import LexicalIndex
@@ -18,6 +19,9 @@ from triskele.meaning import Meaning
 from triskele.types import Query, Ranking, Sort
 
 DEFAULT = "default"
+LEGS = (lexical.NAME, dense.NAME)
+FUSIONS = (DEFAULT, *fusion.METHODS)
+RERANKS = (DEFAULT, "off", "late")
 # What the default counts of each leg's share of its ceiling, for memories that stand alone and for those of a talk.
 ALONE: Mapping[str, float] = {"lexical": 0.12, "dense": 0.41, "late": 0.47}
 IN_TALK: Mapping[str, float] = {"lexical": 0.08, "dense": 0.05, "late": 0.87}
@@ -42,6 +46,12 @@ class Plan:
     context: bool = True
     prior: float = 0.3
 
+    def __post_init__(self) -> None:
+        """Refuse names that nobody answers to: a misspelt leg would silently find nothing."""
+        for given, known in ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS)):
+            if unknown := sorted(given - set(known)):
+                raise BadInput(f"no way to rank is called {unknown[0]!r}: choose one of {', '.join(known)}")
+
     @property
     def asks_meaning(self) -> bool:
         """Whether the model is needed: words alone keep their exact order unless late interaction is asked for."""
@@ -58,6 +68,8 @@ class Pool:
 
 def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning | None) -> Pool:
     """Score the memories that any leg brings up."""
+    if not any(character.isalnum() for character in query.text):
+        return Pool([])
     by_words = lexical.rank(query, words) if "lexical" in plan.legs else Ranking(lexical.NAME)
     if query.sort is not Sort.RELEVANCE or not plan.asks_meaning:
         return Pool(_in_order(by_words))
@@ -68,12 +80,18 @@ def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning |
     except ModelUnavailable as error:
         return Pool(_in_order(by_words), (str(error),))
     columns = meaning.catalog.columns()
+    mask = columns.mask(query.scope)
     near = Ranking(dense.NAME)
     if "dense" in plan.legs:
-        near = dense.rank(query, asked, meaning.dense, columns, columns.mask(query.scope))
-    by_words = _known(by_words, columns)
+        near = dense.rank(query, asked, meaning.dense, columns, mask)
     if plan.fusion != DEFAULT:
-        return Pool(_named_fusion(query, plan, words, meaning, columns, asked, [by_words, near]))
+        rankings = [_known(by_words, columns), near]
+        return Pool(_named_fusion(query, plan, words, meaning, columns, asked, rankings))
+    if "dense" in plan.legs and not near.rows:
+        return Pool(_in_order(by_words))
+    by_words = _known(by_words, columns)
+    if plan.context:
+        by_words = _smoothed(by_words, columns, mask)
     return Pool(_default(query, plan, words, meaning, columns, asked, by_words, near))
 
 
@@ -88,9 +106,7 @@ def _default(
     near: Ranking,
 ) -> list[Fused]:
     """Each leg's share of what was possible, weighed by the kind of memory and of question."""
-    if plan.context:
-        by_words = _smoothed(by_words, columns)
-    rows = _head(by_words, near, plan)
+    rows = _head(by_words, near, max(plan.rescored, query.limit))
     if near.rows:
         near = dense.complete(near, rows, asked, meaning.dense, columns)
     rankings = [_only(by_words, rows), _only(near, rows)]
@@ -99,7 +115,8 @@ def _default(
         rankings.append(rerank.late(asked, weights, rows, columns, meaning.tokens, with_context=plan.context))
     shares = dict(plan.weights or _shares(query.text, asked, rows, columns, plan))
     weighing = Weighing(weights=shares, depth=len(rows))
-    return _stand_in(fusion.fuse("share", rankings, weighing), shares, rows, columns)
+    judged = {row for ranking in rankings[1:] for row in ranking.rows}
+    return _stand_in(fusion.fuse("share", rankings, weighing), shares, judged)
 
 
 def _named_fusion(
@@ -116,21 +133,22 @@ def _named_fusion(
     fused = fusion.fuse(plan.fusion, rankings, weighing)
     if plan.rerank in ("off", DEFAULT) or not fused:
         return fused
-    head = fused[: plan.rescored]
+    # What lies below has scores of another kind, which would not compare.
+    head = fused[: max(plan.rescored, query.limit)]
     rows = np.array([candidate.row for candidate in head], dtype=np.int64)
     weights = rerank.token_weights(query.text, asked, words.analyzer, _rarity(query.text, words))
     late = rerank.late(asked, weights, rows, columns, meaning.tokens, with_context=plan.context)
     first = Ranking("fused", tuple(rows.tolist()), tuple(candidate.score for candidate in head))
-    mixed = fusion.fuse("zscore", [first, late], Weighing(weights={"fused": 0.5, "late": 0.5}, depth=plan.rescored))
+    mixed = fusion.fuse("zscore", [first, late], Weighing(weights={"fused": 0.5, "late": 0.5}, depth=len(head)))
     before = {candidate.row: candidate for candidate in head}
-    return [_with_parts(candidate, before[candidate.row]) for candidate in mixed] + fused[plan.rescored :]
+    return [_with_parts(candidate, before[candidate.row]) for candidate in mixed]
 
 
 def _with_parts(mixed: Fused, before: Fused) -> Fused:
     """The mixed score told in the parts of the legs: what the fusion gave is shared out as they gave it."""
     given = mixed.parts["fused"].contribution if "fused" in mixed.parts else 0.0
     scale = given / before.score if before.score > 0 else 0.0
-    parts = {leg: replace(part, contribution=part.contribution * scale) for leg, part in before.parts.items()}
+    parts = {leg: part._replace(contribution=part.contribution * scale) for leg, part in before.parts.items()}
     if "late" in mixed.parts:
         parts["late"] = mixed.parts["late"]
     return Fused(mixed.row, mixed.score, parts)
@@ -146,8 +164,9 @@ def _in_order(ranking: Ranking) -> list[Fused]:
 
 def _known(ranking: Ranking, columns: Columns) -> Ranking:
     """Without rows that were written after the catalog was read."""
-    is_known = np.isin(ranking.rows, columns.rows)
-    return ranking if is_known.all() else _only(ranking, np.asarray(ranking.rows, dtype=np.int64)[is_known])
+    rows = np.asarray(ranking.rows, dtype=np.int64)
+    is_known = columns.holds(rows)
+    return ranking if is_known.all() else _only(ranking, rows[is_known])
 
 
 def _only(ranking: Ranking, rows: Ints) -> Ranking:
@@ -156,12 +175,13 @@ def _only(ranking: Ranking, rows: Ints) -> Ranking:
     return replace(ranking, rows=tuple(row for row, _ in pairs), scores=tuple(score for _, score in pairs))
 
 
-def _smoothed(ranking: Ranking, columns: Columns) -> Ranking:
-    """Turns of a conversation lend a fifth of their score to the turns beside them."""
+def _smoothed(ranking: Ranking, columns: Columns, mask: NDArray[np.bool_]) -> Ranking:
+    """Turns of a conversation lend a fifth of their score to the turns beside them that may be seen."""
     if not len(ranking.rows):
         return ranking
     at = columns.find(ranking.rows)
     beside = columns.neighbours(at, (-1, 1))
+    beside = np.where((beside >= 0) & mask[beside], beside, -1)
     if not (beside >= 0).any():
         return ranking
     scores = dict(zip(ranking.rows, ranking.scores, strict=True))
@@ -174,11 +194,11 @@ def _smoothed(ranking: Ranking, columns: Columns) -> Ranking:
     return replace(ranking, rows=tuple(ordered), scores=tuple(lent[row] for row in ordered))
 
 
-def _head(by_words: Ranking, near: Ranking, plan: Plan) -> Ints:
+def _head(by_words: Ranking, near: Ranking, most: int) -> Ints:
     """The rows worth the finer look: the best of both legs together."""
     weighing = Weighing(weights=SHARES["zscore"], depth=max(len(by_words.rows), len(near.rows), 1))
-    fused = fusion.fuse("zscore", [by_words, near], weighing)[: plan.rescored]
-    return np.array(sorted(candidate.row for candidate in fused), dtype=np.int64)
+    rows = fusion.fused_rows("zscore", [by_words, near], weighing)[:most]
+    return np.array(sorted(rows), dtype=np.int64)
 
 
 def _rarity(text: str, words: LexicalIndex) -> dict[str, float]:
@@ -212,16 +232,15 @@ def _foreignness(text: str, asked: Encoding) -> float:
     return float(np.clip((pieces / max(1, words) - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0, 1.0))
 
 
-def _stand_in(fused: list[Fused], shares: Mapping[str, float], rows: Ints, columns: Columns) -> list[Fused]:
+def _stand_in(fused: list[Fused], shares: Mapping[str, float], judged: Set[int]) -> list[Fused]:
     """Let words speak for the legs that have not seen a memory yet."""
-    waiting = {int(row) for row in rows[columns.slots[columns.find(rows)] < 0]} if len(rows) else set()
-    if not waiting:
+    if all(candidate.row in judged for candidate in fused):
         return fused
     raised = []
     for candidate in fused:
-        if candidate.row in waiting and "lexical" in candidate.parts:
-            part = candidate.parts["lexical"]
+        if candidate.row not in judged and lexical.NAME in candidate.parts:
+            part = candidate.parts[lexical.NAME]
             share = STAND_IN * sum(shares.values()) * min(part.normalised, 1.0)
-            candidate = Fused(candidate.row, share, {"lexical": replace(part, contribution=share)})
+            candidate = Fused(candidate.row, share, {"lexical": part._replace(contribution=share)})
         raised.append(candidate)
     return sorted(raised, key=lambda candidate: (-candidate.score, candidate.row))

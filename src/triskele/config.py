@@ -48,6 +48,7 @@ class RecallSettings:
     depth: int = 100
     importance_prior: float = 0.3
     model: str = "bundled"
+    embed_first: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ def _check(settings: Settings) -> None:
         ("index.tail_cap", settings.index.tail_cap, 1, 10_000),
         ("recall.limit", settings.recall.limit, 1, 200),
         ("recall.depth", settings.recall.depth, 1, 1000),
+        ("recall.embed_first", settings.recall.embed_first, 0, 10_000),
         ("recall.importance_prior", settings.recall.importance_prior, 0, 1),
         ("store.busy_timeout_s", settings.store.busy_timeout_s, 0, 600),
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,9 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from triskele import config, intake, moments, project
-from triskele.config import Settings
+from triskele.config import MemorySettings, Settings
 from triskele.curation import undo
-from triskele.errors import AmbiguousId, BadInput, NotFound
+from triskele.errors import AmbiguousId, BadInput, NotFound, TriskeleError, Unavailable
 from triskele.identity import ALPHABET, ID_LENGTH, IdMaker, content_hash
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
@@ -64,26 +65,6 @@ def open_memory(store: str | None = None, *, settings: Settings | None = None, f
     return Engine(settings, folder or Path.cwd())
 
 
-def replace_damaged(settings: Settings, source: Path) -> Path:
-    """Put a verified backup in the place of a store that cannot be opened; the broken file is kept beside it."""
-    path = config.sqlite_path(settings.store.url)
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    store = SqliteStore(fresh, busy_timeout_s=settings.store.busy_timeout_s)
-    try:
-        store.restore(source)
-        store.scrub()
-    finally:
-        store.close()
-    kept = path.with_name(f"{path.name}.damaged-{moments.now():%Y%m%dT%H%M%S%f}")
-    for suffix in ("", "-wal", "-shm"):
-        if (broken := path.with_name(path.name + suffix)).exists():
-            broken.rename(kept.with_name(kept.name + suffix))
-    fresh.rename(path)
-    fresh.with_name(fresh.name + ".lock").unlink(missing_ok=True)
-    return kept
-
-
 class Engine:
     """Long-term memory: every change goes through here, and every answer comes from here."""
 
@@ -130,7 +111,7 @@ class Engine:
         self,
         content: str,
         *,
-        category: str = "facts",
+        category: str | None = None,
         tags: Iterable[str] = (),
         keywords: str = "",
         importance: float = 0.5,
@@ -151,7 +132,7 @@ class Engine:
         memory = Memory(
             id=self._ids.make(now),
             content=text,
-            category=intake.check_category(category, settings),
+            category=intake.check_category(category or _usual_category(settings), settings),
             tags=intake.check_tags(tags, settings),
             keywords=intake.check_keywords(keywords, settings),
             importance=intake.check_importance(importance),
@@ -275,6 +256,11 @@ class Engine:
         settings = self.settings.recall
         plan = Plan(legs=frozenset(legs), fusion=fusion, rerank=rerank, prior=settings.importance_prior)
         wanted = _checked_limit(settings.limit if limit is None else limit)
+        if plan.asks_meaning and self._worker is None and settings.embed_first:
+            # What was written in the last minutes; much more is left to `embed` or to the background.
+            # Whatever hinders it does not hinder the answer.
+            with suppress(Unavailable, OSError):
+                self.embed(limit=settings.embed_first)
         answer = self.ask(text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, **filters)
         return answer if budget is None else pack(answer, _checked_budget(budget))
 
@@ -305,12 +291,11 @@ class Engine:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
         from triskele.whynot import why_not
 
-        filters = {name: value for name, value in options.items() if name in _SCOPE_OPTIONS}
-
-        def ask(question: str, chosen: Mapping[str, Any]) -> Answer:
-            return self.recall(question, **chosen)
-
-        return why_not(self.get(reference), text, options, self.scope(**filters), ask, self.lexical)
+        scope = self.scope(**{name: value for name, value in options.items() if name in _SCOPE_OPTIONS})
+        options["limit"] = self.settings.recall.limit if options.get("limit") is None else options["limit"]
+        latest = self.get(reference)
+        memory = self.store.memories([latest.id], known_at=scope.known_at).get(latest.id, latest)
+        return why_not(memory, text, options, scope, lambda asked, how: self.recall(asked, **how), self.lexical)
 
     def meaning(self) -> Meaning | None:
         """The model and its indexes, opened when first needed; None where there is no model."""
@@ -425,7 +410,13 @@ class Engine:
         path = config.sqlite_path(self.settings.store.url)
         kept = path.with_name(f"{path.stem}.before-restore-{moments.now():%Y%m%dT%H%M%S%f}.db")
         self.store.backup(kept)
-        self.store.restore(source)
+        try:
+            self.store.restore(source)
+        except TriskeleError:
+            kept.unlink(missing_ok=True)
+            raise
+        # Opened anew: the backup may know another model.
+        self._meaning = None
         self.lexical.rebuild()
         self._rebuild_vectors()
         return kept
@@ -443,14 +434,22 @@ class Engine:
     def _rebuild_vectors(self) -> None:
         from triskele.meaning import Meaning
 
-        if Meaning.has_files(self._index_folder) and (meaning := self.meaning()) is not None:
-            meaning.rebuild()
+        if Meaning.files(self._index_folder):
+            if (meaning := self.meaning()) is not None:
+                meaning.rebuild()
+            else:
+                Meaning.remove_files(self._index_folder)
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the truth and mend what is derived from it."""
         from triskele import health
 
-        return health.inspect(self.store, self.lexical, self.meaning(), deep=deep, repair=repair)
+        meaning, needed = self.meaning(), self.settings.recall.model == BUNDLED
+        return health.inspect(self.store, self.lexical, meaning, needs_model=needed, deep=deep, repair=repair)
+
+
+def _usual_category(settings: MemorySettings) -> str:
+    return "facts" if "facts" in settings.categories else settings.categories[0]
 
 
 def _analyzer(language: str) -> Analyzer:

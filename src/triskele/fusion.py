@@ -7,8 +7,9 @@ sum over the legs. A leg of weight 0 is the same as no leg at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from triskele.types import Ranking
 
@@ -26,8 +27,7 @@ class Weighing:
     depth: int = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """What one leg adds to a candidate; rank 0 means that the leg did not return it."""
 
     rank: int
@@ -36,8 +36,7 @@ class Part:
     contribution: float
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """A candidate whose score is the sum of its parts' contributions."""
 
     row: int
@@ -123,20 +122,37 @@ def fuse(method: str, rankings: Sequence[Ranking], weighing: Weighing | None = N
     """Fuse by a method's name, best first; ties keep the better rank, then the older row."""
     chosen = weighing or Weighing(weights=SHARES[method])
     parts: dict[int, dict[str, Part]] = {}
-    for ranking in rankings:
-        weight = chosen.weights.get(ranking.leg, 0.0)
-        if weight <= 0 or not ranking.rows:
-            continue
-        heard = replace(ranking, rows=ranking.rows[: chosen.depth], scores=ranking.scores[: chosen.depth])
-        numbers = METHODS[method](heard, chosen)
+    for heard, numbers, weight in _heard(method, rankings, chosen):
         for rank, (row, raw, number) in enumerate(zip(heard.rows, heard.scores, numbers, strict=True), start=1):
-            parts.setdefault(row, {})[ranking.leg] = Part(rank, raw, number, weight * number)
-    fused = [Fused(row, math.fsum(part.contribution for part in own.values()), own) for row, own in parts.items()]
-    return sorted(fused, key=_order)
+            parts.setdefault(row, {})[heard.leg] = Part(rank, raw, number, weight * number)
+    ordered = sorted(
+        (-math.fsum([part.contribution for part in own.values()]), min([part.rank for part in own.values()]), row)
+        for row, own in parts.items()
+    )
+    return [Fused(row, -negative, parts[row]) for negative, _, row in ordered]
 
 
-def _order(candidate: Fused) -> tuple[float, int, int]:
-    return -candidate.score, min(part.rank for part in candidate.parts.values()), candidate.row
+def fused_rows(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> list[int]:
+    """The rows of `fuse` in its order, where nobody asks for the parts."""
+    scores: dict[int, list[float]] = {}
+    ranks: dict[int, int] = {}
+    for heard, numbers, weight in _heard(method, rankings, weighing):
+        for rank, (row, number) in enumerate(zip(heard.rows, numbers, strict=True), start=1):
+            scores.setdefault(row, []).append(weight * number)
+            ranks[row] = min(rank, ranks.get(row, rank))
+    return [row for _, _, row in sorted((-math.fsum(own), ranks[row], row) for row, own in scores.items())]
+
+
+def _heard(
+    method: str, rankings: Sequence[Ranking], weighing: Weighing
+) -> Iterator[tuple[Ranking, list[float], float]]:
+    """The rankings that count, cut to their depth, with their numbers and weights."""
+    for ranking in rankings:
+        weight = weighing.weights.get(ranking.leg, 0.0)
+        if weight > 0 and ranking.rows:
+            depth = weighing.depth
+            heard = replace(ranking, rows=ranking.rows[:depth], scores=ranking.scores[:depth])
+            yield heard, METHODS[method](heard, weighing), weight
 
 
 def _moments(scores: Sequence[float]) -> tuple[float, float]:

@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from triskele import config, moments
+from triskele.config import Settings
+from triskele.embed import bundled
+from triskele.errors import ModelUnavailable
 from triskele.index.lexical import LexicalIndex
 from triskele.meaning import Meaning
 from triskele.stores.protocol import Finding, Store
+from triskele.stores.sqlite import SqliteStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What an inspection found, and what it mended; `waiting` memories have no vectors yet."""
+    """What an inspection found, and what it mended; `waiting` memories have no vectors yet.
+
+    `model_problem` says why the model cannot be asked, if it cannot.
+    """
 
     findings: tuple[Finding, ...]
     index_behind: int | None
     index_faults: int
     vectors_damaged: int
+    vectors_orphaned: int
     waiting: int
+    model_problem: str | None
     repaired: tuple[str, ...]
 
 
-def inspect(store: Store, lexical: LexicalIndex, meaning: Meaning | None, *, deep: bool, repair: bool) -> Health:
+def inspect(
+    store: Store, lexical: LexicalIndex, meaning: Meaning | None, *, needs_model: bool, deep: bool, repair: bool
+) -> Health:
     """Check truth and indexes; a damaged truth is left as it is, so that nothing is derived from it."""
     findings = store.check(deep=deep)
     behind = lexical.behind()
     faults = lexical.faults() if deep else 0
-    damaged = meaning.dense.damaged() + meaning.tokens.damaged() if deep and meaning is not None else 0
+    damaged = meaning.damaged() if deep and meaning is not None else 0
+    orphaned = meaning.orphans() if meaning is not None else 0
     repaired: list[str] = []
     if repair and not findings:
         repaired += _mended_words(lexical, behind, faults)
-        if damaged and meaning is not None:
+        if meaning is not None and (damaged or orphaned):
             meaning.rebuild()
-            repaired.append(f"{damaged} damaged vectors were dropped; lost ones are made again in the background")
+            repaired += _mended_vectors(damaged, orphaned)
         if not store.is_scrubbed():
             lexical.rebuild()
             store.scrub()
@@ -42,9 +56,29 @@ def inspect(store: Store, lexical: LexicalIndex, meaning: Meaning | None, *, dee
         index_behind=behind,
         index_faults=faults,
         vectors_damaged=damaged,
+        vectors_orphaned=orphaned,
         waiting=store.count_waiting(),
+        model_problem=_model_problem() if needs_model else None,
         repaired=tuple(repaired),
     )
+
+
+def _model_problem() -> str | None:
+    """Why the model cannot be asked; None where it can."""
+    try:
+        bundled().encode_query("")
+    except ModelUnavailable as error:
+        return str(error)
+    return None
+
+
+def _mended_vectors(damaged: int, orphaned: int) -> list[str]:
+    said = []
+    if damaged:
+        said.append(f"{damaged:,} damaged vectors were dropped; lost ones are made again in the background")
+    if orphaned:
+        said.append(f"{orphaned:,} vectors that an erasure had left behind were removed")
+    return said
 
 
 def _mended_words(lexical: LexicalIndex, behind: int | None, faults: int) -> list[str]:
@@ -57,3 +91,23 @@ def _mended_words(lexical: LexicalIndex, behind: int | None, faults: int) -> lis
         lexical.catch_up()
         return [f"the lexical index took in {behind} journal entries"]
     return []
+
+
+def replace_damaged(settings: Settings, source: Path) -> Path:
+    """Put a verified backup in the place of a store that cannot be opened; the broken file is kept beside it."""
+    path = config.sqlite_path(settings.store.url)
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    store = SqliteStore(fresh, busy_timeout_s=settings.store.busy_timeout_s)
+    try:
+        store.restore(source)
+        store.scrub()
+    finally:
+        store.close()
+    kept = path.with_name(f"{path.name}.damaged-{moments.now():%Y%m%dT%H%M%S%f}")
+    for suffix in ("", "-wal", "-shm"):
+        if (broken := path.with_name(path.name + suffix)).exists():
+            broken.rename(kept.with_name(kept.name + suffix))
+    fresh.rename(path)
+    fresh.with_name(fresh.name + ".lock").unlink(missing_ok=True)
+    return kept

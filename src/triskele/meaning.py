@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from triskele.embed import Embedder, bundled
-from triskele.errors import ModelUnavailable
+from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
 from triskele.index.tokens import TokenIndex
@@ -30,6 +32,9 @@ class Meaning:
         except ModelUnavailable:
             return None
         mark = embedder.fingerprint
+        # A store that cannot be written now is read as it is.
+        with suppress(StoreUnavailable):
+            store.queue_for(mark)
         return Meaning(
             embedder,
             Catalog(store, mark),
@@ -38,9 +43,24 @@ class Meaning:
         )
 
     @staticmethod
-    def has_files(folder: Path) -> bool:
-        """Whether a model has left anything in an index folder."""
-        return any(folder.glob("dense-*")) or any(folder.glob("tokens-*"))
+    def files(folder: Path) -> list[Path]:
+        """What models have left in an index folder."""
+        return [*folder.glob("dense-*"), *folder.glob("tokens-*")]
+
+    @staticmethod
+    def remove_files(folder: Path) -> None:
+        """Leave nothing of any model in an index folder: without a model nothing can be told apart in them."""
+        for path in Meaning.files(folder):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def damaged(self) -> int:
+        """How many vectors are not what was written, or none at all."""
+        return self.dense.damaged() + self.tokens.damaged()
+
+    def orphans(self) -> int:
+        """How many vectors of the files belong to nothing in the store any more."""
+        slots = self.catalog.columns().slots
+        return self.dense.orphans(slots) + self.tokens.orphans(slots)
 
     def rebuild(self) -> None:
         """Write the files anew with what the store still holds."""

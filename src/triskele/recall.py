@@ -16,7 +16,9 @@ from triskele.succession import Served, serve, visible
 from triskele.types import Answer, Link, LinkKind, Memory, Query, Scope
 
 MAX_RESOLUTIONS = 3
-LEAST_SIMILARITY = 0.15
+LEAST_SIMILARITY = 0.1
+# A text of which more than this share of words has been said already says the same again.
+REPEATED = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +52,23 @@ def recall(query: Query, plan: Plan, readers: Readers, *, project: str | None, s
 
 
 def pack(answer: Answer, budget: int) -> Answer:
-    """The hits that fit into a budget of tokens, without texts that say the same again."""
-    kept: list[int] = []
+    """The hits and resolutions that fit into a budget of tokens, without texts that say the same again."""
     seen: list[set[str]] = []
     left = budget
-    for place, hit in enumerate(answer.hits):
-        words = set(hit.memory.content.lower().split())
-        cost = explain.tokens_of(hit.memory.content)
-        is_repeat = any(len(words & other) > 0.8 * min(len(words), len(other)) for other in seen if other)
-        if cost <= left and not is_repeat:
-            kept.append(place)
-            seen.append(words)
-            left -= cost
-    return replace(answer, hits=tuple(answer.hits[place] for place in kept))
+
+    def fits(memory: Memory) -> bool:
+        nonlocal left
+        words = set(memory.content.lower().split())
+        cost = explain.tokens_of(memory.content)
+        # A longer text that contains a shorter one says more than it, and stays.
+        if cost > left or any(len(words & other) > REPEATED * len(words) for other in seen):
+            return False
+        seen.append(words)
+        left -= cost
+        return True
+
+    hits = tuple(hit for hit in answer.hits if fits(hit.memory))
+    return replace(answer, hits=hits, resolutions=tuple(memory for memory in answer.resolutions if fits(memory)))
 
 
 def _has_anything_in_common(candidate: Fused) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from triskele.fusion import Fused
 from triskele.stores.protocol import Store
@@ -98,29 +99,58 @@ class Served:
         return None if self.matched.id == self.memory.id else self.matched.id
 
 
+class _Claim(NamedTuple):
+    """A candidate's claim to be served; its successor is, where it has one."""
+
+    fused: Fused
+    successor: Memory | None
+    score: float
+    prior: float
+    superseded: bool
+
+
 def serve(
     fused: Sequence[Fused], query: Query, store: Store, *, prior: float, show_superseded: bool = False
 ) -> list[Served]:
     """The memories to show, best first, each once: a successor takes the place of what it replaced."""
-    rows = store.rows(candidate.row for candidate in fused)
-    succession = Succession((memory.id for memory in rows.values()), store, query.scope)
-    best: dict[str, Served] = {}
+    known = store.importance(candidate.row for candidate in fused)
+    succession = Succession((id for id, _ in known.values()), store, query.scope)
+    best: dict[str, _Claim] = {}
     for candidate in fused:
-        if candidate.row not in rows:
+        if candidate.row not in known:
             continue
-        matched = rows[candidate.row]
-        head = matched.id if show_superseded else succession.head(matched.id)
-        memory = succession.memories.get(head, matched) if head != matched.id else matched
-        if not visible(memory, query.scope):
-            memory = matched
-        superseded = succession.is_superseded(memory.id)
-        weight = _weight(memory, superseded, query.sort, prior)
-        each = Served(memory, matched, candidate, candidate.score * weight, weight, superseded)
-        if memory.id not in best or best[memory.id].score < each.score:
-            best[memory.id] = each
-    if query.sort is not Sort.RELEVANCE:
-        return list(best.values())
-    return sorted(best.values(), key=lambda each: -each.score)
+        id, importance = known[candidate.row]
+        successor = None if show_superseded else _successor(id, succession, query.scope)
+        if successor is not None:
+            id, importance = successor.id, successor.importance
+        superseded = succession.is_superseded(id)
+        weight = _weight(importance, superseded, query.sort, prior)
+        claim = _Claim(candidate, successor, candidate.score * weight, weight, superseded)
+        if id not in best or best[id].score < claim.score:
+            best[id] = claim
+    claims = list(best.values())
+    if query.sort is Sort.RELEVANCE:
+        claims.sort(key=lambda claim: -claim.score)
+    return _served(claims[: query.limit], store)
+
+
+def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:
+    """The memory that speaks for this one, where another does and the reader may see it."""
+    if not succession.memories:
+        return None
+    head = succession.head(id)
+    memory = succession.memories.get(head) if head != id else None
+    return memory if memory is not None and visible(memory, scope) else None
+
+
+def _served(claims: Sequence[_Claim], store: Store) -> list[Served]:
+    """Whole memories for the few that are shown: reading every candidate's would cost more than ranking them."""
+    rows = store.rows(claim.fused.row for claim in claims)
+    return [
+        Served(claim.successor or matched, matched, claim.fused, claim.score, claim.prior, claim.superseded)
+        for claim in claims
+        if (matched := rows.get(claim.fused.row)) is not None
+    ]
 
 
 def visible(memory: Memory, scope: Scope) -> bool:
@@ -128,9 +158,9 @@ def visible(memory: Memory, scope: Scope) -> bool:
     return memory.owner == scope.owner and (scope.projects is None or memory.project in scope.projects)
 
 
-def _weight(memory: Memory, superseded: bool, sort: Sort, strength: float) -> float:
+def _weight(importance: float, superseded: bool, sort: Sort, strength: float) -> float:
     """Importance weighs after relevance; the other orders have it already or do without."""
     if sort is not Sort.RELEVANCE:
         return 1.0
-    importance = min(memory.importance, SUPERSEDED_IMPORTANCE) if superseded else memory.importance
-    return 1 - strength + strength * importance
+    counted = min(importance, SUPERSEDED_IMPORTANCE) if superseded else importance
+    return 1 - strength + strength * counted

@@ -10,7 +10,7 @@ from typing import Any
 from triskele import moments
 from triskele.index.lexical import LexicalIndex
 from triskele.succession import visible
-from triskele.types import Answer, Memory, Scope
+from triskele.types import Answer, LinkKind, Memory, Scope
 
 MAX_LIMIT = 200
 MAX_WORDS = 3
@@ -47,15 +47,20 @@ class _Change:
 
 
 def why_not(memory: Memory, text: str, options: Options, scope: Scope, ask: Ask, index: LexicalIndex) -> WhyNot:
-    """Walk the stages for one memory and try changes until one surfaces it."""
+    """Walk the stages for one memory and try changes until one surfaces it; the options name a limit."""
     answer = ask(text, options)
     place = _place(memory, answer)
     if place is not None:
         return WhyNot(f"it is hit number {place}", (Stage("answer", True, f"rank {place}"),), None)
-    filters = _filter_stages(memory, scope)
-    wide = ask(text, {**options, "limit": MAX_LIMIT, **_opened(memory, scope)})
-    stages = (*filters, *_ranking_stages(memory, text, wide, len(answer.hits), index))
-    stopped = next((stage for stage in stages if not stage.passed), stages[-1])
+    opened = {**options, "limit": MAX_LIMIT, **_opened(memory, scope)}
+    wide = ask(text, opened)
+    stages = (
+        *_filter_stages(memory, scope),
+        *_succession_stages(memory, wide, ask(text, {**opened, "show_superseded": True})),
+        *_ranking_stages(memory, text, wide, int(options["limit"]), index),
+    )
+    # Sharing no word is told, but stops nobody whom another leg brings up.
+    stopped = next((stage for stage in stages if not stage.passed and stage.name != "words"), stages[-1])
     tries = _changes(memory, text, options, scope, index, _place(memory, wide))
     change = next((tried for tried in tries if _helps(tried, memory, ask)), None)
     return WhyNot(f"{stopped.name}: {stopped.detail}", stages, change[0].said if change else None)
@@ -67,9 +72,8 @@ def _place(memory: Memory, answer: Answer) -> int | None:
 
 
 def _filter_stages(memory: Memory, scope: Scope) -> Iterator[Stage]:
-    known = scope.known_at
-    is_current = memory.known_to is None if known is None else memory.known_from <= known
-    yield Stage("known", is_current, "it is known" if is_current else "it is forgotten, or was not known then")
+    is_known = _is_known(memory, scope)
+    yield Stage("known", is_known, "it is known" if is_known else "it is forgotten, or was not known then")
     is_visible = visible(memory, scope)
     where = memory.project or "everywhere"
     yield Stage("project", is_visible, f"it belongs to {where}")
@@ -83,18 +87,30 @@ def _filter_stages(memory: Memory, scope: Scope) -> Iterator[Stage]:
     yield Stage("time", begun and not ended, period)
 
 
-def _ranking_stages(memory: Memory, text: str, wide: Answer, shown: int, index: LexicalIndex) -> Iterator[Stage]:
-    successors = [hit.memory.id for hit in wide.hits if hit.stands_for == memory.id]
-    if successors:
-        yield Stage("succession", False, f"it was replaced: {successors[0]} is served in its place")
+def _is_known(memory: Memory, scope: Scope) -> bool:
+    if scope.known_at is None:
+        return memory.known_to is None
+    return memory.known_from <= scope.known_at and (memory.known_to is None or scope.known_at < memory.known_to)
+
+
+def _succession_stages(memory: Memory, wide: Answer, with_superseded: Answer) -> Iterator[Stage]:
+    """Whether a successor is served instead, which may have matched by itself."""
+    own = next((hit for hit in with_superseded.hits if hit.memory.id == memory.id), None)
+    if own is not None and own.superseded and _place(memory, wide) is None:
+        served = [hit.memory.id for hit in wide.hits if hit.stands_for == memory.id]
+        newer = [link.source for link in own.links if (link.kind, link.target) == (LinkKind.SUPERSEDES, memory.id)]
+        yield Stage("succession", False, f"it was replaced: {[*served, *newer][0]} is served in its place")
+
+
+def _ranking_stages(memory: Memory, text: str, wide: Answer, limit: int, index: LexicalIndex) -> Iterator[Stage]:
     asked = set(index.analyzer.query_terms(text))
     shared = asked & set(index.analyzer.terms(" ".join((memory.content, memory.keywords, *memory.tags))))
-    yield Stage("words", True, f"shares {len(shared)} of {len(asked)} telling words")
+    yield Stage("words", bool(shared), f"shares {len(shared)} of {len(asked)} telling words")
     place = _place(memory, wide)
     if place is None:
         yield Stage("candidates", False, "no leg brought it among its candidates")
     else:
-        yield Stage("cut", place <= shown, f"it ranks {place}, the answer was cut at {shown}")
+        yield Stage("cut", place <= limit, f"it ranks {place}, the answer was cut at {limit}")
 
 
 def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:
@@ -111,8 +127,8 @@ def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:
         opened["as_of"] = memory.valid_to - timedelta(microseconds=1)
     elif memory.valid_from is not None and memory.valid_from > scope.as_of:
         opened["as_of"] = memory.valid_from
-    if memory.known_to is not None and scope.known_at is None:
-        opened["known_at"] = memory.known_to - timedelta(microseconds=1)
+    if not _is_known(memory, scope):
+        opened["known_at"] = None if memory.known_to is None else memory.known_to - timedelta(microseconds=1)
         opened.setdefault("as_of", scope.as_of)
     return opened
 
@@ -122,7 +138,7 @@ _SAID: Mapping[str, Callable[[Any], str]] = {
     "category": lambda _: "leave out --category",
     "tags": lambda _: "leave out --tag",
     "as_of": lambda value: f"--as-of {moments.to_text(value)}",
-    "known_at": lambda value: f"--known-at {moments.to_text(value)}",
+    "known_at": lambda value: f"--known-at {moments.to_text(value)}" if value else "leave out --known-at",
     "show_superseded": lambda _: "--superseded",
     "limit": lambda value: f"--limit {value}",
 }
@@ -135,15 +151,17 @@ def _changes(
     opened = _opened(memory, scope)
     single: list[dict[str, Any]] = [{name: value} for name, value in opened.items() if name != "all_projects"]
     longer = {"limit": place or MAX_LIMIT}
-    single += [{"show_superseded": True}, longer]
+    # A longer answer is drawn from more candidates, which may move the ranks.
+    single += [{"show_superseded": True}, longer, {"limit": MAX_LIMIT}]
     together = [opened, {**opened, **longer}, {**opened, "show_superseded": True, "limit": MAX_LIMIT}]
     for more in (*single, *together):
         said = " ".join(_SAID[name](value) for name, value in more.items() if name in _SAID)
         if said:
             yield _Change(said, more), text, {**options, **more}
-    for words in _telling_words(memory, text, index):
-        said = " ".join([f"ask also for “{words}”", *(_SAID[n](v) for n, v in opened.items() if n in _SAID)])
-        yield _Change(said, opened, words), f"{text} {words}", {**options, **opened}
+    for more in (opened, {**opened, "show_superseded": True}):
+        for words in _telling_words(memory, text, index):
+            said = " ".join([f"ask also for “{words}”", *(_SAID[n](v) for n, v in more.items() if n in _SAID)])
+            yield _Change(said, more, words), f"{text} {words}", {**options, **more}
 
 
 def _telling_words(memory: Memory, text: str, index: LexicalIndex) -> Iterator[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import numpy as np
-
 from triskele.errors import TriskeleError
 from triskele.index.tokens import compressed
 from triskele.meaning import Meaning
@@ -33,23 +31,23 @@ def embed_waiting(
 
 
 def restore_tokens(store: Store, meaning: Meaning, *, limit: int | None = None) -> int:
-    """Encode again those contents whose token vectors are lost."""
+    """Encode again those contents whose token vectors are lost; returns how many came back."""
     columns = meaning.catalog.columns()
-    lost = meaning.tokens.missing(np.unique(columns.slots[columns.slots >= 0]))[:limit]
+    lost = meaning.tokens.missing(columns.slots)[:limit]
     for start in range(0, len(lost), BATCH):
         texts = store.slot_contents(lost[start : start + BATCH].tolist())
         encodings = meaning.embedder.encode_documents(list(texts.values()))
         meaning.tokens.add(
             {slot: compressed(text, made) for (slot, text), made in zip(texts.items(), encodings, strict=True)}
         )
-    return len(lost)
+    return len(lost) - len(meaning.tokens.missing(lost))
 
 
 def _embed(texts: dict[str, str], store: Store, meaning: Meaning) -> None:
     encodings = dict(zip(texts, meaning.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
     slots = store.keep_vectors(meaning.embedder.fingerprint, vectors)
-    meaning.tokens.add({slots[digest]: compressed(texts[digest], made) for digest, made in encodings.items()})
+    meaning.tokens.add({slot: compressed(texts[digest], encodings[digest]) for digest, slot in slots.items()})
 
 
 class Worker:
@@ -84,8 +82,9 @@ class Worker:
             self._wake.clear()
             try:
                 while not self._stop.is_set() and (meaning := self._meaning()) is not None:
-                    if embed_waiting(self._store, meaning, limit=BATCH) == 0:
+                    done = embed_waiting(self._store, meaning, limit=BATCH)
+                    if done == 0 and restore_tokens(self._store, meaning, limit=BATCH) == 0:
                         break
-            except TriskeleError:
+            except (TriskeleError, OSError):
                 # What could not be embedded now still waits; the next write tries again.
                 self._stop.wait(_IDLE_S)

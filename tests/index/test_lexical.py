@@ -29,7 +29,7 @@ def _fill(engine: Engine, count: int, start: int = 0) -> list[str]:
 
 
 def _scores(engine: Engine, text: str) -> dict[str, float]:
-    return {hit.memory.id: hit.score for hit in engine.recall(text, limit=100).hits}
+    return {hit.memory.id: hit.score for hit in engine.recall(text, limit=100, legs=("lexical",)).hits}
 
 
 def test_a_memory_scores_the_same_before_and_after_the_writer_caught_up(engine: Engine) -> None:

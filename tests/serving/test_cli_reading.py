@@ -28,7 +28,7 @@ def test_recall_has_the_shape_of_the_contract(run: Run, add: Add) -> None:
     assert set(lexical) == {"rank", "score", "normalised", "contribution", "terms"}
     assert lexical["rank"] == 1
     assert {"text": "Argo", "start": 15, "end": 19} in lexical["terms"]
-    assert [term["start"] for term in lexical["terms"] if term["text"] == "releas"] == [-1]
+    assert [term["start"] for term in lexical["terms"] if term["text"] == "release"] == [-1]
     added = sum(leg["contribution"] for name, leg in hit["evidence"].items() if name != "prior")
     assert hit["score"] == pytest.approx(added * hit["evidence"]["prior"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
@@ -12,6 +13,9 @@ from triskele.embed.protocol import Encoding
 
 if TYPE_CHECKING:
     from triskele.embed.runtime import Runtime
+
+# onnxruntime reports its use to its maker unless told not to before it is loaded; nothing leaves this machine.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 MODEL_FOLDER = Path(__file__).parent.parent / "models"
 _lock = Lock()

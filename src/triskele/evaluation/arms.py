@@ -13,11 +13,13 @@ from typing import Protocol
 
 from triskele import config
 from triskele.candidates import Plan, candidates
+from triskele.embed.protocol import Embedder, Encoding
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation.baseline import Found, FtsBaseline
 from triskele.evaluation.windows import Window
 from triskele.fusion import METHODS
+from triskele.meaning import Meaning
 from triskele.types import Add, Memory, Origin, Query, Sort
 
 _BATCH = 2000
@@ -83,8 +85,9 @@ class Searcher(Protocol):
 class Ground:
     """The same windows behind every arm: FTS5 for the baseline, a store of its own for the product's legs."""
 
-    def __init__(self, windows: Sequence[Window], folder: Path, step: Step) -> None:
+    def __init__(self, windows: Sequence[Window], questions: Sequence[str], folder: Path, step: Step) -> None:
         self._windows = windows
+        self._questions = questions
         self._folder = folder
         self._step = step
         self._fts: FtsBaseline | None = None
@@ -92,10 +95,12 @@ class Ground:
 
     @staticmethod
     @contextmanager
-    def laid(windows: Sequence[Window], step: Step = lambda _what, _done, _total: None) -> Iterator[Ground]:
+    def laid(
+        windows: Sequence[Window], questions: Sequence[str] = (), step: Step = lambda _what, _done, _total: None
+    ) -> Iterator[Ground]:
         """A ground in the cache, where the next run over the same windows finds it again."""
         digest = hashlib.sha256(repr(windows).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        ground = Ground(windows, cache_folder() / f"ground-{GROUND_FORMAT}-{digest}", step)
+        ground = Ground(windows, questions, cache_folder() / f"ground-{GROUND_FORMAT}-{digest}", step)
         try:
             yield ground
         finally:
@@ -109,7 +114,15 @@ class Ground:
         self._memory = self._memory or StoredWindows(self._windows, self._folder, self._step)
         if arm.plan.asks_meaning:
             self._memory.embed(self._step)
+            self._recite()
         return PlanSearcher(self._memory, arm.plan, arm.sort)
+
+    def _recite(self) -> None:
+        meaning = self._memory.meaning() if self._memory else None
+        if meaning is not None:
+            for done, text in enumerate(self._questions, start=1):
+                meaning.embedder.encode_query(text)
+                self._step("encoding questions", done, len(self._questions))
 
     def close(self) -> None:
         """Let go of files and memory."""
@@ -132,6 +145,7 @@ class StoredWindows:
         # Nothing of the user's own settings may change what is measured.
         settings = config.load({"TRISKELE_HOME": str(folder)})
         self.engine = Engine(settings, folder)
+        self._meaning: Meaning | None = None
         if self.engine.census().versions != len(windows):
             self.engine.close()
             shutil.rmtree(folder, ignore_errors=True)
@@ -151,6 +165,13 @@ class StoredWindows:
         total = self.engine.store.count_waiting()
         self.engine.embed(progress=lambda done: step("embedding", done, total))
 
+    def meaning(self) -> Meaning | None:
+        """The model and its indexes, with the questions by heart."""
+        opened = self.engine.meaning()
+        if self._meaning is None and opened is not None:
+            self._meaning = replace(opened, embedder=RecitedQuestions(opened.embedder))
+        return self._meaning
+
     def bytes(self) -> int:
         """The size of the store and its indexes."""
         home = self.engine.settings.home
@@ -159,6 +180,27 @@ class StoredWindows:
     def close(self) -> None:
         """Let go of the store."""
         self.engine.close()
+
+
+class RecitedQuestions:
+    """An embedder that has every question by heart, so that arms share the encodings and are timed without them."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Encoding] = {}
+        self.fingerprint = embedder.fingerprint
+        self.dimensions = embedder.dimensions
+        self.token_dimensions = embedder.token_dimensions
+
+    def encode_query(self, text: str) -> Encoding:
+        """The encoding of a question, made once."""
+        if text not in self._known:
+            self._known[text] = self._embedder.encode_query(text)
+        return self._known[text]
+
+    def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encode texts to be found, in their order."""
+        return self._embedder.encode_documents(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +216,7 @@ class PlanSearcher:
         engine = self.stored.engine
         inside = engine.scope(project=scope) if scope is not None else engine.scope(all_projects=True)
         query = Query(text=text, scope=inside, depth=depth, sort=self.sort)
-        meaning = engine.meaning() if self.plan.asks_meaning else None
+        meaning = self.stored.meaning() if self.plan.asks_meaning else None
         found = candidates(query, self.plan, engine.lexical, meaning).fused
         return [(self.stored.numbers[candidate.row], candidate.score) for candidate in found]
 

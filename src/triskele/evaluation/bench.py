@@ -60,7 +60,7 @@ def run_bench(
     queries = _sampled(data, max_queries, seed)
     rows = windows(data.documents)
     measured: dict[str, Measured] = {}
-    with Ground.laid(rows, tell) as ground:
+    with Ground.laid(rows, [query.text for query in queries], tell) as ground:
         for one in chosen:
             measured[one.name] = _measure(one, ground.searcher(one), data, queries, rows, tell)
     tell("comparing", 0, 1)

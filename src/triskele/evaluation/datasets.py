@@ -17,6 +17,7 @@ from triskele.errors import BadInput
 # Queries of these kinds have no right answer, so no ranking of theirs is right or wrong.
 UNRANKED_TYPES = frozenset({"adversarial", "unanswerable", "abstention"})
 DEFAULT_TYPE = "all"
+_OWN_FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
 
 Qrels = Mapping[str, Mapping[str, int]]
 Half = Literal["tune", "test"]
@@ -74,10 +75,16 @@ def half(query: BenchQuery) -> Half:
 
 
 def load_dataset(folder: Path) -> Dataset:
-    """Read a data set folder: corpus.jsonl, queries.jsonl and qrels.tsv, each plain or gzipped."""
-    if not folder.is_dir():
+    """Read a data set: a folder with corpus.jsonl, queries.jsonl and qrels.tsv, plain or gzipped, or a public form."""
+    if not folder.exists():
         raise BadInput(f"no data set folder: {folder}")
-    files = [_File.read(folder, name) for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")]
+    if not all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in _OWN_FILES):
+        # Imported here: the loaders build on the values above.
+        from triskele.evaluation.loaders.forms import load_public
+
+        if (public := load_public(folder)) is not None:
+            return public.dataset
+    files = [_File.read(folder, name) for name in _OWN_FILES]
     corpus, queries, labels = files
     documents = tuple(_documents(corpus))
     return Dataset(

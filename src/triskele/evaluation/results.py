@@ -15,6 +15,7 @@ from triskele import __version__
 from triskele.errors import BadInput
 from triskele.evaluation import compare, metrics
 from triskele.evaluation.datasets import BenchQuery, Dataset, half
+from triskele.evaluation.report.page import page
 from triskele.evaluation.windows import MAX_CHARACTERS, Window
 
 if TYPE_CHECKING:
@@ -64,13 +65,14 @@ def make_folder(folder: Path) -> None:
 def write(
     folder: Path, report: Mapping[str, Any], queries: Sequence[BenchQuery], measured: Mapping[str, Measured]
 ) -> None:
-    """Write results.json, runs/ARM.trec and queries.tsv."""
+    """Write results.json, report.html, runs/ARM.trec and queries.tsv."""
     try:
         for name, one in measured.items():
             (folder / "runs" / f"{name}.trec").write_text(_trec(name, queries, one), encoding="utf-8")
         (folder / "queries.tsv").write_text(_per_query(queries, measured), encoding="utf-8")
         text = json.dumps(report, ensure_ascii=False, indent=2)
         (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+        (folder / "report.html").write_text(page(report, queries, measured), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"cannot write results to {folder}: {error.strerror}") from error
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import Stemmer
 
@@ -16,10 +16,14 @@ MAX_QUERY_CHARACTERS = 40_000
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 # Vowel signs and accents that Python's \w leaves out would break words apart.
 _MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
-_LETTER = rf"(?:[{_MARKS}]|(?![{_UNSPACED}])\w)"
-_TOKEN = re.compile(rf"[{_UNSPACED}]+|{_LETTER}+(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTER}+)*)")
+_LETTER = rf"(?:[^\W{_UNSPACED}]|[{_MARKS}])"
+# Runs of one class at a time, never given back: much faster than letter by letter.
+_LETTERS = rf"(?:[^\W{_UNSPACED}]++|[{_MARKS}]++)++"
+_TOKEN = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTERS})*)")
 _ASCII_TOKEN = re.compile(r"\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*)", re.ASCII)
-_PARTS = re.compile(rf"{_LETTER}+")
+# A text as what lies between its words, and the words, in turn.
+_PIECES = {pattern: re.compile(f"({pattern.pattern})", pattern.flags) for pattern in (_TOKEN, _ASCII_TOKEN)}
+_PARTS = re.compile(_LETTERS)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
@@ -50,8 +54,7 @@ STOP_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """An index term with the place in the text that it came from."""
 
     text: str
@@ -64,15 +67,20 @@ class Analyzer:
 
     def __init__(self, language: str = "english") -> None:
         self.language = language
-        self._stemmer = Stemmer.Stemmer(language) if language != "none" else None
-        self._by_script = {name: Stemmer.Stemmer(name) for _, _, name in _SCRIPTS}
+        # The stemmers' own caches cost more than a stem; words are cached with all of their terms.
+        self._stemmer = Stemmer.Stemmer(language, 0) if language != "none" else None
+        self._by_script = {name: Stemmer.Stemmer(name, 0) for _, _, name in _SCRIPTS}
         self._cached = lru_cache(maxsize=100_000)(self._word_terms)
+        # Ranking, weighing and explaining one question ask for its terms again and again.
+        self._asked = lru_cache(maxsize=16)(self._query_terms)
 
     def tokens(self, text: str) -> list[Token]:
         """Every term of a text with its span; an identifier gives its whole and its parts."""
+        if (pattern := _spaced(text)) is not None:
+            matches = pattern.finditer(text)
+            return [Token(term, *match.span()) for match in matches for term in self._cached(match.group())]
         found: list[Token] = []
-        pattern = _ASCII_TOKEN if text.isascii() else _TOKEN
-        for match in pattern.finditer(text):
+        for match in _TOKEN.finditer(text):
             start, end = match.span()
             if _IS_UNSPACED.match(match.group()):
                 found += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
@@ -82,26 +90,50 @@ class Analyzer:
 
     def terms(self, text: str) -> list[str]:
         """The terms under which a text is indexed."""
-        if text.isascii():
-            return [term for word in _ASCII_TOKEN.findall(text) for term in self._cached(word)]
+        if (pattern := _spaced(text)) is not None:
+            return [term for word in pattern.findall(text) for term in self._cached(word)]
         return [token.text for token in self.tokens(text)]
+
+    def first_places(self, text: str, wanted: frozenset[str]) -> list[Token]:
+        """The first place of each wanted term that a text has, in the order of the text."""
+        if (pattern := _spaced(text)) is None:
+            tokens = self.tokens(text)
+        else:
+            # Most words are not asked for: they cost a look, not a token.
+            pieces = _PIECES[pattern].split(text)
+            asked = [word for word in set(pieces[1::2]) if not wanted.isdisjoint(self._cached(word))]
+            tokens = [token for place in sorted(map(pieces.index, asked)) for token in self._piece(pieces, place)]
+        found: dict[str, Token] = {}
+        for token in tokens:
+            if token.text in wanted:
+                found.setdefault(token.text, token)
+        return list(found.values())
+
+    def _piece(self, pieces: list[str], place: int) -> list[Token]:
+        start = sum(map(len, pieces[:place]))
+        return [Token(term, start, start + len(pieces[place])) for term in self._cached(pieces[place])]
 
     def query_terms(self, text: str) -> list[str]:
         """The distinct terms to look for: stop words count only when there is nothing else."""
-        tokens = self.tokens(text[:MAX_QUERY_CHARACTERS])
+        return list(self._asked(text[:MAX_QUERY_CHARACTERS]))
+
+    def _query_terms(self, text: str) -> tuple[str, ...]:
+        tokens = self.tokens(text)
         # A pair of characters says more than either alone, so single ones are asked for only when alone.
         paired = {
             place for t in tokens if _IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
         }
         asked = [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
         telling = [term for term in asked if term not in self._stop_terms]
-        return list(dict.fromkeys(telling or asked))
+        return tuple(dict.fromkeys(telling or asked))
 
     @property
     def _stop_terms(self) -> frozenset[str]:
         return _stop_terms(self.language)
 
     def _word_terms(self, word: str) -> tuple[str, ...]:
+        if _is_plain(word):
+            return (self._stem(word.lower())[:MAX_TERM_CHARACTERS],)
         if "'" in word:
             head, *rest = word.split("'")
             # "Nate's" is Nate; "l'eau" and "O'Brien" keep both halves.
@@ -123,12 +155,25 @@ class Analyzer:
         return self._stemmer.stemWord(word) if self._stemmer is not None else word
 
 
+def _spaced(text: str) -> re.Pattern[str] | None:
+    """The pattern that finds the words of a text; None where some are not set apart by spaces."""
+    if text.isascii():
+        return _ASCII_TOKEN
+    return None if _IS_UNSPACED.search(text) else _TOKEN
+
+
 @lru_cache(maxsize=16)
 def _stop_terms(language: str) -> frozenset[str]:
     if language == "none":
         return STOP_WORDS
     stemmer = Stemmer.Stemmer(language)
     return STOP_WORDS | frozenset(stemmer.stemWords(sorted(STOP_WORDS)))
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word has neither parts nor accents, as most have not."""
+    is_one_case = word.islower() or word[1:].islower() or word.isupper() or word.isdigit()
+    return is_one_case and word.isascii() and word.isalnum()
 
 
 def _pieces(part: str) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from triskele import moments
 from triskele.stores.protocol import Store
-from triskele.types import Scope
+from triskele.types import Action, Scope
 
 NO_SLOT = -1
 _EVER = np.iinfo(np.int64).max
@@ -53,12 +53,15 @@ class Columns:
 
     def mask(self, scope: Scope) -> NDArray[np.bool_]:
         """Which versions a scope may see."""
-        wanted = [
+        wanted: list[int] = [
             code
-            for (owner, project), code in self.codes.places.items()
+            # A copy: another thread may be adding names.
+            for (owner, project), code in self.codes.places.copy().items()
             if owner == scope.owner and (scope.projects is None or project in scope.projects)
         ]
-        seen = np.isin(self.places, wanted)
+        is_wanted = np.zeros(len(self.codes.places), dtype=np.bool_)
+        is_wanted[wanted] = True
+        seen = is_wanted[self.places]
         if scope.known_at is None:
             seen &= self.known_to == _EVER
         else:
@@ -76,6 +79,13 @@ class Columns:
     def find(self, rows: Sequence[int] | Ints) -> Ints:
         """Where some rows stand; every one must be there."""
         return np.searchsorted(self.rows, np.asarray(rows, dtype=np.int64)).astype(np.int64)
+
+    def holds(self, rows: Ints) -> NDArray[np.bool_]:
+        """Which of some rows are there."""
+        if not len(self.rows):
+            return np.zeros(len(rows), dtype=np.bool_)
+        at = np.minimum(self.find(rows), len(self.rows) - 1)
+        return np.equal(self.rows[at], rows)
 
     @cached_property
     def _conversations(self) -> tuple[Ints, Ints]:
@@ -115,10 +125,10 @@ class Catalog:
         """The columns as of now."""
         with self._mutex:
             seen = (self._store.lineage(), self._store.last_seq(), self._store.last_slot(self._fingerprint))
-            if self._columns is None or seen[0] != self._seen[0]:
-                self._columns = _columns(self._store.catalog(self._fingerprint), Codes())
-            elif seen != self._seen:
+            if self._columns is not None and seen[0] == self._seen[0] and seen != self._seen:
                 self._columns = self._updated(self._columns, *self._seen[1:])
+            elif self._columns is None or seen != self._seen:
+                self._columns = self._all()
             self._seen = seen
             return self._columns
 
@@ -127,9 +137,14 @@ class Catalog:
         with self._mutex:
             self._columns = None
 
+    def _all(self) -> Columns:
+        return _columns(self._store.catalog(self._fingerprint), Codes())
+
     def _updated(self, columns: Columns, seq: int, slot: int) -> Columns:
         changed: set[str] = set()
         while entries := self._store.journal(after=seq, limit=_JOURNAL_PAGE):
+            if any(entry.action is Action.ERASED for entry in entries):
+                return self._all()
             changed |= {entry.id for entry in entries if entry.link_kind is None}
             seq = entries[-1].seq
         fresh = _columns(self._store.catalog(self._fingerprint, ids=sorted(changed)), columns.codes)

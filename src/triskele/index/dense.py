@@ -23,6 +23,8 @@ FORMAT = 1
 EXACT_LIMIT = 50_000
 BIT_CANDIDATES = 2000
 _LOCK_TIMEOUT_S = 60.0
+# Unit vectors, give or take what rounding does to their length.
+_TOLERANCE = 0.01
 
 Floats = NDArray[np.float32]
 
@@ -71,24 +73,27 @@ class DenseIndex:
         view, places = self._places(columns)
         allowed = np.flatnonzero(mask & (places >= 0))
         if len(allowed) > EXACT_LIMIT and view.bits is not None:
-            allowed = allowed[_nearest_by_bits(view.bits[places[allowed]], vector)]
+            allowed = allowed[_nearest_by_bits(view.bits, vector, places[allowed])]
         if len(allowed) * 2 > len(view.slots):
             cosines = np.concatenate([view.file @ vector, view.tail @ vector])[places[allowed]]
         else:
             cosines = view.gather(places[allowed]) @ vector
+        sound = _is_cosine(cosines)
+        allowed, cosines = allowed[sound], cosines[sound]
         best = _top(cosines, limit)
         return allowed[best], cosines[best]
 
     def cosines(self, vector: Floats, columns: Columns, at: Ints) -> Floats:
-        """The cosines of some entries of the catalog; −1 where an entry has no vector yet."""
+        """The cosines of some entries of the catalog; not a number where an entry has no sound vector."""
         view, places = self._places(columns)
         own = places[at]
-        found = np.full(len(at), -1.0, dtype=np.float32)
+        found = np.full(len(at), np.nan, dtype=np.float32)
         found[own >= 0] = view.gather(own[own >= 0]) @ vector
-        return found
+        return np.where(_is_cosine(found), found, np.float32(np.nan))
 
     def rebuild(self) -> None:
-        """Write the file anew from the store's rows."""
+        """Write the file anew from the store's rows; vectors that are none are thrown away and made again."""
+        self._store.drop_vectors(self._read_past(0)[1])
         with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
             for old in self._folder.glob("dense-*"):
                 shutil.rmtree(old, ignore_errors=True)
@@ -96,9 +101,14 @@ class DenseIndex:
         self._catch_up()
 
     def damaged(self) -> int:
-        """How many records of the file are not what was written."""
+        """How many records of the file are not what was written, and how many vectors of the store are none."""
         records = self._file.open(self._store.lineage())
-        return 0 if records is None else len(records.damaged())
+        return len(self._read_past(0)[1]) + (0 if records is None else len(records.damaged()))
+
+    def orphans(self, slots: Ints) -> int:
+        """How many records of the file belong to none of these slots: an erasing was cut short."""
+        records = self._file.open(self._store.lineage())
+        return 0 if records is None else records.others(slots)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -120,24 +130,34 @@ class DenseIndex:
 
     def _make_view(self) -> _View:
         records = self._file.open(self._store.lineage())
-        tail = self._read_past(records.last_slot if records else 0)
+        tail, _ = self._read_past(records.last_slot if records else 0)
         if len(tail) > self._tail_cap:
             self._catch_up()
             records = self._file.open(self._store.lineage())
-            tail = self._read_past(records.last_slot if records else 0)
+            tail, _ = self._read_past(records.last_slot if records else 0)
         known = records.slots if records else np.empty(0, dtype=np.int64)
         vectors = records.values if records else np.empty((0, self._file.width), dtype=np.float32)
         fresh = np.array(list(tail.values()), dtype=np.float32).reshape(-1, self._file.width)
         slots = np.concatenate([known, np.array(list(tail), dtype=np.int64)])
-        bits = _bits(np.concatenate([vectors, fresh])) if len(slots) > EXACT_LIMIT else None
+        bits = np.concatenate([_bits(vectors), _bits(fresh)], axis=1) if len(slots) > EXACT_LIMIT else None
         return _View(slots, vectors, fresh, bits)
 
-    def _read_past(self, slot: int) -> dict[int, Floats]:
+    def _read_past(self, slot: int) -> tuple[dict[int, Floats], list[int]]:
+        """The store's vectors past a slot, and the slots of those that are none."""
         found: dict[int, Floats] = {}
+        unsound: list[int] = []
+        size = 4 * self._file.width
         while page := self._store.vectors(self.fingerprint, after=slot):
-            found |= {number: np.frombuffer(vector, dtype="<f4") for number, _, vector in page}
+            whole = [(number, raw) for number, _, raw in page if len(raw) == size]
+            vectors = np.frombuffer(b"".join(raw for _, raw in whole), dtype="<f4").reshape(-1, self._file.width)
+            lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
+            # Not a number is not within the tolerance either.
+            is_sound = np.abs(lengths - 1) <= _TOLERANCE
+            sound = {number: vectors[place] for place, (number, _) in enumerate(whole) if is_sound[place]}
+            unsound += [number for number, _, _ in page if number not in sound]
+            found |= sound
             slot = page[-1][0]
-        return found
+        return found, unsound
 
     def _catch_up(self) -> None:
         """Append what the file lacks; where it cannot be written, memory serves alone."""
@@ -146,7 +166,7 @@ class DenseIndex:
                 lineage = self._store.lineage()
                 records = self._file.open(lineage)
                 if is_held:
-                    self._file.append(lineage, self._read_past(records.last_slot if records else 0))
+                    self._file.append(lineage, self._read_past(records.last_slot if records else 0)[0])
         except OSError:
             return
 
@@ -155,14 +175,24 @@ class DenseIndex:
         return self._folder / "dense.lock"
 
 
+def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
+    """Whether numbers can be cosines; those of a damaged file may be anything, or not numbers at all."""
+    return np.abs(numbers) <= 1 + _TOLERANCE
+
+
 def _bits(vectors: Floats) -> NDArray[np.uint64]:
-    """One bit per dimension, its sign, in words of 64."""
+    """One bit per dimension, its sign, in words of 64: the first words of all vectors, then the second ones."""
     packed = np.packbits(vectors > 0, axis=1)
-    return np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64)
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T)
 
 
-def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats) -> Ints:
-    distance = np.bitwise_count(bits ^ _bits(vector[None])).sum(axis=1, dtype=np.int32)
+def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints) -> Ints:
+    """Which of some places hold vectors that differ in the fewest bits."""
+    distances = np.zeros(bits.shape[1], dtype=np.int32)
+    # Word by word over all vectors: sums over the few words of each are far slower.
+    for words, asked in zip(bits, _bits(vector[None]), strict=True):
+        distances += np.bitwise_count(words ^ asked)
+    distance = distances[places]
     return np.sort(np.argpartition(distance, BIT_CANDIDATES)[:BIT_CANDIDATES])
 
 

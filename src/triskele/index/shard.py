@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tantivy
 from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
@@ -60,8 +60,7 @@ class Stamp:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A row that matches, with its BM25 score and what the orders go by."""
 
     row: int

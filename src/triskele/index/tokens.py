@@ -20,6 +20,8 @@ from triskele.stores.protocol import Store
 FORMAT = 1
 SCALE = 127.0
 _LOCK_TIMEOUT_S = 60.0
+# A look at one record maps up to 64 kB around it: without an end to this, the whole file would count as ours.
+_MAX_LOOKED_AT = 1000
 
 Bytes = NDArray[np.int8]
 
@@ -34,21 +36,29 @@ class TokenIndex:
         self._mutex = threading.Lock()
         self._records: Records | None = None
         self._order: Ints = np.empty(0, dtype=np.int64)
-        self._stamp_time = 0
+        self._slots: Ints = np.empty(0, dtype=np.int64)
+        self._seen: tuple[str, object] = ("", None)
+        self._whole: tuple[Ints, Records | None] | None = None
+        self._looked_at = 0
 
     def add(self, encodings: Mapping[int, Bytes]) -> None:
-        """Append the token vectors of some slots."""
-        if encodings:
-            with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
-                if is_held:
-                    self._file.append(self._store.lineage(), encodings)
+        """Append the token vectors of some slots; not of those that are there already or were erased meanwhile."""
+        if not encodings:
+            return
+        with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
+            if is_held:
+                lineage = self._store.lineage()
+                records = self._file.open(lineage)
+                fresh = np.setdiff1d(list(encodings), records.slots if records else [])
+                # Asked inside the lock: whoever erases rewrites the file after this.
+                standing = self._store.slot_contents(fresh.tolist())
+                self._file.append(lineage, {slot: encodings[slot] for slot in standing})
 
     def gather(self, slots: Ints) -> tuple[Bytes, Ints]:
         """The token vectors of some slots in one array, and how many each has; 0 where there are none yet."""
-        records, order = self._fresh()
-        if records is None or not len(records.slots):
+        records, order, known = self._fresh()
+        if records is None or not len(known):
             return np.empty((0, self._file.width), dtype=np.int8), np.zeros(len(slots), dtype=np.int64)
-        known = records.slots[order]
         at = np.minimum(np.searchsorted(known, slots), len(known) - 1)
         is_there = known[at] == slots
         place = order[at]
@@ -56,31 +66,50 @@ class TokenIndex:
         starts = records.starts[place]
         ends = np.cumsum(counts)
         within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
-        return records.values[np.repeat(starts, counts) + within], counts
+        vectors = records.values.take(np.repeat(starts, counts) + within, axis=0)
+        self._looked_at += len(slots)
+        if self._looked_at > _MAX_LOOKED_AT:
+            records.release()
+            self._looked_at = 0
+        return vectors, counts
 
     def missing(self, slots: Ints) -> Ints:
-        """Those slots whose token vectors are not in the file."""
-        records, _ = self._fresh()
-        return slots if records is None else np.setdiff1d(slots, records.slots)
+        """Those slots whose token vectors are not in the file, each once; negative ones are none."""
+        records, _, known = self._fresh()
+        if self._whole is not None and self._whole[0] is slots and self._whole[1] is records:
+            return np.empty(0, dtype=np.int64)
+        is_there = np.zeros(len(slots), dtype=np.bool_)
+        if records is not None and len(known):
+            is_there = known[np.minimum(np.searchsorted(known, slots), len(known) - 1)] == slots
+        lost = np.unique(slots[(slots >= 0) & ~is_there])
+        # Every recall asks: the same columns over the same file need no second look.
+        self._whole = (slots, records) if not len(lost) else None
+        return lost
 
     def damaged(self) -> int:
         """How many records of the file are not what was written."""
-        records, _ = self._fresh()
+        records = self._fresh()[0]
         return 0 if records is None else len(records.damaged())
 
+    def orphans(self, slots: Ints) -> int:
+        """How many records of the file belong to none of these slots: an erasing was cut short."""
+        records = self._fresh()[0]
+        return 0 if records is None else records.others(slots)
+
     def keep_only(self, slots: Ints) -> None:
-        """Rewrite the file with some slots alone: what was erased leaves no byte."""
-        records, _ = self._fresh()
-        kept: dict[int, Bytes] = {}
-        if records is not None:
-            wanted = set(slots.tolist())
-            for number, slot in enumerate(records.slots.tolist()):
-                if slot in wanted:
-                    kept[slot] = np.array(records.values[records.starts[number] : records.starts[number + 1]])
+        """Rewrite the file with the sound records of some slots alone: what was erased leaves no byte."""
         with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
+            lineage = self._store.lineage()
+            records = self._file.open(lineage)
+            kept: dict[int, Bytes] = {}
+            if records is not None:
+                wanted = set(slots.tolist()) - set(records.damaged().tolist())
+                for number, slot in enumerate(records.slots.tolist()):
+                    if slot in wanted:
+                        kept[slot] = np.array(records.values[records.starts[number] : records.starts[number + 1]])
             for old in self._folder.glob("tokens-*"):
                 shutil.rmtree(old, ignore_errors=True)
-            self._file.append(self._store.lineage(), kept)
+            self._file.append(lineage, kept)
         self.close()
 
     def close(self) -> None:
@@ -88,20 +117,17 @@ class TokenIndex:
         with self._mutex:
             self._records = None
 
-    def _fresh(self) -> tuple[Records | None, Ints]:
+    def _fresh(self) -> tuple[Records | None, Ints, Ints]:
+        """The records, their order by slot, and the slots in that order."""
         with self._mutex:
-            changed = self._last_change()
-            if self._records is None or changed != self._stamp_time:
-                self._records = self._file.open(self._store.lineage())
-                self._order = np.argsort(self._records.slots, kind="stable") if self._records else self._order
-                self._stamp_time = changed
-            return self._records, self._order
-
-    def _last_change(self) -> int:
-        try:
-            return (self._file.path / "stamp.json").stat().st_mtime_ns
-        except OSError:
-            return 0
+            seen = (self._store.lineage(), self._file.state())
+            if self._records is None or seen != self._seen:
+                self._records = self._file.open(seen[0])
+                if self._records is not None:
+                    self._order = np.argsort(self._records.slots, kind="stable")
+                    self._slots = self._records.slots[self._order]
+                self._seen = seen
+            return self._records, self._order, self._slots
 
     def _lock_path(self) -> Path:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

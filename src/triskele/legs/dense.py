@@ -27,7 +27,7 @@ def complete(ranking: Ranking, rows: Ints, asked: Encoding, index: DenseIndex, c
         return ranking
     at = columns.find(more)
     cosines = index.cosines(asked.sentence, columns, at)
-    embedded = columns.slots[at] >= 0
+    embedded = ~np.isnan(cosines)
     pairs = [*zip(ranking.rows, ranking.scores, strict=True)]
     pairs += zip(more[embedded].tolist(), cosines[embedded].tolist(), strict=True)
     pairs.sort(key=lambda pair: (-pair[1], pair[0]))

@@ -53,7 +53,7 @@ class Store(Protocol):
         """The ids that start with a prefix, forgotten ones included."""
         ...
 
-    def shorten(self, ids: Iterable[str], shortest: int = 6) -> dict[str, str]:
+    def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
         ...
 
@@ -67,6 +67,10 @@ class Store(Protocol):
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
+        ...
+
+    def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
+        """The id and the importance of the versions behind the row numbers of an index."""
         ...
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:

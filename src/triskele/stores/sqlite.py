@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome
 
 _CHUNK = 500
 _NEVER = 2**62
+# One text for lists of any length, so that the statement is prepared once.
+_LISTED = "SELECT value FROM json_each(?)"
 _ORDERS = {
     Sort.RECENCY: "updated_at DESC, id DESC",
     Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
@@ -73,7 +76,7 @@ class SqliteStore:
         )
         return [row[0] for row in rows]
 
-    def shorten(self, ids: Iterable[str], shortest: int = 6) -> dict[str, str]:
+    def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
         return {id: id[: max(shortest, self._shared_with_neighbours(id) + 1)] for id in ids}
 
@@ -97,9 +100,14 @@ class SqliteStore:
         """The versions behind the row numbers of an index."""
         found: dict[int, Memory] = {}
         for chunk in _chunks(list(rows)):
-            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row IN ({_marks(chunk)})"
-            found |= {row[0]: to_memory(row[1:]) for row in self._all(sql, chunk)}
+            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row IN ({_LISTED})"
+            found |= {row[0]: to_memory(row[1:]) for row in self._all(sql, [json.dumps(chunk)])}
         return found
+
+    def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
+        """The id and the importance of the versions behind the row numbers of an index."""
+        sql = f"SELECT row, id, importance FROM versions WHERE row IN ({_LISTED})"
+        return {row: (id, importance) for row, id, importance in self._all(sql, [json.dumps(list(rows))])}
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
@@ -126,8 +134,8 @@ class SqliteStore:
         found: dict[int, Link] = {}
         for chunk in _chunks(ids):
             for end in ("source", "target"):
-                sql = f"SELECT row, {LINK_COLUMNS} FROM links WHERE {end} IN ({_marks(chunk)}) AND {condition}"
-                found |= {row[0]: to_link(row[1:]) for row in self._all(sql, [*chunk, *bindings])}
+                sql = f"SELECT row, {LINK_COLUMNS} FROM links WHERE {end} IN ({_LISTED}) AND {condition}"
+                found |= {row[0]: to_link(row[1:]) for row in self._all(sql, [json.dumps(list(chunk)), *bindings])}
         return [found[row] for row in sorted(found)]
 
     def all_links(self) -> Iterator[Link]:

@@ -104,6 +104,7 @@ def backup(connection: apsw.Connection, target: Path) -> None:
             _copy_pages(connection, copy)
             copy.pragma("journal_mode", "delete")
             _refuse_damaged(copy, target)
+        staged.chmod(0o600)
         staged.rename(target)
 
 

@@ -99,13 +99,17 @@ def read(connection: apsw.Connection, fingerprint: str, after: int) -> list[tupl
 
 def contents(connection: apsw.Connection, slots: Sequence[int]) -> dict[int, str]:
     """The texts behind some slots."""
-    marks = ",".join("?" * len(slots))
-    rows = connection.execute(
-        "SELECT slot, (SELECT content FROM versions WHERE versions.content_hash = vectors.content_hash) AS content"
-        f" FROM vectors WHERE slot IN ({marks}) AND content IS NOT NULL ORDER BY slot",
-        list(slots),
-    ).fetchall()
-    return {int(slot): str(content) for slot, content in rows}  # type: ignore[arg-type]
+    found: dict[int, str] = {}
+    for start in range(0, len(slots), _PAGE):
+        chunk = list(slots[start : start + _PAGE])
+        marks = ",".join("?" * len(chunk))
+        rows = connection.execute(
+            "SELECT slot, (SELECT content FROM versions WHERE versions.content_hash = vectors.content_hash) AS content"
+            f" FROM vectors WHERE slot IN ({marks}) AND content IS NOT NULL ORDER BY slot",
+            chunk,
+        ).fetchall()
+        found |= {int(slot): str(content) for slot, content in rows}  # type: ignore[arg-type]
+    return found
 
 
 def catalog(connection: apsw.Connection, fingerprint: str, ids: Sequence[str] | None) -> Iterator[tuple[Any, ...]]:

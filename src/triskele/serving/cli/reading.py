@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from triskele.errors import ModelUnavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.cli.options import (
@@ -21,13 +19,9 @@ from triskele.serving.cli.options import (
 )
 from triskele.types import LinkKind, Sort
 
-if TYPE_CHECKING:
-    from triskele.engine import Engine
-
 # Any text is a question, even one that begins with a dash.
 _ANY_TEXT = {"ignore_unknown_options": True}
 _BOTH_PLACES = "--project and --all-projects"
-_EMBEDDED_PER_RECALL = 16
 
 
 @click.command(
@@ -60,7 +54,6 @@ def recall(
     """Find the memories that answer a question."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open() as engine:
-        _embed_a_few(engine)
         found = engine.recall(
             query,
             project=project,
@@ -74,12 +67,6 @@ def recall(
         from triskele.serving.cli import render
 
         return invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
-
-
-def _embed_a_few(engine: Engine) -> None:
-    """Give vectors to the memories of the last minutes; many more are left to a longer moment."""
-    with contextlib.suppress(ModelUnavailable):
-        engine.embed(limit=_EMBEDDED_PER_RECALL)
 
 
 @click.command(
@@ -100,7 +87,6 @@ def why_not(
     """Say why a memory was not found, and what would find it."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open() as engine:
-        _embed_a_few(engine)
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
         if invocation.as_json:
             return invocation.write_json({**shapes.plain(found), "project": engine.project})

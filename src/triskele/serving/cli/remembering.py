@@ -40,7 +40,7 @@ _ANY_TEXT = {"ignore_unknown_options": True}
     ),
 )
 @click.argument("text", metavar="TEXT|-")
-@category_option("What kind of memory it is.", default="facts", show_default=True)
+@category_option("What kind of memory it is (facts unless said).")
 @click.option("--tags", metavar="A,B", default="", help="Labels to filter by, separated by commas.")
 @click.option("--keywords", metavar="WORDS", default="", help="Other words that people may search for.")
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
@@ -179,7 +179,9 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
     epilog=examples("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7"),
 )
 @id_argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--hard", is_flag=True, help="Erase the text from every file of the store; this cannot be undone.")
+@click.option(
+    "--hard", is_flag=True, help="Erase the text from every file of the store, beyond undo; asks first on a terminal."
+)
 @click.option("--yes", is_flag=True, help="Do not ask before erasing.")
 @common
 def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:

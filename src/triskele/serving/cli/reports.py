@@ -150,6 +150,8 @@ def health(found: Health, *, deep: bool) -> RenderableType:
         checked = "every hash holds" if deep else "the database is sound"
         lines.append(note(f"✓ The memories are well: {checked}.", style="green"))
     lines += [note(f"✓ Repaired: {what}.", style="green") for what in found.repaired]
+    if found.model_problem is not None:
+        lines.append(note(f"✗ The model cannot be asked, words alone answer: {found.model_problem}", style="red"))
     if not found.findings and not found.repaired:
         lines.append(note("✓ The index is up to date.", style="green"))
     if not deep:

@@ -68,7 +68,7 @@ def restore(invocation: Invocation, source: Path) -> None:
 @contextmanager
 def _restored(invocation: Invocation, source: Path) -> Iterator[tuple[Engine, Path]]:
     """The memory after a restore, and where the content of before is kept."""
-    from triskele.engine import replace_damaged
+    from triskele.health import replace_damaged
 
     try:
         engine = invocation.open()

@@ -1,0 +1,1 @@
+"""Loaders for public data sets as people download them, one file per form."""

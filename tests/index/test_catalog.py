@@ -1,0 +1,309 @@
+"""The catalog: its masks are the store's own filters, and keeping it fresh is the same as reading it anew."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from triskele import moments
+from triskele.identity import IdMaker, content_hash
+from triskele.index.catalog import Catalog, Columns
+from triskele.stores import vectors
+from triskele.stores.sqlite import SqliteStore
+from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Scope
+
+MODEL = "a-model@1"
+OWNERS = ("me", "ada")
+PROJECTS = ("", "garden", "kitchen")
+CATEGORIES = ("facts", "people")
+TAGS = ("red", "very green", 'a "quoted" one')
+SESSIONS = (None, "talk", "walk")
+YEARS = (None, 2024, 2025, 2026)
+
+
+def _year(number: int | None) -> datetime | None:
+    return None if number is None else datetime(number, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class World:
+    """A store with the means to change it at random."""
+
+    store: SqliteStore
+    ids: list[str] = field(default_factory=list)
+    moments: list[datetime] = field(default_factory=list)
+    maker: IdMaker = field(default_factory=IdMaker)
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(10_000)))
+
+    def apply(self, *changes: Any) -> None:
+        self.store.apply(changes, batch=f"batch {next(self.numbers)}")
+        self.moments.append(moments.now())
+
+    def add(self, content: str | None = None, **details: Any) -> Memory:
+        now = moments.now()
+        text = content or f"number {next(self.numbers)}"
+        times = {"created_at": now, "updated_at": now, "known_from": now}
+        memory = Memory(id=self.maker.make(now), content=text, content_hash=content_hash(text), **times, **details)
+        self.apply(Add(memory))
+        self.ids.append(memory.id)
+        return memory
+
+    def edit(self, id: str, **details: Any) -> None:
+        latest = self.store.history(id)[-1]
+        self.apply(Revise(replace(latest, **details), base=latest.version))
+
+    def embed(self, limit: int = 256) -> None:
+        self.store.keep_vectors(MODEL, {digest: b"1234" for digest, _ in self.store.waiting(limit)})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    store = SqliteStore(tmp_path / "store.db")
+    yield World(store)
+    store.close()
+
+
+def details() -> st.SearchStrategy[dict[str, Any]]:
+    periods = st.tuples(st.sampled_from(YEARS), st.sampled_from(YEARS)).filter(
+        lambda years: None in years or years[0] < years[1]
+    )
+    labels = st.fixed_dictionaries(
+        {
+            "owner": st.sampled_from(OWNERS),
+            "project": st.sampled_from(PROJECTS),
+            "category": st.sampled_from(CATEGORIES),
+            "tags": st.lists(st.sampled_from(TAGS), unique=True, max_size=2).map(tuple),
+            "session": st.sampled_from(SESSIONS),
+            "position": st.none() | st.integers(0, 5),
+        }
+    )
+    return st.tuples(labels, periods).map(
+        lambda both: both[0] | {"valid_from": _year(both[1][0]), "valid_to": _year(both[1][1])}
+    )
+
+
+def scopes(world: World) -> st.SearchStrategy[Scope]:
+    moment = st.sampled_from([_year(2023), _year(2024), _year(2025), moments.parse("2025-06-01"), moments.now()])
+    return st.builds(
+        Scope,
+        owner=st.sampled_from([*OWNERS, "nobody"]),
+        projects=st.none() | st.frozensets(st.sampled_from([*PROJECTS, "unknown"])),
+        category=st.sampled_from([None, None, *CATEGORIES, "lessons"]),
+        tags=st.frozensets(st.sampled_from([*TAGS, "green"]), max_size=2),
+        as_of=moment,
+        known_at=st.sampled_from([None, None, *world.moments]),
+        any_time=st.booleans(),
+    )
+
+
+def changes() -> st.SearchStrategy[list[tuple[str, Any]]]:
+    place = st.integers(0, 100)
+    one = st.one_of(
+        st.tuples(st.just("add"), details()),
+        st.tuples(st.just("edit"), st.tuples(place, details())),
+        st.tuples(st.just("forget"), place),
+        st.tuples(st.just("undo"), place),
+        st.tuples(st.just("erase"), place),
+        st.tuples(st.just("embed"), st.integers(1, 3)),
+        st.tuples(st.just("link"), st.tuples(place, place)),
+    )
+    return st.lists(one, min_size=1, max_size=8)
+
+
+def carry_out(world: World, what: str, how: Any) -> None:
+    """One change; those that need a memory do nothing while there is none."""
+    if what == "add":
+        world.add(**how)
+    elif what == "embed":
+        world.embed(how)
+    elif not world.ids:
+        return
+    elif what == "edit":
+        place, found = how
+        text = f"edited {next(world.numbers)}"
+        labels = {"category": found["category"], "tags": found["tags"], "valid_to": None}
+        world.edit(world.ids[place % len(world.ids)], content=text, content_hash=content_hash(text), **labels)
+    elif what == "link":
+        one, other = (world.ids[place % len(world.ids)] for place in how)
+        if one != other:
+            world.apply(Connect(Link(source=one, kind=LinkKind.SEE_ALSO, target=other, known_from=moments.now())))
+    elif what == "forget":
+        world.apply(Forget(world.ids[how % len(world.ids)]))
+    elif what == "undo":
+        # What an undo of a forgetting does: the last version comes back as a new one.
+        world.edit(world.ids[how % len(world.ids)], importance=0.25)
+    elif what == "erase":
+        world.store.erase([world.ids.pop(how % len(world.ids))], batch="erase")
+
+
+def visible(columns: Columns, scope: Scope, store: SqliteStore) -> set[tuple[str, int]]:
+    found = store.rows(columns.rows[columns.mask(scope)].tolist())
+    return {(memory.id, memory.version) for memory in found.values()}
+
+
+def plain(columns: Columns) -> list[tuple[Any, ...]]:
+    """The columns with names in place of numbers, so that two catalogs compare."""
+    names = [
+        {code: name for name, code in codes.items()}
+        for codes in (columns.codes.places, columns.codes.categories, columns.codes.sessions)
+    ]
+    tags = [
+        frozenset(tag for tag, rows in columns.codes.tagged.items() if row in rows) for row in columns.rows.tolist()
+    ]
+    coded = (columns.places, columns.categories, columns.sessions)
+    named = [[each.get(code) for code in column.tolist()] for each, column in zip(names, coded, strict=True)]
+    times = (columns.valid_from, columns.valid_to, columns.known_from, columns.known_to)
+    numbers = (columns.rows, columns.importance, columns.positions, columns.slots, *times)
+    return list(zip(*named, tags, *(column.tolist() for column in numbers), strict=True))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(SqliteStore(Path(folder) / "store.db"))
+        for found in data.draw(st.lists(details(), min_size=1, max_size=8)):
+            world.add(**found)
+        for what, how in data.draw(changes()):
+            carry_out(world, what, how)
+        columns = Catalog(world.store, MODEL).columns()
+        for scope in data.draw(st.lists(scopes(world), min_size=4, max_size=12)):
+            browsed = {(memory.id, memory.version) for memory in world.store.browse(scope, limit=1000)}
+            assert visible(columns, scope, world.store) == browsed
+        world.store.close()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(changes(), min_size=1, max_size=5))
+def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tuple[str, Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(SqliteStore(Path(folder) / "store.db"))
+        kept = Catalog(world.store, MODEL)
+        kept.columns()
+        for batch in batches:
+            for what, how in batch:
+                carry_out(world, what, how)
+            fresh = Catalog(world.store, MODEL).columns()
+            assert plain(kept.columns()) == plain(fresh)
+            everyone = np.arange(len(fresh.rows))
+            offsets = (-2, -1, 1, 2)
+            neighbours = kept.columns().neighbours(everyone, offsets)
+            np.testing.assert_array_equal(neighbours, fresh.neighbours(everyone, offsets))
+        world.store.close()
+
+
+def test_many_changes_at_once_keep_the_order_of_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "_PAGE", 2)
+    old = world.add()
+    catalog = Catalog(world.store, MODEL)
+    catalog.columns()
+    for _ in range(4):
+        world.add()
+    # The oldest id now has the newest row.
+    world.edit(old.id, importance=0.9)
+    rows = catalog.columns().rows.tolist()
+    assert rows == sorted(rows)
+    assert plain(catalog.columns()) == plain(Catalog(world.store, MODEL).columns())
+
+
+def test_nothing_is_read_again_while_nothing_happens(world: World) -> None:
+    world.add()
+    catalog = Catalog(world.store, MODEL)
+    assert catalog.columns() is catalog.columns()
+    before = catalog.columns()
+    catalog.forget()
+    assert catalog.columns() is not before
+
+
+def test_a_restored_store_is_read_anew(world: World, tmp_path: Path) -> None:
+    world.add("before")
+    world.store.backup(tmp_path / "copy.db")
+    catalog = Catalog(world.store, MODEL)
+    world.add("after")
+    assert len(catalog.columns().rows) == 2
+    world.store.restore(tmp_path / "copy.db")
+    assert len(catalog.columns().rows) == 1
+
+
+def test_a_content_known_already_has_its_place_at_once(world: World) -> None:
+    world.add("said twice", project="garden")
+    world.embed()
+    catalog = Catalog(world.store, MODEL)
+    catalog.columns()
+    world.add("said twice", project="kitchen")
+    slot = world.store.last_slot(MODEL)
+    assert catalog.columns().slots.tolist() == [slot, slot]
+
+
+def test_another_model_s_vectors_do_not_count(world: World) -> None:
+    world.add()
+    world.embed()
+    assert Catalog(world.store, "another@2").columns().slots.tolist() == [-1]
+
+
+def test_an_empty_store_has_empty_columns(world: World) -> None:
+    columns = Catalog(world.store, MODEL).columns()
+    assert columns.mask(Scope(as_of=moments.now())).tolist() == []
+    assert columns.neighbours(columns.find([]), (-1, 1)).shape == (0, 2)
+
+
+def test_neighbours_stand_beside_each_other_by_position(world: World) -> None:
+    positions = (30, 10, 20, 40)
+    turns = [world.add(session="talk", position=position) for position in positions]
+    columns = Catalog(world.store, MODEL).columns()
+    at = columns.find(range(1, len(turns) + 1))
+    # By position: 10 is the second entry, 20 the third, 30 the first, 40 the last.
+    assert columns.neighbours(at, (-1, 1, -2, 2)).tolist() == [
+        [2, 3, 1, -1],
+        [-1, 2, -1, 0],
+        [1, 0, -1, 3],
+        [0, -1, 2, -1],
+    ]
+
+
+def test_neighbours_are_of_the_same_conversation_owner_and_project(world: World) -> None:
+    world.add(session="talk", position=1)
+    world.add(session="walk", position=2)
+    world.add(session="talk", position=2, owner="ada")
+    world.add(session="talk", position=2, project="garden")
+    world.add(position=2)
+    columns = Catalog(world.store, MODEL).columns()
+    assert (columns.neighbours(np.arange(5), (-1, 1)) == -1).all()
+
+
+def test_only_current_versions_are_neighbours(world: World) -> None:
+    first, second, third = (world.add(session="talk", position=position) for position in (1, 2, 3))
+    world.edit(third.id, content="edited", content_hash=content_hash("edited"))
+    world.apply(Forget(second.id))
+    columns = Catalog(world.store, MODEL).columns()
+    rows = {(memory.id, memory.version): row for row, memory in world.store.versions()}
+    at = columns.find([rows[first.id, 1], rows[second.id, 1], rows[third.id, 1], rows[third.id, 2]])
+    found = columns.neighbours(at, (-1, 1))
+    assert found.tolist() == [[-1, at[3]], [-1, -1], [-1, -1], [at[0], -1]]
+
+
+def test_names_may_be_added_while_a_mask_is_made(world: World) -> None:
+    world.add()
+    columns = Catalog(world.store, MODEL).columns()
+    places = columns.codes.places
+
+    class Interrupted(str):
+        """Lets another thread read a new project at the worst moment."""
+
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            places.setdefault(("me", f"project {len(places)}"), len(places))
+            return str.__eq__(self, other)
+
+    assert columns.mask(Scope(owner=Interrupted("me"), as_of=moments.now())).tolist() == [True]
+    assert len(places) == 2

@@ -1,0 +1,341 @@
+"""The dense index: what a scan of all vectors would find, from a file, past it, and above the exact limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from triskele.identity import content_hash
+from triskele.index import dense
+from triskele.index.catalog import Catalog, Columns
+from triskele.index.dense import DenseIndex
+from triskele.stores.locking import file_lock
+from triskele.stores.sqlite import SqliteStore
+from triskele.types import Add, Memory
+
+MODEL, WIDTH = "some/model@1", 16
+Floats = NDArray[np.float32]
+Make = Callable[..., Memory]
+
+
+class Shelf:
+    """A store whose contents have vectors that a test chose."""
+
+    def __init__(self, folder: Path, make: Make) -> None:
+        self.folder = folder / "index"
+        self.store = SqliteStore(folder / "store.db")
+        self.catalog = Catalog(self.store, MODEL)
+        self.given: list[Floats] = []
+        self._make = make
+
+    def put(self, vectors: Floats, model: str = MODEL) -> None:
+        """One memory per vector."""
+        raw = [np.asarray(vector, dtype="<f4").tobytes() for vector in vectors]
+        self.put_bytes(raw, model)
+        self.given += list(vectors)
+
+    def put_bytes(self, vectors: list[bytes], model: str = MODEL) -> None:
+        start = len(self.catalog.columns().rows)
+        texts = [f"text {start + number}" for number in range(len(vectors))]
+        self.store.apply([Add(self._make(text)) for text in texts], batch=f"batch {start}")
+        digests = [content_hash(text) for text in texts]
+        self.store.keep_vectors(model, dict(zip(digests, vectors, strict=True)))
+
+    def index(self, **options: int) -> DenseIndex:
+        return DenseIndex(self.folder, self.store, MODEL, WIDTH, **options)
+
+    @property
+    def columns(self) -> Columns:
+        return self.catalog.columns()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, make_memory: Make) -> Iterator[Shelf]:
+    opened = Shelf(tmp_path, make_memory)
+    yield opened
+    opened.store.close()
+
+
+def units(count: int, seed: int = 0, width: int = WIDTH) -> Floats:
+    drawn = np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def clustered(count: int, seed: int, width: int, clusters: int = 40) -> Floats:
+    centres = units(clusters, seed, width)
+    drawn = np.random.default_rng(seed + 1)
+    found = centres[drawn.integers(clusters, size=count)] + 0.5 * units(count, seed + 2, width)
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def everyone(columns: Columns) -> NDArray[np.bool_]:
+    return np.ones(len(columns.rows), dtype=bool)
+
+
+def brute(vectors: Floats, asked: Floats, mask: NDArray[np.bool_], limit: int) -> list[int]:
+    """The plain answer: all cosines, the allowed ones in order."""
+    cosines = vectors @ asked
+    return [int(at) for at in np.argsort(-cosines, kind="stable") if mask[at]][:limit]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shelf, Floats]]:
+    """300 vectors, the last 40 of them past the file."""
+    from triskele import moments
+    from triskele.identity import IdMaker
+
+    ids = IdMaker()
+
+    def make(content: str) -> Memory:
+        now = moments.now()
+        times = {"created_at": now, "updated_at": now, "known_from": now}
+        return Memory(id=ids.make(now), content=content, content_hash=content_hash(content), **times)
+
+    opened = Shelf(tmp_path_factory.mktemp("dense"), make)
+    vectors = units(300)
+    opened.put(vectors[:260])
+    opened.index(tail_cap=1).nearest(vectors[0], opened.columns, everyone(opened.columns), 1)
+    opened.put(vectors[260:])
+    yield opened, vectors
+    opened.store.close()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000), share=st.sampled_from([0.0, 0.02, 0.3, 0.6, 1.0]), limit=st.integers(1, 60))
+def test_the_nearest_are_those_of_a_plain_scan(
+    filled: tuple[Shelf, Floats], seed: int, share: float, limit: int
+) -> None:
+    shelf, vectors = filled
+    index, columns = shelf.index(tail_cap=1000), shelf.columns
+    mask = np.random.default_rng(seed).random(len(vectors)) < share
+    asked = units(1, seed)[0]
+    at, cosines = index.nearest(asked, columns, mask, limit)
+    assert at.tolist() == brute(vectors, asked, mask, limit)
+    np.testing.assert_allclose(cosines, vectors[at] @ asked, atol=1e-6)
+
+
+def test_equal_vectors_come_in_the_order_of_rows_even_at_the_cut(shelf: Shelf) -> None:
+    one = units(1)[0]
+    shelf.put(np.stack([one] * 9))
+    at, _ = shelf.index().nearest(one, shelf.columns, everyone(shelf.columns), 5)
+    assert at.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_tail_answers_as_the_file_will(shelf: Shelf) -> None:
+    vectors = units(40)
+    shelf.put(vectors)
+    asked, columns = units(1, 5)[0], shelf.columns
+    patient, eager = shelf.index(tail_cap=1000), shelf.index(tail_cap=1)
+    before = patient.nearest(asked, columns, everyone(columns), 10)
+    assert not list(shelf.folder.glob("dense-*"))
+    after = eager.nearest(asked, columns, everyone(columns), 10)
+    assert list(shelf.folder.glob("dense-*"))
+    assert before[0].tolist() == after[0].tolist() == brute(vectors, asked, everyone(columns), 10)
+    np.testing.assert_allclose(before[1], after[1], atol=1e-6)
+
+
+def test_what_is_written_later_is_found_at_once(shelf: Shelf) -> None:
+    shelf.put(units(20))
+    index = shelf.index(tail_cap=5)
+    asked = units(1, 77)[0]
+    index.nearest(asked, shelf.columns, everyone(shelf.columns), 3)
+    for number in range(8):
+        shelf.put(asked[None] * np.float32(1))
+        found, cosines = index.nearest(asked, shelf.columns, everyone(shelf.columns), 1)
+        assert found.tolist() == [20]
+        assert cosines[0] == pytest.approx(1, abs=1e-5)
+        assert len(shelf.columns.rows) == 21 + number
+
+
+def test_a_memory_without_a_vector_is_not_near_anything(shelf: Shelf, make_memory: Make) -> None:
+    shelf.put(units(3))
+    shelf.store.apply([Add(make_memory("not embedded yet"))], batch="later")
+    index, asked = shelf.index(), units(1)[0]
+    at, _ = index.nearest(asked, shelf.columns, everyone(shelf.columns), 10)
+    assert sorted(at.tolist()) == [0, 1, 2]
+    cosines = index.cosines(asked, shelf.columns, np.arange(4))
+    assert np.isnan(cosines).tolist() == [False, False, False, True]
+    np.testing.assert_allclose(cosines[:3], units(3) @ asked, atol=1e-6)
+
+
+def test_an_empty_store_has_no_nearest(shelf: Shelf) -> None:
+    at, cosines = shelf.index().nearest(units(1)[0], shelf.columns, everyone(shelf.columns), 5)
+    assert (len(at), len(cosines)) == (0, 0)
+
+
+def test_bits_keep_nearly_all_of_the_nearest(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "EXACT_LIMIT", 400)
+    monkeypatch.setattr(dense, "BIT_CANDIDATES", 300)
+    width = 384
+    vectors, questions = clustered(2000, 1, width), clustered(30, 1, width)
+    shelf = Shelf(tmp_path, make_memory)
+    shelf.put(vectors)
+    index = DenseIndex(shelf.folder, shelf.store, MODEL, width, tail_cap=100)
+    columns = shelf.columns
+    random = np.random.default_rng(3)
+    kept, exact = [], 0
+    for asked in questions:
+        mask = random.random(len(vectors)) < 0.8
+        found, cosines = index.nearest(asked, columns, mask, 50)
+        wanted = brute(vectors, asked, mask, 50)
+        assert mask[found].all()
+        assert (np.diff(cosines) <= 0).all()
+        np.testing.assert_allclose(cosines, vectors[found] @ asked, atol=1e-5)
+        kept.append(len(set(found.tolist()) & set(wanted)) / 50)
+        exact += found.tolist() == wanted
+    assert np.mean(kept) >= 0.95
+    # Otherwise the bits were never asked, and the test says nothing.
+    assert exact < len(questions)
+    shelf.store.close()
+
+
+def test_few_allowed_ones_are_compared_exactly(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "EXACT_LIMIT", 50)
+    monkeypatch.setattr(dense, "BIT_CANDIDATES", 5)
+    vectors = units(200)
+    shelf.put(vectors)
+    mask = np.arange(200) % 4 == 0
+    asked = units(1, 9)[0]
+    found, _ = shelf.index().nearest(asked, shelf.columns, mask, 20)
+    assert found.tolist() == brute(vectors, asked, mask, 20)
+
+
+def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
+    wrong = -units(1)
+    shelf.put(wrong, model="another/model@2")
+    other = DenseIndex(shelf.folder, shelf.store, "another/model@2", WIDTH, tail_cap=0)
+    other.nearest(wrong[0], Catalog(shelf.store, "another/model@2").columns(), np.ones(1, dtype=bool), 1)
+    assert len(list(shelf.folder.glob("dense-*"))) == 1
+    shelf.store.queue_for(MODEL)
+    at, _ = shelf.index().nearest(units(1)[0], shelf.columns, everyone(shelf.columns), 5)
+    assert at.tolist() == []
+
+
+def test_a_restored_store_is_read_anew(shelf: Shelf, tmp_path: Path) -> None:
+    shelf.put(units(3))
+    shelf.store.backup(tmp_path / "copy.db")
+    index = shelf.index(tail_cap=0)
+    shelf.put(units(3, 8))
+    index.nearest(units(1)[0], shelf.columns, everyone(shelf.columns), 9)
+    shelf.store.restore(tmp_path / "copy.db")
+    # The same slots now mean other vectors.
+    shelf.put(units(3, 9))
+    vectors = np.concatenate([units(3), units(3, 9)])
+    at, cosines = index.nearest(units(1, 9)[0], shelf.columns, everyone(shelf.columns), 9)
+    assert at.tolist() == brute(vectors, units(1, 9)[0], everyone(shelf.columns), 9)
+    assert cosines[0] == pytest.approx(1, abs=1e-5)
+
+
+UNSOUND = {
+    "not a number": np.full(WIDTH, np.nan, dtype="<f4").tobytes(),
+    "one part infinite": np.array([np.inf, *[0.0] * (WIDTH - 1)], dtype="<f4").tobytes(),
+    "too short": units(1)[0].tobytes()[:-8],
+    "half a number": units(1)[0].tobytes()[:-3],
+    "too long": units(1)[0].tobytes() * 2,
+    "empty": b"",
+    "of no length": np.zeros(WIDTH, dtype="<f4").tobytes(),
+    "far too long": (1e30 * units(1)[0]).astype("<f4").tobytes(),
+}
+
+
+@pytest.mark.parametrize("tail_cap", [0, 100])
+@pytest.mark.parametrize("kind", UNSOUND)
+def test_vectors_that_are_none_are_left_out_and_counted(shelf: Shelf, kind: str, tail_cap: int) -> None:
+    vectors = units(12)
+    shelf.put(vectors[:6])
+    shelf.put_bytes([UNSOUND[kind]])
+    shelf.put(vectors[6:])
+    index, columns = shelf.index(tail_cap=tail_cap), shelf.columns
+    for limit in (3, 50):
+        found, cosines = index.nearest(vectors[8], columns, everyone(columns), limit)
+        wanted = brute(vectors, vectors[8], np.ones(12, dtype=bool), limit)
+        assert found.tolist() == [place + (place >= 6) for place in wanted]
+        assert np.isfinite(cosines).all()
+    assert np.isnan(index.cosines(vectors[8], columns, np.array([6])))[0]
+    assert index.damaged() == 1
+    index.rebuild()
+    assert index.damaged() == 0
+    assert [text for _, text in shelf.store.waiting()] == ["text 6"]
+
+
+@pytest.mark.parametrize("tail_cap", [0, 100])
+def test_vectors_of_a_damaged_file_do_not_hide_the_others(shelf: Shelf, tail_cap: int) -> None:
+    vectors = units(12)
+    shelf.put(vectors)
+    shelf.index(tail_cap=0).nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    [folder] = shelf.folder.glob("dense-*")
+    with (folder / "values").open("r+b") as values:
+        for place, bad in ((3, np.nan), (5, 1e30)):
+            values.seek(place * WIDTH * 4)
+            values.write(np.array([bad], dtype="<f4").tobytes())
+    index = shelf.index(tail_cap=tail_cap)
+    found, cosines = index.nearest(vectors[8], shelf.columns, everyone(shelf.columns), 4)
+    expected = np.isin(np.arange(12), [3, 5], invert=True)
+    assert found.tolist() == brute(vectors, vectors[8], expected, 4)
+    assert np.isfinite(cosines).all()
+    assert index.damaged() == 2
+    index.rebuild()
+    assert index.damaged() == 0
+    found, _ = index.nearest(vectors[3], shelf.columns, everyone(shelf.columns), 1)
+    assert found.tolist() == [3]
+
+
+def test_a_file_that_is_cut_short_is_written_again(shelf: Shelf) -> None:
+    vectors = units(8)
+    shelf.put(vectors)
+    shelf.index(tail_cap=0).nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    [folder] = shelf.folder.glob("dense-*")
+    for name in ("slots", "values"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-8])
+        found, _ = shelf.index(tail_cap=0).nearest(vectors[7], shelf.columns, everyone(shelf.columns), 1)
+        assert found.tolist() == [7]
+        assert shelf.index().damaged() == 0
+
+
+def test_where_the_folder_cannot_be_written_memory_serves_alone(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = units(8)
+    shelf.put(vectors)
+
+    def refuse(self: DenseIndex) -> Path:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(DenseIndex, "_lock_path", refuse)
+    found, _ = shelf.index(tail_cap=0).nearest(vectors[2], shelf.columns, everyone(shelf.columns), 1)
+    assert found.tolist() == [2]
+
+
+def test_while_another_process_writes_the_file_memory_serves_alone(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "_LOCK_TIMEOUT_S", 0.01)
+    vectors = units(8)
+    shelf.put(vectors)
+    index = shelf.index(tail_cap=0)
+    with file_lock(index._lock_path(), timeout_s=1) as is_held:
+        assert is_held
+        found, _ = index.nearest(vectors[2], shelf.columns, everyone(shelf.columns), 1)
+    assert found.tolist() == [2]
+    assert not list(shelf.folder.glob("dense-*"))
+
+
+def test_erased_vectors_leave_no_byte_in_the_rebuilt_file(shelf: Shelf) -> None:
+    vectors = units(8)
+    shelf.put(vectors)
+    index = shelf.index(tail_cap=0)
+    index.nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    [folder] = shelf.folder.glob("dense-*")
+    assert vectors[5].tobytes() in (folder / "values").read_bytes()
+    gone = next(memory.id for _, memory in shelf.store.versions() if memory.content == "text 5")
+    shelf.store.erase([gone], batch="erase")
+    index.rebuild()
+    assert vectors[5].tobytes() not in (folder / "values").read_bytes()
+    found, _ = index.nearest(vectors[6], shelf.columns, everyone(shelf.columns), 1)
+    assert shelf.store.rows(shelf.columns.rows[found].tolist()).popitem()[1].content == "text 6"
