@@ -209,6 +209,19 @@ def test_a_backup_brings_the_vectors_back_without_the_model(engine: Engine, tmp_
         assert _contents(other.recall("who waters the greenery?"))[0] == NOTES[1]
 
 
+def test_a_backup_that_knew_another_model_waits_for_this_one(engine: Engine, tmp_path: Path) -> None:
+    with _open(tmp_path / "second", model="none") as other:
+        other.remember("Pixel is a cat")
+        other.store.queue_for("an-older-model@0")
+        other.store.keep_vectors("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
+        assert other.store.count_waiting() == 0
+        other.backup(tmp_path / "copy.db")
+    engine.restore(tmp_path / "copy.db")
+    assert engine.recall("which animal lives here?").waiting == 1
+    assert engine.embed() == 1
+    assert _contents(engine.recall("which animal lives here?")) == ["Pixel is a cat"]
+
+
 def test_an_index_of_another_model_is_not_believed(engine: Engine, tmp_path: Path) -> None:
     """What an upgrade to other weights finds: everything waits, words answer, embedding mends it."""
     ours = bundled().fingerprint

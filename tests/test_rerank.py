@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -75,7 +75,7 @@ def plain_max_sim(question: Floats, own: NDArray[np.int8]) -> list[float]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), counts=st.lists(st.integers(0, 5), max_size=6), asked=st.integers(0, 4))
 def test_best_matches_are_those_of_a_double_loop(seed: int, counts: list[int], asked: int) -> None:
     question, own = draw(seed, counts, asked)
@@ -121,7 +121,7 @@ def _mixed(own: float, around: float) -> float:
     return (1 - rerank.OWN_SHARE) * around + rerank.OWN_SHARE * own
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10_000),
     turns=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1, 0, 0, 0, 1])), min_size=1, max_size=9),

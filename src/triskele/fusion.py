@@ -118,41 +118,50 @@ SHARES: Mapping[str, Mapping[str, float]] = {
 }
 
 
+Heard = tuple[Ranking, list[float], list[float]]
+
+
 def fuse(method: str, rankings: Sequence[Ranking], weighing: Weighing | None = None) -> list[Fused]:
     """Fuse by a method's name, best first; ties keep the better rank, then the older row."""
     chosen = weighing or Weighing(weights=SHARES[method])
+    heard = list(_heard(method, rankings, chosen))
     parts: dict[int, dict[str, Part]] = {}
-    for heard, numbers, weight in _heard(method, rankings, chosen):
-        for rank, (row, raw, number) in enumerate(zip(heard.rows, heard.scores, numbers, strict=True), start=1):
-            parts.setdefault(row, {})[heard.leg] = Part(rank, raw, number, weight * number)
-    ordered = sorted(
-        (-math.fsum([part.contribution for part in own.values()]), min([part.rank for part in own.values()]), row)
-        for row, own in parts.items()
-    )
-    return [Fused(row, -negative, parts[row]) for negative, _, row in ordered]
+    for ranking, numbers, contributions in heard:
+        values = zip(ranking.rows, ranking.scores, numbers, contributions, strict=True)
+        for rank, (row, raw, number, contribution) in enumerate(values, start=1):
+            parts.setdefault(row, {})[ranking.leg] = Part(rank, raw, number, contribution)
+    return [Fused(row, score, parts[row]) for row, score in _ordered(heard)]
 
 
 def fused_rows(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> list[int]:
     """The rows of `fuse` in its order, where nobody asks for the parts."""
-    scores: dict[int, list[float]] = {}
+    return [row for row, _ in _ordered(list(_heard(method, rankings, weighing)))]
+
+
+def _ordered(heard: Sequence[Heard]) -> list[tuple[int, float]]:
+    """Rows with their scores, best first; ties keep the better rank, then the older row."""
+    given: dict[int, list[float]] = {}
     ranks: dict[int, int] = {}
-    for heard, numbers, weight in _heard(method, rankings, weighing):
-        for rank, (row, number) in enumerate(zip(heard.rows, numbers, strict=True), start=1):
-            scores.setdefault(row, []).append(weight * number)
-            ranks[row] = min(rank, ranks.get(row, rank))
-    return [row for _, _, row in sorted((-math.fsum(own), ranks[row], row) for row, own in scores.items())]
+    for ranking, _, contributions in heard:
+        for rank, (row, contribution) in enumerate(zip(ranking.rows, contributions, strict=True), start=1):
+            if row not in given:
+                given[row], ranks[row] = [contribution], rank
+            else:
+                given[row].append(contribution)
+                ranks[row] = min(rank, ranks[row])
+    ordered = sorted([(-math.fsum(own), ranks[row], row) for row, own in given.items()])
+    return [(row, -negative) for negative, _, row in ordered]
 
 
-def _heard(
-    method: str, rankings: Sequence[Ranking], weighing: Weighing
-) -> Iterator[tuple[Ranking, list[float], float]]:
-    """The rankings that count, cut to their depth, with their numbers and weights."""
+def _heard(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> Iterator[Heard]:
+    """The rankings that count, cut to their depth, with their numbers and what these contribute."""
     for ranking in rankings:
         weight = weighing.weights.get(ranking.leg, 0.0)
         if weight > 0 and ranking.rows:
             depth = weighing.depth
             heard = replace(ranking, rows=ranking.rows[:depth], scores=ranking.scores[:depth])
-            yield heard, METHODS[method](heard, weighing), weight
+            numbers = METHODS[method](heard, weighing)
+            yield heard, numbers, [weight * number for number in numbers]
 
 
 def _moments(scores: Sequence[float]) -> tuple[float, float]:

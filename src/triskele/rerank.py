@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ OWN_SHARE = 0.2
 _STOP_WORD_SHARE = 0.3
 _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
+_LETTERS = re.compile(r"\w*")
 _BLOCK = 1024
 
 Floats = NDArray[np.float32]
@@ -41,6 +43,8 @@ def late(
     """Rank candidates by the weighted mean, over the question's tokens, of their best match."""
     at = columns.find(rows)
     around = columns.neighbours(at, NEIGHBOURS) if with_context else np.full((len(at), 0), -1, dtype=np.int64)
+    if not (around >= 0).any():
+        around = around[:, :0]
     everyone = np.unique(np.concatenate([at, around[around >= 0]]))
     matches, is_known = best_matches(asked.tokens, columns.slots[everyone], tokens)
     own = np.searchsorted(everyone, at)
@@ -60,22 +64,23 @@ def late(
 def best_matches(asked: Floats, slots: Ints, tokens: TokenIndex) -> tuple[Floats, NDArray[np.bool_]]:
     """Per candidate and question token the best dot product, and whether the candidate has token vectors."""
     vectors, counts = tokens.gather(slots)
-    found = np.zeros((len(slots), len(asked)), dtype=np.float32)
     is_known = counts > 0
+    found = np.zeros((len(slots), len(asked)), dtype=np.float32)
     if len(vectors):
-        products = _products(vectors, np.ascontiguousarray((asked / SCALE).T))
-        starts = (np.cumsum(counts) - counts)[is_known]
-        found[is_known] = np.maximum.reduceat(products, starts, axis=0)
+        found[is_known] = _best_of_each(vectors, counts[is_known], np.ascontiguousarray((asked / SCALE).T))
     return found, is_known
 
 
-def _products(vectors: NDArray[np.int8], asked: Floats) -> Floats:
-    """All dot products, in blocks that stay in the processor's cache while they are turned into floats."""
-    products = np.empty((len(vectors), asked.shape[1]), dtype=np.float32)
-    for start in range(0, len(vectors), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        np.matmul(vectors[block].astype(np.float32), asked, out=products[block])
-    return products
+def _best_of_each(vectors: NDArray[np.int8], counts: Ints, asked: Floats) -> Floats:
+    """The best products of each candidate, in blocks of candidates that stay in the processor's cache."""
+    ends = np.cumsum(counts)
+    starts = ends - counts
+    borders = np.unique(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
+    best = np.empty((len(counts), asked.shape[1]), dtype=np.float32)
+    for first, last in pairwise(borders.tolist()):
+        products = vectors[starts[first] : ends[last - 1]].astype(np.float32) @ asked
+        np.maximum.reduceat(products, starts[first:last] - starts[first], axis=0, out=best[first:last])
+    return best
 
 
 def token_weights(text: str, asked: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
@@ -100,10 +105,16 @@ def _words(text: str, spans: NDArray[np.int32]) -> list[str]:
         if not any(character.isalnum() for character in text[start:stop]):
             words.append("")
             continue
-        before = re.search(r"\w*\Z", text[max(0, start - _LONGEST_WORD) : start])
-        after = re.match(r"\w*", text[stop : stop + _LONGEST_WORD])
-        words.append((before.group() if before else "") + text[start:stop] + (after.group() if after else ""))
+        # Read backwards from the token: a search from the left would try every place.
+        before = _run(text[max(0, start - _LONGEST_WORD) : start][::-1])[::-1]
+        words.append(before + text[start:stop] + _run(text[stop : stop + _LONGEST_WORD]))
     return words
+
+
+def _run(text: str) -> str:
+    """The letters that a text begins with."""
+    found = _LETTERS.match(text)
+    return found.group() if found else ""
 
 
 def _with_session(scores: Floats, sessions: Ints) -> Floats:

@@ -39,7 +39,7 @@ class Succession:
 
     def is_superseded(self, id: str) -> bool:
         """Whether something that has begun replaces this memory."""
-        return self._newest_begun(self._newer.get(id, ())) is not None
+        return id in self._newer and self._newest_begun(self._newer[id]) is not None
 
     def _predecessor(self, id: str) -> str:
         for _ in range(MAX_DEPTH):

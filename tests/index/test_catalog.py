@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from triskele import moments
@@ -166,7 +166,7 @@ def plain(columns: Columns) -> list[tuple[Any, ...]]:
     return list(zip(*named, tags, *(column.tolist() for column in numbers), strict=True))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +182,7 @@ def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
         world.store.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=5))
 def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tuple[str, Any]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -199,6 +199,33 @@ def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tupl
             neighbours = kept.columns().neighbours(everyone, offsets)
             np.testing.assert_array_equal(neighbours, fresh.neighbours(everyone, offsets))
         world.store.close()
+
+
+def test_masks_are_half_open_at_both_ends_of_both_times(world: World) -> None:
+    kept = world.add("kept", valid_from=_year(2024), valid_to=_year(2025))
+    world.edit(kept.id, importance=0.9)
+    columns = Catalog(world.store, MODEL).columns()
+    first, second = world.store.history(kept.id)
+    assert first.known_to == second.known_from
+    tick = timedelta(microseconds=1)
+    for as_of in (_year(2024), _year(2025)):
+        for known_at in (None, first.known_from, second.known_from):
+            for back in (tick, timedelta(0)):
+                assert as_of is not None
+                scope = Scope(as_of=as_of - back, known_at=known_at and known_at - back)
+                browsed = {(memory.id, memory.version) for memory in world.store.browse(scope)}
+                assert visible(columns, scope, world.store) == browsed
+
+
+def test_rows_that_got_a_vector_since_have_their_place(world: World) -> None:
+    world.add("first")
+    world.add("second")
+    catalog = Catalog(world.store, MODEL)
+    assert catalog.columns().slots.tolist() == [-1, -1]
+    world.embed(1)
+    assert catalog.columns().slots.tolist() == [1, -1]
+    world.embed()
+    assert catalog.columns().slots.tolist() == [1, 2]
 
 
 def test_many_changes_at_once_keep_the_order_of_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,14 +209,20 @@ def test_few_allowed_ones_are_compared_exactly(shelf: Shelf, monkeypatch: pytest
 
 
 def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
-    wrong = -units(1)
-    shelf.put(wrong, model="another/model@2")
-    other = DenseIndex(shelf.folder, shelf.store, "another/model@2", WIDTH, tail_cap=0)
-    other.nearest(wrong[0], Catalog(shelf.store, "another/model@2").columns(), np.ones(1, dtype=bool), 1)
+    vectors = units(4)
+    shelf.put(vectors)
+    other = "another/model@2"
+    mirrored = {digest: (-np.frombuffer(raw, dtype="<f4")).tobytes() for _, digest, raw in shelf.store.vectors(MODEL)}
+    shelf.store.keep_vectors(other, mirrored)
+    columns = Catalog(shelf.store, other).columns()
+    theirs = DenseIndex(shelf.folder, shelf.store, other, WIDTH, tail_cap=0)
+    assert theirs.nearest(-vectors[2], columns, everyone(columns), 1)[0].tolist() == [2]
     assert len(list(shelf.folder.glob("dense-*"))) == 1
-    shelf.store.queue_for(MODEL)
-    at, _ = shelf.index().nearest(units(1)[0], shelf.columns, everyone(shelf.columns), 5)
-    assert at.tolist() == []
+    for tail_cap in (100, 0):
+        found, cosines = shelf.index(tail_cap=tail_cap).nearest(vectors[2], shelf.columns, everyone(shelf.columns), 4)
+        assert found.tolist() == brute(vectors, vectors[2], everyone(shelf.columns), 4)
+        assert cosines[0] == pytest.approx(1, abs=1e-5)
+    assert len(list(shelf.folder.glob("dense-*"))) == 2
 
 
 def test_a_restored_store_is_read_anew(shelf: Shelf, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from triskele.index.growing import GrowingFile, Records
@@ -44,7 +44,7 @@ def _assert_holds(file: GrowingFile, expected: dict[int, np.ndarray]) -> None:
         np.testing.assert_array_equal(found[slot], values)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(st.integers(0, 4), max_size=4), max_size=4))
 def test_what_is_appended_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]]) -> None:
     file = GrowingFile(tmp_path_factory.mktemp("growing"), "i1", 2)

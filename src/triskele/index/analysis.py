@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import Stemmer
 
 MAX_TERM_CHARACTERS = 100
 MAX_QUERY_CHARACTERS = 40_000
+MAX_CACHED_WORDS = 100_000
 
 # Scripts written without spaces: Thai to Khmer, kana, Han, Hangul.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -62,6 +64,20 @@ class Token(NamedTuple):
     end: int
 
 
+class _Cache(dict[str, tuple[str, ...]]):
+    """The terms of words already met; begun anew when full, which is rare and cheaper than keeping their order."""
+
+    def __init__(self, make: Callable[[str], tuple[str, ...]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= MAX_CACHED_WORDS:
+            self.clear()
+        made = self[word] = self._make(word)
+        return made
+
+
 class Analyzer:
     """Turns text into terms, the same way for memories and for questions."""
 
@@ -70,7 +86,7 @@ class Analyzer:
         # The stemmers' own caches cost more than a stem; words are cached with all of their terms.
         self._stemmer = Stemmer.Stemmer(language, 0) if language != "none" else None
         self._by_script = {name: Stemmer.Stemmer(name, 0) for _, _, name in _SCRIPTS}
-        self._cached = lru_cache(maxsize=100_000)(self._word_terms)
+        self._terms_of = _Cache(self._word_terms)
         # Ranking, weighing and explaining one question ask for its terms again and again.
         self._asked = lru_cache(maxsize=16)(self._query_terms)
 
@@ -78,20 +94,20 @@ class Analyzer:
         """Every term of a text with its span; an identifier gives its whole and its parts."""
         if (pattern := _spaced(text)) is not None:
             matches = pattern.finditer(text)
-            return [Token(term, *match.span()) for match in matches for term in self._cached(match.group())]
+            return [Token(term, *match.span()) for match in matches for term in self._terms_of[match.group()]]
         found: list[Token] = []
         for match in _TOKEN.finditer(text):
             start, end = match.span()
             if _IS_UNSPACED.match(match.group()):
                 found += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
             else:
-                found += [Token(term, start, end) for term in self._cached(match.group())]
+                found += [Token(term, start, end) for term in self._terms_of[match.group()]]
         return found
 
     def terms(self, text: str) -> list[str]:
         """The terms under which a text is indexed."""
         if (pattern := _spaced(text)) is not None:
-            return [term for word in pattern.findall(text) for term in self._cached(word)]
+            return [term for word in pattern.findall(text) for term in self._terms_of[word]]
         return [token.text for token in self.tokens(text)]
 
     def first_places(self, text: str, wanted: frozenset[str]) -> list[Token]:
@@ -101,7 +117,7 @@ class Analyzer:
         else:
             # Most words are not asked for: they cost a look, not a token.
             pieces = _PIECES[pattern].split(text)
-            asked = [word for word in set(pieces[1::2]) if not wanted.isdisjoint(self._cached(word))]
+            asked = [word for word in set(pieces[1::2]) if not wanted.isdisjoint(self._terms_of[word])]
             tokens = [token for place in sorted(map(pieces.index, asked)) for token in self._piece(pieces, place)]
         found: dict[str, Token] = {}
         for token in tokens:
@@ -111,7 +127,7 @@ class Analyzer:
 
     def _piece(self, pieces: list[str], place: int) -> list[Token]:
         start = sum(map(len, pieces[:place]))
-        return [Token(term, start, start + len(pieces[place])) for term in self._cached(pieces[place])]
+        return [Token(term, start, start + len(pieces[place])) for term in self._terms_of[pieces[place]]]
 
     def query_terms(self, text: str) -> list[str]:
         """The distinct terms to look for: stop words count only when there is nothing else."""

@@ -202,7 +202,15 @@ class Shard:
 
 def damaged_files(path: Path) -> int:
     """How many files of an index are not what tantivy wrote: each ends with a checksum of what comes before."""
-    return sum(not _is_whole(file.read_bytes()) for file in path.glob("*.*") if file.suffix in _GUARDED_FILES)
+    return sum(_is_damaged(file) for file in path.glob("*.*") if file.suffix in _GUARDED_FILES)
+
+
+def _is_damaged(file: Path) -> bool:
+    try:
+        return not _is_whole(file.read_bytes())
+    except FileNotFoundError:
+        # Another process has merged it away meanwhile.
+        return False
 
 
 def _is_whole(content: bytes) -> bool:

@@ -20,8 +20,9 @@ from triskele.stores.protocol import Store
 FORMAT = 1
 SCALE = 127.0
 _LOCK_TIMEOUT_S = 60.0
-# A look at one record maps up to 64 kB around it: without an end to this, the whole file would count as ours.
-_MAX_LOOKED_AT = 1000
+# A look at one record maps what lies around it: without an end to this, the whole file would count as ours.
+_BYTES_PER_LOOK = 2**16
+_MAX_MAPPED_BYTES = 2**27
 
 Bytes = NDArray[np.int8]
 
@@ -39,7 +40,7 @@ class TokenIndex:
         self._slots: Ints = np.empty(0, dtype=np.int64)
         self._seen: tuple[str, object] = ("", None)
         self._whole: tuple[Ints, Records | None] | None = None
-        self._looked_at = 0
+        self._mapped_bytes = 0
 
     def add(self, encodings: Mapping[int, Bytes]) -> None:
         """Append the token vectors of some slots; not of those that are there already or were erased meanwhile."""
@@ -67,14 +68,16 @@ class TokenIndex:
         ends = np.cumsum(counts)
         within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
         vectors = records.values.take(np.repeat(starts, counts) + within, axis=0)
-        self._looked_at += len(slots)
-        if self._looked_at > _MAX_LOOKED_AT:
+        self._mapped_bytes += len(slots) * _BYTES_PER_LOOK
+        if min(self._mapped_bytes, records.values.nbytes) > _MAX_MAPPED_BYTES:
             records.release()
-            self._looked_at = 0
+            self._mapped_bytes = 0
         return vectors, counts
 
     def missing(self, slots: Ints) -> Ints:
         """Those slots whose token vectors are not in the file, each once; negative ones are none."""
+        if not len(slots):
+            return slots
         records, _, known = self._fresh()
         if self._whole is not None and self._whole[0] is slots and self._whole[1] is records:
             return np.empty(0, dtype=np.int64)

@@ -78,7 +78,7 @@ def to_memory(values: Row) -> Memory:
         version=values[1],
         content=values[2],
         category=values[3],
-        tags=tuple(json.loads(values[4])),
+        tags=() if values[4] == "[]" else tuple(json.loads(values[4])),
         keywords=values[5],
         importance=values[6],
         sensitivity=Sensitivity(values[7]),

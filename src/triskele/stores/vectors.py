@@ -14,14 +14,6 @@ SELECT versions.row, owner, project, category, tags, importance, session, positi
        known_from, known_to, coalesce(vectors.slot, -1)
 FROM versions LEFT JOIN vectors ON vectors.content_hash = versions.content_hash AND vectors.fingerprint = ?
 """
-# Asked with every recall: the newest vector of all is nearly always this model's, which spares a look at each of them.
-_LAST_SLOT = """
-SELECT coalesce(
-    (SELECT slot FROM (SELECT slot, fingerprint FROM vectors ORDER BY slot DESC LIMIT 1) WHERE fingerprint = ?1),
-    (SELECT max(slot) FROM vectors WHERE fingerprint = ?1),
-    0
-)
-"""
 
 
 def enqueue(connection: apsw.Connection, content_hash: str) -> None:
@@ -85,7 +77,13 @@ def keep(connection: apsw.Connection, fingerprint: str, found: Mapping[str, byte
 
 def last_slot(connection: apsw.Connection, fingerprint: str) -> int:
     """The slot of a model's newest vector; 0 where it has none."""
-    return int(connection.execute(_LAST_SLOT, [fingerprint]).get)
+    # Asked with every recall: the newest vector of all is nearly always this model's, and found at once.
+    newest = connection.execute("SELECT slot, fingerprint FROM vectors ORDER BY slot DESC LIMIT 1").fetchone()
+    if newest is None or newest[1] == fingerprint:
+        return int(newest[0]) if newest else 0
+    return int(
+        connection.execute("SELECT coalesce(max(slot), 0) FROM vectors WHERE fingerprint = ?", [fingerprint]).get
+    )
 
 
 def read(connection: apsw.Connection, fingerprint: str, after: int) -> list[tuple[int, str, bytes]]:
