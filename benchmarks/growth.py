@@ -64,6 +64,8 @@ def grow(home: Path, sizes: Sequence[int], asked: Sequence[str]) -> list[Point]:
             centre = stores.rehearse(engine, asked[:WARMING]).centre()
             vectors = stores.random_vectors(size - before, centre, seed=size)
             stores.give_vectors(engine, vectors, batch=LARGE_BATCH, seed=size)
+            # Brings the file of sentence vectors up to date, as any recall after many writes does.
+            engine.recall(asked[0])
         used = sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
         point = {"memories": size, "batch_adds_per_s": rate, "bytes_per_memory": round(used / size)}
         points.append(point | measure(home, asked))
