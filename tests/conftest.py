@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from triskele import config, moments
 from triskele.engine import Engine
 from triskele.identity import IdMaker, content_hash
+from triskele.serving.cli.showcase import throw_away_memory
 from triskele.types import Memory
 
 PROJECT = "garden"
@@ -51,3 +53,13 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     yield open_one
     for engine in opened:
         engine.close()
+
+
+@pytest.fixture(scope="session")
+def team_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with the sample memories, embedded; whoever changes anything copies it first."""
+    home = tmp_path_factory.mktemp("team") / "home"
+    with throw_away_memory() as engine:
+        engine.close()
+        shutil.copytree(engine.settings.home, home)
+    return home

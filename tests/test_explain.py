@@ -253,3 +253,9 @@ def test_packing_leaves_everything_else_as_it_was(engine: Engine) -> None:
     full = engine.recall("Who waters the plants?")
     packed = pack(full, 10_000)
     assert (packed.confidence, packed.project, packed.waiting) == (full.confidence, full.project, full.waiting)
+
+
+def test_scripts_without_spaces_take_a_token_per_character() -> None:
+    assert explain.tokens_of("deploy on Friday") == 4
+    assert explain.tokens_of("金曜日に配備する") == 8
+    assert explain.tokens_of("Argo で配備") == 2 + 3

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from triskele.candidates import Plan
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
-from triskele.types import Action, LinkKind
+from triskele.index.lexical import LexicalIndex
+from triskele.legs import lexical
+from triskele.types import Action, LinkKind, Query, Ranking
 
 
 @pytest.fixture
@@ -188,3 +192,38 @@ def test_the_library_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.M
     assert found.hits[0].reason
     assert 0 < found.confidence <= 1
     memory.close()
+
+
+def test_the_exact_bonus_raises_what_holds_every_word_and_is_told_as_a_prior(engine: Engine) -> None:
+    both = engine.remember("the kestrel build runs on a long row of old machines, one of which is the marmot").id
+    engine.remember("kestrel kestrel kestrel")
+    plain, raised = (engine.ask("kestrel marmot", Plan(legs=frozenset({"lexical"}), exact=exact)) for exact in (0, 1))
+    scores, before = ({hit.memory.id: hit for hit in answer.hits} for answer in (raised, plain))
+    assert scores[both].score == pytest.approx(2 * before[both].score)
+    assert scores[both].prior == pytest.approx(2 * before[both].prior)
+    assert [hit.score for hit in raised.hits if hit.memory.id != both] == [
+        hit.score for hit in plain.hits if hit.memory.id != both
+    ]
+
+
+def test_a_recall_sees_the_store_as_of_one_moment(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.remember("the heron nests in May")
+    rank = lexical.rank
+
+    def write_meanwhile(query: Query, index: LexicalIndex) -> Ranking:
+        found = rank(query, index)
+        thread = threading.Thread(target=lambda: engine.forget(engine.browse()[0].id))
+        thread.start()
+        thread.join()
+        return found
+
+    monkeypatch.setattr(lexical, "rank", write_meanwhile)
+    assert _contents(engine, "heron") == ["the heron nests in May"]
+    monkeypatch.undo()
+    assert _contents(engine, "heron") == []
+
+
+def test_who_wants_no_model_is_not_told_that_one_is_missing(engine: Engine) -> None:
+    engine.remember("the heron nests in May")
+    assert engine.recall("heron").missing == ()
+    assert engine.recall("heron", legs=["dense"]).hits == ()

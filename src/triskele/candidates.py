@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +31,11 @@ FOREIGN: Mapping[str, float] = {"lexical": 0.70, "dense": 0.10, "late": 0.20}
 # A memory without vectors yet is judged by its words alone, a little below those that were fully judged.
 STAND_IN = 0.75
 SMOOTHING = 0.2
+_MORE_IN_TALK = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
+_WORD = re.compile(r"\w+")
+# Below this a cosine says nothing.
+LEAST_SIMILARITY = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +47,10 @@ class Plan:
     rerank: str = DEFAULT
     weights: Mapping[str, float] | None = None
     k: Mapping[str, float] = field(default_factory=dict)
-    rescored: int = 150
+    rescored: int = 100
     context: bool = True
     prior: float = 0.3
+    exact: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse names that nobody answers to: a misspelt leg would silently find nothing."""
@@ -56,6 +62,10 @@ class Plan:
     def asks_meaning(self) -> bool:
         """Whether the model is needed: words alone keep their exact order unless late interaction is asked for."""
         return "dense" in self.legs or self.rerank == "late"
+
+    def without_meaning(self) -> Plan:
+        """The same for somebody who wants no model."""
+        return replace(self, legs=self.legs - {"dense"}, rerank="off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,70 +86,91 @@ def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning |
     if meaning is None:
         return Pool(_in_order(by_words), ("no model is installed",))
     try:
-        asked = meaning.embedder.encode_query(query.text)
+        encoding = meaning.embedder.encode_query(query.text)
     except ModelUnavailable as error:
         return Pool(_in_order(by_words), (str(error),))
     columns = meaning.catalog.columns()
-    mask = columns.mask(query.scope)
-    near = Ranking(dense.NAME)
-    if "dense" in plan.legs:
-        near = dense.rank(query, asked, meaning.dense, columns, mask)
+    asked = _Asked(query, plan, encoding, words, meaning, columns, columns.mask(query.scope))
+    by_words = _known(by_words, columns)
+    near = _near(asked, by_words)
     if plan.fusion != DEFAULT:
-        rankings = [_known(by_words, columns), near]
-        return Pool(_named_fusion(query, plan, words, meaning, columns, asked, rankings))
+        return Pool(_named_fusion(asked, [by_words, near]))
     if "dense" in plan.legs and not near.rows:
         return Pool(_in_order(by_words))
-    by_words = _known(by_words, columns)
-    if plan.context:
-        by_words = _smoothed(by_words, columns, mask)
-    return Pool(_default(query, plan, words, meaning, columns, asked, by_words, near))
+    return Pool(_default(asked, _smoothed(asked, by_words) if plan.context else by_words, near))
 
 
-def _default(
-    query: Query,
-    plan: Plan,
-    words: LexicalIndex,
-    meaning: Meaning,
-    columns: Columns,
-    asked: Encoding,
-    by_words: Ranking,
-    near: Ranking,
-) -> list[Fused]:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question with everything that the ranking of its candidates looks at."""
+
+    query: Query
+    plan: Plan
+    encoding: Encoding
+    words: LexicalIndex
+    meaning: Meaning
+    columns: Columns
+    mask: NDArray[np.bool_]
+
+    @property
+    def rescored(self) -> int:
+        """How many candidates get the finer look."""
+        return max(self.plan.rescored, self.query.limit)
+
+    def talk(self, rows: Ints) -> float:
+        """The share of some candidates that have a neighbour in a conversation."""
+        if not self.plan.context or not len(rows):
+            return 0.0
+        beside = self.columns.neighbours(self.columns.find(rows), (-1, 1))
+        return float((beside >= 0).any(axis=1).mean())
+
+    def late(self, rows: Ints) -> Ranking:
+        """Some candidates by late interaction."""
+        rarity = self.words.rarity(dict.fromkeys(self.words.analyzer.terms(self.query.text)))
+        weights = rerank.token_weights(self.query.text, self.encoding, self.words.analyzer, rarity)
+        tokens = self.meaning.tokens
+        return rerank.late(self.encoding, weights, rows, self.columns, tokens, with_context=self.plan.context)
+
+
+def _near(asked: _Asked, by_words: Ranking) -> Ranking:
+    """What lies near in meaning; the nearest of strangers, without a shared word, is still a stranger."""
+    if "dense" not in asked.plan.legs:
+        return Ranking(dense.NAME)
+    near = dense.rank(asked.query, asked.encoding, asked.meaning.dense, asked.columns, asked.mask)
+    if not near.scores or near.scores[-1] >= LEAST_SIMILARITY:
+        return near
+    named = set(by_words.rows)
+    pairs = zip(near.rows, near.scores, strict=True)
+    return _of_pairs(near, [pair for pair in pairs if pair[1] >= LEAST_SIMILARITY or pair[0] in named])
+
+
+def _default(asked: _Asked, by_words: Ranking, near: Ranking) -> list[Fused]:
     """Each leg's share of what was possible, weighed by the kind of memory and of question."""
-    rows = _head(by_words, near, max(plan.rescored, query.limit))
+    rows = _head(asked, by_words, near)
     if near.rows:
-        near = dense.complete(near, rows, asked, meaning.dense, columns)
+        near = dense.complete(near, rows, asked.encoding, asked.meaning.dense, asked.columns)
     rankings = [_only(by_words, rows), _only(near, rows)]
-    if plan.rerank != "off":
-        weights = rerank.token_weights(query.text, asked, words.analyzer, _rarity(query.text, words))
-        rankings.append(rerank.late(asked, weights, rows, columns, meaning.tokens, with_context=plan.context))
-    shares = dict(plan.weights or _shares(query.text, asked, rows, columns, plan))
+    if asked.plan.rerank != "off":
+        rankings.append(asked.late(rows))
+    shares = dict(asked.plan.weights or _shares(asked, rows))
     weighing = Weighing(weights=shares, depth=len(rows))
     judged = {row for ranking in rankings[1:] for row in ranking.rows}
     return _stand_in(fusion.fuse("share", rankings, weighing), shares, judged)
 
 
-def _named_fusion(
-    query: Query,
-    plan: Plan,
-    words: LexicalIndex,
-    meaning: Meaning,
-    columns: Columns,
-    asked: Encoding,
-    rankings: Sequence[Ranking],
-) -> list[Fused]:
+def _named_fusion(asked: _Asked, rankings: Sequence[Ranking]) -> list[Fused]:
     """One of the textbook methods, with late interaction mixed into its head if asked for."""
-    weighing = Weighing(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=query.depth)
+    plan = asked.plan
+    weighing = Weighing(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=asked.query.depth)
     fused = fusion.fuse(plan.fusion, rankings, weighing)
     if plan.rerank in ("off", DEFAULT) or not fused:
         return fused
     # What lies below has scores of another kind, which would not compare.
-    head = fused[: max(plan.rescored, query.limit)]
+    head = fused[: asked.rescored]
     rows = np.array([candidate.row for candidate in head], dtype=np.int64)
-    weights = rerank.token_weights(query.text, asked, words.analyzer, _rarity(query.text, words))
-    late = rerank.late(asked, weights, rows, columns, meaning.tokens, with_context=plan.context)
     first = Ranking("fused", tuple(rows.tolist()), tuple(candidate.score for candidate in head))
-    mixed = fusion.fuse("zscore", [first, late], Weighing(weights={"fused": 0.5, "late": 0.5}, depth=len(head)))
+    both = Weighing(weights={"fused": 0.5, "late": 0.5}, depth=len(head))
+    mixed = fusion.fuse("zscore", [first, asked.late(rows)], both)
     before = {candidate.row: candidate for candidate in head}
     return [_with_parts(candidate, before[candidate.row]) for candidate in mixed]
 
@@ -171,65 +202,65 @@ def _known(ranking: Ranking, columns: Columns) -> Ranking:
 
 def _only(ranking: Ranking, rows: Ints) -> Ranking:
     wanted = set(rows.tolist())
-    pairs = [(row, score) for row, score in zip(ranking.rows, ranking.scores, strict=True) if row in wanted]
+    pairs = zip(ranking.rows, ranking.scores, strict=True)
+    return _of_pairs(ranking, [pair for pair in pairs if pair[0] in wanted])
+
+
+def _of_pairs(ranking: Ranking, pairs: Sequence[tuple[int, float]]) -> Ranking:
     return replace(ranking, rows=tuple(row for row, _ in pairs), scores=tuple(score for _, score in pairs))
 
 
-def _smoothed(ranking: Ranking, columns: Columns, mask: NDArray[np.bool_]) -> Ranking:
+def _smoothed(asked: _Asked, ranking: Ranking) -> Ranking:
     """Turns of a conversation lend a fifth of their score to the turns beside them that may be seen."""
-    if not len(ranking.rows):
+    if not ranking.rows:
         return ranking
+    columns = asked.columns
     at = columns.find(ranking.rows)
     beside = columns.neighbours(at, (-1, 1))
-    beside = np.where((beside >= 0) & mask[beside], beside, -1)
-    if not (beside >= 0).any():
+    has = (beside >= 0) & asked.mask[beside]
+    if not has.any():
         return ranking
-    scores = dict(zip(ranking.rows, ranking.scores, strict=True))
-    lent: dict[int, float] = dict(scores)
-    for row, places in zip(ranking.rows, beside, strict=True):
-        for place in places[places >= 0]:
-            other = int(columns.rows[place])
-            lent[other] = lent.get(other, 0.0) + SMOOTHING * scores[row]
-    ordered = sorted(lent, key=lambda row: (-lent[row], row))
-    return replace(ranking, rows=tuple(ordered), scores=tuple(lent[row] for row in ordered))
+    scores = np.array(ranking.scores)
+    everyone, place = np.unique(np.concatenate([at, beside[has]]), return_inverse=True)
+    lent = np.zeros(len(everyone))
+    np.add.at(lent, place, np.concatenate([scores, SMOOTHING * np.repeat(scores, has.sum(axis=1))]))
+    order = np.lexsort((everyone, -lent))
+    return replace(ranking, rows=tuple(columns.rows[everyone[order]].tolist()), scores=tuple(lent[order].tolist()))
 
 
-def _head(by_words: Ranking, near: Ranking, most: int) -> Ints:
+def _head(asked: _Asked, by_words: Ranking, near: Ranking) -> Ints:
     """The rows worth the finer look: the best of both legs together."""
     weighing = Weighing(weights=SHARES["zscore"], depth=max(len(by_words.rows), len(near.rows), 1))
-    rows = fusion.fused_rows("zscore", [by_words, near], weighing)[:most]
-    return np.array(sorted(rows), dtype=np.int64)
+    rows = fusion.best_rows("zscore", [by_words, near], weighing)
+    # A turn says little by itself: what its neighbours say may bring it up from further below.
+    most = asked.rescored * (1 + _MORE_IN_TALK * asked.talk(rows[: asked.rescored]))
+    return np.sort(rows[: round(most)])
 
 
-def _rarity(text: str, words: LexicalIndex) -> dict[str, float]:
-    return words.rarity(dict.fromkeys(words.analyzer.terms(text)))
-
-
-def _shares(text: str, asked: Encoding, rows: Ints, columns: Columns, plan: Plan) -> Mapping[str, float]:
+def _shares(asked: _Asked, rows: Ints) -> Mapping[str, float]:
     """The weights of the legs between standing alone and being part of a talk, and between fluent and foreign."""
-    talk = 0.0
-    if plan.context and len(rows):
-        talk = float((columns.neighbours(columns.find(rows), (-1, 1)) >= 0).any(axis=1).mean())
-    foreign = _foreignness(text, asked)
+    talk = asked.talk(rows)
+    foreign = _foreignness(asked.query.text, asked.encoding)
     shares = {
         leg: (1 - foreign) * ((1 - talk) * ALONE[leg] + talk * IN_TALK[leg]) + foreign * FOREIGN[leg] for leg in ALONE
     }
-    if plan.rerank == "off":
+    if asked.plan.rerank == "off":
         del shares["late"]
     total = sum(shares.values())
     return {leg: share / total for leg, share in shares.items()}
 
 
-def _foreignness(text: str, asked: Encoding) -> float:
+def _foreignness(text: str, encoding: Encoding) -> float:
     """From 0, words that the model knows whole, to 1, words that it sees in fragments or not at all."""
     letters = [character for character in text if character.isalpha()]
     if not letters:
         return 0.0
     if sum(character > "\u024f" for character in letters) * 2 > len(letters):
         return 1.0
-    words = len(text.split())
-    pieces = len(asked.token_ids)
-    return float(np.clip((pieces / max(1, words) - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0, 1.0))
+    words = len(_WORD.findall(text))
+    # Punctuation is a piece of its own and no sign of anything.
+    pieces = sum(_WORD.match(text, start) is not None for start in encoding.spans[:, 0].tolist())
+    return min(max((pieces / words - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0), 1.0)
 
 
 def _stand_in(fused: list[Fused], shares: Mapping[str, float], judged: Set[int]) -> list[Fused]:

@@ -13,6 +13,8 @@ from triskele.errors import BadInput
 
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
 
+_YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
@@ -49,6 +51,7 @@ class RecallSettings:
     importance_prior: float = 0.3
     model: str = "bundled"
     embed_first: int = 16
+    log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,11 @@ class _Source:
 
 
 def _converted(key: str, given: object, default: object) -> object:
+    if isinstance(default, bool):
+        said = str(given).lower()
+        if said in _YES | _NO:
+            return said in _YES
+        raise BadInput(f"setting {key} must be true or false, not {given!r}")
     if isinstance(default, tuple):
         items = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
         if isinstance(items, list | tuple) and items and all(isinstance(i, str) and i for i in items):

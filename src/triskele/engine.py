@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from triskele import config, intake, moments, project
-from triskele.config import MemorySettings, Settings
+from triskele.config import Settings
 from triskele.curation import undo
 from triskele.errors import AmbiguousId, BadInput, NotFound, TriskeleError, Unavailable
 from triskele.identity import ALPHABET, ID_LENGTH, IdMaker, content_hash
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
+from triskele.intake import Moment
 from triskele.stores.protocol import Census, Store
 from triskele.stores.sqlite import SqliteStore
 from triskele.types import (
@@ -44,19 +45,17 @@ from triskele.types import (
 
 if TYPE_CHECKING:
     from triskele.candidates import Plan
+    from triskele.curation.adoption import Adopted
     from triskele.health import Health
     from triskele.meaning import Meaning
     from triskele.whynot import WhyNot
     from triskele.worker import Worker
 
 _SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at"}
-MAX_LIMIT = 200
-MAX_BUDGET = 1_000_000
+_NARROWING = ("category", "tags", "as_of", "known_at")
 BUNDLED = "bundled"
 SHORTEST_PREFIX = 4
 EVERYWHERE = ""
-
-Moment = datetime | str
 
 
 def open_memory(store: str | None = None, *, settings: Settings | None = None, folder: Path | None = None) -> Engine:
@@ -128,11 +127,11 @@ class Engine:
         settings = self.settings.memory
         text = intake.check_content(content, settings)
         now = moments.now()
-        created = _moment(created_at) or now
+        created = intake.check_moment(created_at) or now
         memory = Memory(
             id=self._ids.make(now),
             content=text,
-            category=intake.check_category(category or _usual_category(settings), settings),
+            category=intake.check_category(category or intake.usual_category(settings), settings),
             tags=intake.check_tags(tags, settings),
             keywords=intake.check_keywords(keywords, settings),
             importance=intake.check_importance(importance),
@@ -144,12 +143,12 @@ class Engine:
             position=None if position is None else intake.check_position(position),
             created_at=created,
             updated_at=created,
-            valid_from=_moment(valid_from),
-            valid_to=_moment(valid_to),
+            valid_from=intake.check_moment(valid_from),
+            valid_to=intake.check_moment(valid_to),
             known_from=now,
             content_hash=content_hash(text),
         )
-        _check_period(memory)
+        intake.check_period(memory)
         return memory
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Any) -> Outcome:
@@ -184,8 +183,8 @@ class Engine:
             "importance": intake.check_importance,
             "sensitivity": Sensitivity,
             "project": lambda value: intake.check_name(value, "the project"),
-            "valid_from": _moment,
-            "valid_to": _moment,
+            "valid_from": intake.check_moment,
+            "valid_to": intake.check_moment,
         }
         unknown = set(changes) - set(checks)
         if unknown:
@@ -194,7 +193,7 @@ class Engine:
         if "content" in checked:
             checked["content_hash"] = content_hash(checked["content"])
         revised = replace(memory, **checked, updated_at=moments.now())
-        _check_period(revised)
+        intake.check_period(revised)
         return self.apply([Revise(revised, base=memory.version)])[0]
 
     def forget(self, *references: str) -> list[Outcome]:
@@ -247,6 +246,7 @@ class Engine:
         fusion: str = "default",
         rerank: str = "default",
         budget: int | None = None,
+        logged: bool = True,
         **filters: Any,
     ) -> Answer:
         """The memories that answer a question, each with its reasons; filters are those of `scope`."""
@@ -254,15 +254,20 @@ class Engine:
         from triskele.recall import pack
 
         settings = self.settings.recall
-        plan = Plan(legs=frozenset(legs), fusion=fusion, rerank=rerank, prior=settings.importance_prior)
-        wanted = _checked_limit(settings.limit if limit is None else limit)
+        plan = self.plan_in_force(Plan(legs=frozenset(legs), fusion=fusion, rerank=rerank))
+        wanted = intake.check_limit(settings.limit if limit is None else limit)
         if plan.asks_meaning and self._worker is None and settings.embed_first:
             # What was written in the last minutes; much more is left to `embed` or to the background.
             # Whatever hinders it does not hinder the answer.
             with suppress(Unavailable, OSError):
-                self.embed(limit=settings.embed_first)
+                self.embed(limit=settings.embed_first, wait=False)
         answer = self.ask(text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, **filters)
-        return answer if budget is None else pack(answer, _checked_budget(budget))
+        narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
+        if settings.log and logged and sort is Sort.RELEVANCE and not narrowed:
+            from triskele.curation import recall_log
+
+            recall_log.note(self.store, text, answer)
+        return answer if budget is None else pack(answer, intake.check_budget(budget))
 
     def ask(
         self,
@@ -279,6 +284,8 @@ class Engine:
         """Recall by a plan of one's own."""
         from triskele.recall import Readers, recall
 
+        if self.settings.recall.model != BUNDLED:
+            plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         depth = max(self.settings.recall.depth, 2 * limit)
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort)
@@ -286,6 +293,22 @@ class Engine:
         readers = Readers(self.store, self.lexical, meaning)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, readers, project=named, show_superseded=show_superseded)
+
+    def plan_in_force(self, asked: Plan | None = None) -> Plan:
+        """How recall ranks: as asked, else by the plan that was adopted, else as shipped."""
+        from triskele.candidates import Plan
+
+        prior = self.settings.recall.importance_prior
+        adopted = self.adopted() if asked in (None, Plan()) else None
+        return replace(adopted.plan if adopted else asked or Plan(), prior=prior)
+
+    def adopted(self) -> Adopted | None:
+        """The plan that the user's own questions put in force; None where it was measured with another model."""
+        from triskele.curation import adoption
+
+        found = adoption.in_force(self.store)
+        meaning = self.meaning() if found else None
+        return found if found and meaning and meaning.embedder.fingerprint == found.fingerprint else None
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
@@ -295,7 +318,7 @@ class Engine:
         options["limit"] = self.settings.recall.limit if options.get("limit") is None else options["limit"]
         latest = self.get(reference)
         memory = self.store.memories([latest.id], known_at=scope.known_at).get(latest.id, latest)
-        return why_not(memory, text, options, scope, lambda asked, how: self.recall(asked, **how), self.lexical)
+        return why_not(memory, text, options, scope, lambda asked, how: self.recall(asked, logged=False, **how), self.lexical)
 
     def meaning(self) -> Meaning | None:
         """The model and its indexes, opened when first needed; None where there is no model."""
@@ -307,15 +330,17 @@ class Engine:
                 self._meaning = Meaning.open(self._index_folder, self.store, tail_cap=self.settings.index.tail_cap)
             return self._meaning
 
-    def embed(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
-        """Give vectors to memories that wait for them; returns how many got one."""
+    def embed(
+        self, *, limit: int | None = None, wait: bool = True, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Give vectors to memories that wait for them; returns how many got one; without `wait` writers go first."""
         from triskele.worker import embed_waiting, restore_tokens
 
         meaning = self.meaning()
         if meaning is None:
             return 0
-        done = embed_waiting(self.store, meaning, limit=limit, progress=progress)
-        return done + restore_tokens(self.store, meaning, limit=limit)
+        done = embed_waiting(self.store, meaning, limit=limit, wait=wait, progress=progress)
+        return done + restore_tokens(self.store, meaning, limit=limit, wait=wait)
 
     def work_in_background(self) -> None:
         """Embed what waits, now and after every write, in a thread of this process."""
@@ -350,13 +375,13 @@ class Engine:
         """What a reader may see: the project worked in and what belongs everywhere, unless told otherwise."""
         settings = self.settings.memory
         named = self.project if project is None else intake.check_name(project, "the project")
-        known = _moment(known_at)
+        known = intake.check_moment(known_at)
         return Scope(
             owner=settings.owner,
             projects=None if all_projects else frozenset({named, EVERYWHERE}),
             category=None if category is None else intake.check_category(category, settings),
             tags=frozenset(intake.check_tags(tags, settings)),
-            as_of=_moment(as_of) or known or moments.now(),
+            as_of=intake.check_moment(as_of) or known or moments.now(),
             known_at=known,
         )
 
@@ -448,10 +473,6 @@ class Engine:
         return health.inspect(self.store, self.lexical, meaning, needs_model=needed, deep=deep, repair=repair)
 
 
-def _usual_category(settings: MemorySettings) -> str:
-    return "facts" if "facts" in settings.categories else settings.categories[0]
-
-
 def _analyzer(language: str) -> Analyzer:
     try:
         return Analyzer(language)
@@ -465,26 +486,3 @@ def _new_batch() -> str:
 
 def _new_link(source: str, kind: LinkKind, target: str, at: datetime) -> Link:
     return Link(source=source, kind=kind, target=target, known_from=at)
-
-
-def _moment(value: Moment | None) -> datetime | None:
-    if isinstance(value, datetime) and value.tzinfo is None:
-        raise BadInput(f"a moment needs a time zone: {value!r}")
-    return moments.parse(value) if isinstance(value, str) else value
-
-
-def _check_period(memory: Memory) -> None:
-    if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
-        raise BadInput("valid-to must be later than valid-from")
-
-
-def _checked_budget(budget: int) -> int:
-    if not 1 <= budget <= MAX_BUDGET:
-        raise BadInput(f"budget must be between 1 and {MAX_BUDGET:,} tokens, not {budget}")
-    return budget
-
-
-def _checked_limit(limit: int) -> int:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
-    return limit

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 
-from triskele.index.analysis import Token
+from triskele.index.analysis import IS_UNSPACED, Token
 from triskele.index.lexical import LexicalIndex
 from triskele.legs import lexical
 from triskele.succession import Served
@@ -48,8 +48,14 @@ class Coverage:
     def of(self, memory: Memory) -> float:
         """From 0, none of the telling words, to 1, all of them."""
         total = sum(self.asked.values())
-        covered = set(self.analyzer.terms(f"{memory.content} {_labels(memory)}")) & set(self.asked)
-        return sum(self.asked[term] for term in covered) / total if total else 0.0
+        return sum(self.asked[term] for term in self._covered(memory)) / total if total else 0.0
+
+    def is_whole(self, memory: Memory) -> bool:
+        """Whether a memory holds every telling word of the question."""
+        return len(self._covered(memory)) == len(self._telling)
+
+    def _covered(self, memory: Memory) -> frozenset[str]:
+        return self._telling.intersection(self.analyzer.terms(f"{memory.content} {_labels(memory)}"))
 
 
 def _labels(memory: Memory) -> str:
@@ -99,8 +105,9 @@ _NEARNESS = ((0.45, "close"), (0.25, "related"), (-math.inf, "hardly related"))
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens of a language model a text takes."""
-    return max(1, math.ceil(len(text) / _CHARACTERS_PER_TOKEN))
+    """About how many tokens of a language model a text takes; scripts without spaces take one per character."""
+    unspaced = 0 if text.isascii() else len(IS_UNSPACED.findall(text))
+    return max(1, unspaced + math.ceil((len(text) - unspaced) / _CHARACTERS_PER_TOKEN))
 
 
 def _words(terms: Sequence[Term], content: str) -> list[str]:

@@ -6,15 +6,20 @@ sum over the legs. A leg of weight 0 is the same as no leg at all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from triskele.types import Ranking
 
 _SATURATION = 4.0
 _SAME = 1e-9
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +33,7 @@ class Weighing:
 
 
 class Part(NamedTuple):
-    """What one leg adds to a candidate; rank 0 means that the leg did not return it."""
+    """What one leg adds to a candidate."""
 
     rank: int
     raw: float
@@ -44,57 +49,67 @@ class Fused(NamedTuple):
     parts: Mapping[str, Part]
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One leg's scores, best first, as a method sees them."""
+
+    leg: str
+    raw: Floats
+    ceiling: float
+
+
 # One number per rank, never negative; a candidate that the leg does not return counts 0.
-Normaliser = Callable[[Ranking, Weighing], list[float]]
+Normaliser = Callable[[Scores, Weighing], Floats]
 
 
-def reciprocal_rank(ranking: Ranking, weighing: Weighing) -> list[float]:
+def reciprocal_rank(scores: Scores, weighing: Weighing) -> Floats:
     """1 / (k + rank) (Cormack, Clarke and Büttcher 2009)."""
-    k = weighing.k.get(ranking.leg, weighing.default_k)
-    return [1 / (k + rank) for rank in range(1, len(ranking.scores) + 1)]
+    k = weighing.k.get(scores.leg, weighing.default_k)
+    numbers: Floats = 1 / (k + np.arange(1.0, len(scores.raw) + 1))
+    return numbers
 
 
-def theoretical_minimum(ranking: Ranking, _: Weighing) -> list[float]:
+def theoretical_minimum(scores: Scores, _: Weighing) -> Floats:
     """(s − m) / (max − m), m the lowest score possible: −1 for a cosine, else 0 (TM2C2, Bruch et al. 2023)."""
-    lowest = -1.0 if ranking.leg == "dense" else 0.0
-    span = max(ranking.scores) - lowest
-    return [(score - lowest) / span if span > _SAME else 0.0 for score in ranking.scores]
+    lowest = -1.0 if scores.leg == "dense" else 0.0
+    span = scores.raw.max() - lowest
+    return (scores.raw - lowest) / span if span > _SAME else np.zeros(len(scores.raw))
 
 
-def relative_score(ranking: Ranking, _: Weighing) -> list[float]:
+def relative_score(scores: Scores, _: Weighing) -> Floats:
     """(s − min) / (max − min); equal scores count 1."""
-    lowest, span = min(ranking.scores), max(ranking.scores) - min(ranking.scores)
-    return [(score - lowest) / span if span > _SAME else 1.0 for score in ranking.scores]
+    lowest = scores.raw.min()
+    span = scores.raw.max() - lowest
+    return (scores.raw - lowest) / span if span > _SAME else np.ones(len(scores.raw))
 
 
-def distribution_based(ranking: Ranking, _: Weighing) -> list[float]:
+def distribution_based(scores: Scores, _: Weighing) -> Floats:
     """(s − (μ − 3σ)) / 6σ, held between 0 and 1; equal scores count 0.5."""
-    mean, deviation = _moments(ranking.scores)
+    mean, deviation = scores.raw.mean(), scores.raw.std()
     if deviation < _SAME:
-        return [0.5] * len(ranking.scores)
-    return [min(max((score - mean + 3 * deviation) / (6 * deviation), 0.0), 1.0) for score in ranking.scores]
+        return np.full(len(scores.raw), 0.5)
+    return np.clip((scores.raw - mean + 3 * deviation) / (6 * deviation), 0.0, 1.0)
 
 
-def saturating_sum(ranking: Ranking, _: Weighing) -> list[float]:
+def saturating_sum(scores: Scores, _: Weighing) -> Floats:
     """s / (s + 4) for scores without an upper bound; a cosine counts as it is."""
-    if ranking.leg == "dense":
-        return [max(score, 0.0) for score in ranking.scores]
-    return [score / (score + _SATURATION) if score > 0 else 0.0 for score in ranking.scores]
+    above = np.maximum(scores.raw, 0.0)
+    return above if scores.leg == "dense" else above / (above + _SATURATION)
 
 
-def standard_score(ranking: Ranking, _: Weighing) -> list[float]:
+def standard_score(scores: Scores, _: Weighing) -> Floats:
     """Standard deviations above the weakest candidate.
 
     This is the z-score moved by a constant per leg, which leaves the order as it is and no part negative.
     """
-    deviation = _moments(ranking.scores)[1]
-    lowest = min(ranking.scores)
-    return [(score - lowest) / deviation if deviation > _SAME else 0.0 for score in ranking.scores]
+    deviation = scores.raw.std()
+    return (scores.raw - scores.raw.min()) / deviation if deviation > _SAME else np.zeros(len(scores.raw))
 
 
-def share_of_ceiling(ranking: Ranking, _: Weighing) -> list[float]:
+def share_of_ceiling(scores: Scores, _: Weighing) -> Floats:
     """s / the best score that any memory could have had: says how well a question is met, not only by whom."""
-    return [max(score, 0.0) / ranking.ceiling if ranking.ceiling > _SAME else 0.0 for score in ranking.scores]
+    above = np.maximum(scores.raw, 0.0)
+    return above / scores.ceiling if scores.ceiling > _SAME else np.zeros(len(above))
 
 
 METHODS: Mapping[str, Normaliser] = {
@@ -118,52 +133,89 @@ SHARES: Mapping[str, Mapping[str, float]] = {
 }
 
 
-Heard = tuple[Ranking, list[float], list[float]]
+@dataclass(frozen=True)
+class _Heard:
+    """A leg that counts, cut to its depth, with its numbers and what these contribute."""
+
+    leg: str
+    rows: NDArray[np.int64]
+    raw: Floats
+    numbers: Floats
+    contributions: Floats
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Where each row stands."""
+        return {row: place for place, row in enumerate(self.rows.tolist())}
+
+    def part(self, place: int) -> Part:
+        """What the leg adds to the candidate at a place."""
+        numbers = (self.raw[place], self.numbers[place], self.contributions[place])
+        return Part(place + 1, *map(float, numbers))
+
+
+class _Parts(Mapping[str, Part]):
+    """The parts of a candidate, made when they are looked at: most candidates are never explained."""
+
+    __slots__ = ("_heard", "_row")
+
+    def __init__(self, heard: Sequence[_Heard], row: int) -> None:
+        self._heard = heard
+        self._row = row
+
+    def __getitem__(self, leg: str) -> Part:
+        for one in self._heard:
+            if one.leg == leg and self._row in one.places:
+                return one.part(one.places[self._row])
+        raise KeyError(leg)
+
+    def __iter__(self) -> Iterator[str]:
+        return (one.leg for one in self._heard if self._row in one.places)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def fuse(method: str, rankings: Sequence[Ranking], weighing: Weighing | None = None) -> list[Fused]:
     """Fuse by a method's name, best first; ties keep the better rank, then the older row."""
-    chosen = weighing or Weighing(weights=SHARES[method])
-    heard = list(_heard(method, rankings, chosen))
-    parts: dict[int, dict[str, Part]] = {}
-    for ranking, numbers, contributions in heard:
-        values = zip(ranking.rows, ranking.scores, numbers, contributions, strict=True)
-        for rank, (row, raw, number, contribution) in enumerate(values, start=1):
-            parts.setdefault(row, {})[ranking.leg] = Part(rank, raw, number, contribution)
-    return [Fused(row, score, parts[row]) for row, score in _ordered(heard)]
+    heard = _heard(method, rankings, weighing or Weighing(weights=SHARES[method]))
+    rows, scores = _ordered(heard)
+    scored = zip(rows.tolist(), scores.tolist(), strict=True)
+    return [Fused(row, score, _Parts(heard, row)) for row, score in scored]
 
 
-def fused_rows(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> list[int]:
+def best_rows(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> NDArray[np.int64]:
     """The rows of `fuse` in its order, where nobody asks for the parts."""
-    return [row for row, _ in _ordered(list(_heard(method, rankings, weighing)))]
+    return _ordered(_heard(method, rankings, weighing))[0]
 
 
-def _ordered(heard: Sequence[Heard]) -> list[tuple[int, float]]:
-    """Rows with their scores, best first; ties keep the better rank, then the older row."""
-    given: dict[int, list[float]] = {}
-    ranks: dict[int, int] = {}
-    for ranking, _, contributions in heard:
-        for rank, (row, contribution) in enumerate(zip(ranking.rows, contributions, strict=True), start=1):
-            if row not in given:
-                given[row], ranks[row] = [contribution], rank
-            else:
-                given[row].append(contribution)
-                ranks[row] = min(rank, ranks[row])
-    ordered = sorted([(-math.fsum(own), ranks[row], row) for row, own in given.items()])
-    return [(row, -negative) for negative, _, row in ordered]
+def _ordered(heard: Sequence[_Heard]) -> tuple[NDArray[np.int64], Floats]:
+    """Rows with their scores, best first."""
+    if not heard:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    # In the order of their names, so that a sum does not depend on who was asked first.
+    heard = sorted(heard, key=lambda one: one.leg)
+    rows, place = np.unique(np.concatenate([one.rows for one in heard]), return_inverse=True)
+    totals = np.zeros(len(rows))
+    ranks = np.full(len(rows), np.iinfo(np.int64).max)
+    start = 0
+    for one in heard:
+        at = place[start : start + len(one.rows)]
+        totals[at] += one.contributions
+        ranks[at] = np.minimum(ranks[at], np.arange(len(at)))
+        start += len(at)
+    order = np.lexsort((rows, ranks, -totals))
+    return rows[order], totals[order]
 
 
-def _heard(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> Iterator[Heard]:
-    """The rankings that count, cut to their depth, with their numbers and what these contribute."""
+def _heard(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> list[_Heard]:
+    """The legs that count, in the order they were asked."""
+    heard = []
     for ranking in rankings:
         weight = weighing.weights.get(ranking.leg, 0.0)
         if weight > 0 and ranking.rows:
-            depth = weighing.depth
-            heard = replace(ranking, rows=ranking.rows[:depth], scores=ranking.scores[:depth])
-            numbers = METHODS[method](heard, weighing)
-            yield heard, numbers, [weight * number for number in numbers]
-
-
-def _moments(scores: Sequence[float]) -> tuple[float, float]:
-    mean = math.fsum(scores) / len(scores)
-    return mean, math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
+            raw = np.array(ranking.scores[: weighing.depth])
+            numbers = METHODS[method](Scores(ranking.leg, raw, ranking.ceiling), weighing)
+            rows = np.array(ranking.rows[: weighing.depth], dtype=np.int64)
+            heard.append(_Heard(ranking.leg, rows, raw, numbers, weight * numbers))
+    return heard

@@ -6,11 +6,18 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
+from datetime import datetime
 
+from triskele import moments
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
+from triskele.types import Memory
 
 MAX_POSITION = 2**53
+MAX_LIMIT = 200
+MAX_BUDGET = 1_000_000
+
+Moment = datetime | str
 
 _KEPT_CONTROLS = "\n\t"
 # Joiners carry meaning in many scripts; every other format character can hide text from a reader.
@@ -89,6 +96,38 @@ def check_position(position: int) -> int:
     if not 0 <= position <= MAX_POSITION:
         raise BadInput(f"a position must be between 0 and {MAX_POSITION:,}")
     return position
+
+
+def usual_category(settings: MemorySettings) -> str:
+    """The category of a memory that names none."""
+    return "facts" if "facts" in settings.categories else settings.categories[0]
+
+
+def check_moment(value: Moment | None) -> datetime | None:
+    """A point in time that says where it is."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise BadInput(f"a moment needs a time zone: {value!r}")
+    return moments.parse(value) if isinstance(value, str) else value
+
+
+def check_period(memory: Memory) -> None:
+    """Refuse a memory that ends before it begins."""
+    if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
+        raise BadInput("valid-to must be later than valid-from")
+
+
+def check_budget(budget: int) -> int:
+    """A number of tokens that an answer may take."""
+    if not 1 <= budget <= MAX_BUDGET:
+        raise BadInput(f"budget must be between 1 and {MAX_BUDGET:,} tokens, not {budget}")
+    return budget
+
+
+def check_limit(limit: int) -> int:
+    """A number of hits that an answer may have."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
+    return limit
 
 
 def split_sentences(text: str, limit: int) -> list[str]:

@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 
 from triskele import explain
 from triskele.candidates import Plan, candidates
-from triskele.fusion import Fused
 from triskele.index.lexical import LexicalIndex
 from triskele.meaning import Meaning
 from triskele.stores.protocol import Store
-from triskele.succession import Served, serve, visible
+from triskele.succession import Priors, Served, serve, visible
 from triskele.types import Answer, Link, LinkKind, Memory, Query, Scope
 
 MAX_RESOLUTIONS = 3
-LEAST_SIMILARITY = 0.1
 # A text of which more than this share of words has been said already says the same again.
 REPEATED = 0.8
 
@@ -33,16 +31,22 @@ class Readers:
 def recall(query: Query, plan: Plan, readers: Readers, *, project: str | None, show_superseded: bool = False) -> Answer:
     """Answer a question from memory."""
     started = time.perf_counter()
+    with readers.store.snapshot():
+        return _answer(query, plan, readers, started, project=project, show_superseded=show_superseded)
+
+
+def _answer(
+    query: Query, plan: Plan, readers: Readers, started: float, *, project: str | None, show_superseded: bool
+) -> Answer:
     pool = candidates(query, plan, readers.lexical, readers.meaning)
-    worthy = [candidate for candidate in pool.fused if _has_anything_in_common(candidate)]
-    served = serve(worthy, query, readers.store, prior=plan.prior, show_superseded=show_superseded)
-    chosen = served[: query.limit]
-    links = readers.store.links([each.memory.id for each in chosen], known_at=query.scope.known_at)
     coverage = explain.Coverage(query.text, readers.lexical)
-    hits = tuple(explain.hit(each, coverage, links) for each in chosen)
+    priors = Priors(plan.prior, plan.exact, coverage.is_whole)
+    served = serve(pool.fused, query, readers.store, priors=priors, show_superseded=show_superseded)
+    links = readers.store.links([each.memory.id for each in served], known_at=query.scope.known_at)
+    hits = tuple(explain.hit(each, coverage, links) for each in served)
     return Answer(
         hits=hits,
-        resolutions=_resolutions(chosen, links, readers.store, query.scope),
+        resolutions=_resolutions(served, links, readers.store, query.scope),
         confidence=explain.confidence(served, coverage),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
@@ -69,12 +73,6 @@ def pack(answer: Answer, budget: int) -> Answer:
 
     hits = tuple(hit for hit in answer.hits if fits(hit.memory))
     return replace(answer, hits=hits, resolutions=tuple(memory for memory in answer.resolutions if fits(memory)))
-
-
-def _has_anything_in_common(candidate: Fused) -> bool:
-    """Whether a word or at least a trace of meaning is shared; the nearest of strangers is still a stranger."""
-    near = candidate.parts.get("dense")
-    return near is None or "lexical" in candidate.parts or near.raw >= LEAST_SIMILARITY
 
 
 def _resolutions(chosen: Sequence[Served], links: Sequence[Link], store: Store, scope: Scope) -> tuple[Memory, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -109,11 +109,35 @@ class _Claim(NamedTuple):
     superseded: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """What counts after relevance: importance, and a bonus for memories that hold all that was asked."""
+
+    importance: float = 0.0
+    exact: float = 0.0
+    is_exact: Callable[[Memory], bool] = lambda _: False
+
+    def bonuses(self, rows: Sequence[int], store: Store) -> Mapping[int, float]:
+        """By what the scores of some rows are raised."""
+        if not self.exact:
+            return {}
+        return {row: 1 + self.exact for row, memory in store.rows(rows).items() if self.is_exact(memory)}
+
+
 def serve(
-    fused: Sequence[Fused], query: Query, store: Store, *, prior: float, show_superseded: bool = False
+    fused: Sequence[Fused], query: Query, store: Store, *, priors: Priors, show_superseded: bool = False
 ) -> list[Served]:
     """The memories to show, best first, each once: a successor takes the place of what it replaced."""
-    known = store.importance(candidate.row for candidate in fused)
+    return _served(_claims(fused, query, store, priors=priors, show_superseded=show_superseded), store)
+
+
+def _claims(
+    fused: Sequence[Fused], query: Query, store: Store, *, priors: Priors, show_superseded: bool = False
+) -> list[_Claim]:
+    """Who is to be shown, best first, before anybody's text is read."""
+    rows = [candidate.row for candidate in fused]
+    known = store.importance(rows)
+    bonuses = priors.bonuses(rows, store)
     succession = Succession((id for id, _ in known.values()), store, query.scope)
     best: dict[str, _Claim] = {}
     for candidate in fused:
@@ -124,14 +148,14 @@ def serve(
         if successor is not None:
             id, importance = successor.id, successor.importance
         superseded = succession.is_superseded(id)
-        weight = _weight(importance, superseded, query.sort, prior)
+        weight = _weight(importance, superseded, query.sort, priors.importance) * bonuses.get(candidate.row, 1.0)
         claim = _Claim(candidate, successor, candidate.score * weight, weight, superseded)
         if id not in best or best[id].score < claim.score:
             best[id] = claim
-    claims = list(best.values())
+    found = list(best.values())
     if query.sort is Sort.RELEVANCE:
-        claims.sort(key=lambda claim: -claim.score)
-    return _served(claims[: query.limit], store)
+        found.sort(key=lambda claim: -claim.score)
+    return found[: query.limit]
 
 
 def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:

@@ -15,39 +15,47 @@ _IDLE_S = 0.5
 
 
 def embed_waiting(
-    store: Store, meaning: Meaning, *, limit: int | None = None, progress: Callable[[int], None] | None = None
+    store: Store,
+    meaning: Meaning,
+    *,
+    limit: int | None = None,
+    wait: bool = True,
+    progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Embed what waits, batch by batch; a crash loses at most the batch under way, which waits again."""
+    """Embed what waits, batch by batch; a crash loses at most the batch under way, which waits again.
+
+    Without `wait` it gives way to whoever is writing.
+    """
     done = 0
     while limit is None or done < limit:
         batch = store.waiting(BATCH if limit is None else min(BATCH, limit - done))
         if not batch:
             break
-        _embed(dict(batch), store, meaning)
+        _embed(dict(batch), store, meaning, wait=wait)
         done += len(batch)
         if progress is not None:
             progress(done)
     return done
 
 
-def restore_tokens(store: Store, meaning: Meaning, *, limit: int | None = None) -> int:
+def restore_tokens(store: Store, meaning: Meaning, *, limit: int | None = None, wait: bool = True) -> int:
     """Encode again those contents whose token vectors are lost; returns how many came back."""
     columns = meaning.catalog.columns()
     lost = meaning.tokens.missing(columns.slots)[:limit]
     for start in range(0, len(lost), BATCH):
         texts = store.slot_contents(lost[start : start + BATCH].tolist())
         encodings = meaning.embedder.encode_documents(list(texts.values()))
-        meaning.tokens.add(
-            {slot: compressed(text, made) for (slot, text), made in zip(texts.items(), encodings, strict=True)}
-        )
+        made = zip(texts.items(), encodings, strict=True)
+        meaning.tokens.add({slot: compressed(text, encoding) for (slot, text), encoding in made}, wait=wait)
     return len(lost) - len(meaning.tokens.missing(lost))
 
 
-def _embed(texts: dict[str, str], store: Store, meaning: Meaning) -> None:
+def _embed(texts: dict[str, str], store: Store, meaning: Meaning, *, wait: bool) -> None:
     encodings = dict(zip(texts, meaning.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
-    slots = store.keep_vectors(meaning.embedder.fingerprint, vectors)
-    meaning.tokens.add({slot: compressed(texts[digest], encodings[digest]) for digest, slot in slots.items()})
+    slots = store.keep_vectors(meaning.embedder.fingerprint, vectors, wait=wait)
+    tokens = {slot: compressed(texts[digest], encodings[digest]) for digest, slot in slots.items()}
+    meaning.tokens.add(tokens, wait=wait)
 
 
 class Worker:

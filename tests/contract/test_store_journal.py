@@ -135,3 +135,19 @@ def test_an_empty_store_has_an_empty_journal(store: Store) -> None:
 def test_a_lineage_is_a_stores_own(store: Store, open_store: Callable[..., Store]) -> None:
     assert store.lineage() == open_store().lineage()
     assert store.lineage() != open_store("second").lineage()
+
+
+def test_inside_a_snapshot_nothing_changes(
+    open_store: Callable[..., Store], make_memory: Callable[..., Memory]
+) -> None:
+    store, other = open_store(), open_store()
+    first, second = make_memory("one"), make_memory("two")
+    store.apply([Add(first)], batch="one")
+    with store.snapshot():
+        before = store.last_seq()
+        other.apply([Add(second)], batch="two")
+        assert store.last_seq() == before
+        assert second.id not in store.memories([first.id, second.id])
+        assert other.last_seq() > before
+    assert store.last_seq() > before
+    assert second.id in store.memories([second.id])

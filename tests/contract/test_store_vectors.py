@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ import apsw
 import pytest
 
 from triskele import moments
-from triskele.errors import NotFound
+from triskele.errors import NotFound, StoreUnavailable
 from triskele.identity import content_hash
 from triskele.stores import vectors
 from triskele.stores.protocol import Store
 from triskele.stores.schema import APPLICATION_ID, MIGRATIONS
 from triskele.stores.sqlite import SqliteStore
-from triskele.types import Action, Add, Forget, Memory, Outcome, Revise
+from triskele.types import Action, Add, Change, Forget, Memory, Outcome, Revise
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
@@ -301,3 +301,24 @@ def test_a_backup_from_before_there_were_vectors_can_be_restored(tmp_path: Path,
     store.restore(tmp_path / "old.db")
     assert _waiting(store) == ["from the old days"]
     store.close()
+
+
+def test_without_waiting_a_store_that_is_being_written_refuses_vectors_at_once(
+    open_store: Callable[..., Store], make_memory: Make
+) -> None:
+    store = open_store()
+    memory = make_memory("a kestrel hovers")
+    store.queue_for(ONE)
+    store.apply([Add(memory)], batch="one")
+    refused: list[type[Exception]] = []
+
+    def write_meanwhile() -> Iterator[Change]:
+        try:
+            open_store().keep_vectors(ONE, {memory.content_hash: b"a vector"}, wait=False)
+        except StoreUnavailable as error:
+            refused.append(type(error))
+        yield Add(make_memory("a marmot whistles"))
+
+    store.apply(write_meanwhile(), batch="two")  # type: ignore[arg-type]
+    assert refused == [StoreUnavailable]
+    assert store.count_waiting() == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -195,6 +197,29 @@ def test_bits_keep_nearly_all_of_the_nearest(
     # Otherwise the bits were never asked, and the test says nothing.
     assert exact < len(questions)
     shelf.store.close()
+
+
+@pytest.mark.parametrize("lost", ["nothing", "all", "half", "others"])
+def test_bits_that_their_file_lacks_are_made_anew(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    monkeypatch.setattr(dense, "EXACT_LIMIT", 50)
+    monkeypatch.setattr(dense, "BIT_CANDIDATES", 100)
+    vectors = units(200)
+    shelf.put(vectors[:120])
+    shelf.index(tail_cap=0).nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    [bits] = shelf.folder.glob("dense-*/bits")
+    if lost == "all":
+        shutil.rmtree(bits)
+    if lost == "others":
+        slots = np.fromfile(bits / "slots", dtype="<i8")
+        slots[::-1].tofile(bits / "slots")
+    if lost == "half":
+        stamp = json.loads((bits / "stamp.json").read_text())
+        (bits / "stamp.json").write_text(json.dumps(stamp | {"records": 60, "rows": 60}))
+    shelf.put(vectors[120:])
+    mask = everyone(shelf.columns)
+    asked = units(1, 9)[0]
+    found, _ = shelf.index(tail_cap=1000).nearest(asked, shelf.columns, mask, 5)
+    assert found.tolist() == brute(vectors, asked, mask, 5)
 
 
 def test_few_allowed_ones_are_compared_exactly(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ _PARTS = re.compile(_LETTERS)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
 _CONTRACTIONS = {"s", "t", "d", "ll", "m", "re", "ve"}
 _SCRIPTS = (
@@ -70,12 +70,23 @@ class _Cache(dict[str, tuple[str, ...]]):
     def __init__(self, make: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__()
         self._make = make
+        self._words: dict[str, list[str]] = {}
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         if len(self) >= MAX_CACHED_WORDS:
             self.clear()
+            self._words.clear()
         made = self[word] = self._make(word)
+        for term in made:
+            self._words.setdefault(term, []).append(word)
         return made
+
+    def holding(self, terms: frozenset[str], words: set[str]) -> set[str]:
+        """Those of some words that hold any of these terms; most do not, and cost next to nothing."""
+        if not words <= self.keys():
+            for word in words:
+                self[word]
+        return words.intersection(form for term in terms for form in self._words.get(term, ()))
 
 
 class Analyzer:
@@ -98,7 +109,7 @@ class Analyzer:
         found: list[Token] = []
         for match in _TOKEN.finditer(text):
             start, end = match.span()
-            if _IS_UNSPACED.match(match.group()):
+            if IS_UNSPACED.match(match.group()):
                 found += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
             else:
                 found += [Token(term, start, end) for term in self._terms_of[match.group()]]
@@ -115,9 +126,8 @@ class Analyzer:
         if (pattern := _spaced(text)) is None:
             tokens = self.tokens(text)
         else:
-            # Most words are not asked for: they cost a look, not a token.
             pieces = _PIECES[pattern].split(text)
-            asked = [word for word in set(pieces[1::2]) if not wanted.isdisjoint(self._terms_of[word])]
+            asked = self._terms_of.holding(wanted, set(pieces[1::2]))
             tokens = [token for place in sorted(map(pieces.index, asked)) for token in self._piece(pieces, place)]
         found: dict[str, Token] = {}
         for token in tokens:
@@ -137,7 +147,7 @@ class Analyzer:
         tokens = self.tokens(text)
         # A pair of characters says more than either alone, so single ones are asked for only when alone.
         paired = {
-            place for t in tokens if _IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
+            place for t in tokens if IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
         }
         asked = [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
         telling = [term for term in asked if term not in self._stop_terms]
@@ -175,7 +185,7 @@ def _spaced(text: str) -> re.Pattern[str] | None:
     """The pattern that finds the words of a text; None where some are not set apart by spaces."""
     if text.isascii():
         return _ASCII_TOKEN
-    return None if _IS_UNSPACED.search(text) else _TOKEN
+    return None if IS_UNSPACED.search(text) else _TOKEN
 
 
 @lru_cache(maxsize=16)
@@ -212,7 +222,7 @@ def _grams(run: str) -> list[tuple[str, int, int]]:
 
 
 def _is_single(token: Token) -> bool:
-    return token.end - token.start == 1 and _IS_UNSPACED.match(token.text) is not None
+    return token.end - token.start == 1 and IS_UNSPACED.match(token.text) is not None
 
 
 def _fold(word: str) -> str:

@@ -1,7 +1,7 @@
 """The dense index: sentence vectors in a memory-mapped file, scanned whole with the filter inside.
 
-Up to EXACT_LIMIT vectors the scan is exact; above, one bit per dimension chooses candidates that the exact vectors
-then order.
+Up to EXACT_LIMIT vectors the scan is exact; above, one bit per dimension, in a file of its own, chooses candidates that
+the exact vectors then order.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele.index.catalog import Columns, Ints
-from triskele.index.growing import GrowingFile
+from triskele.index.growing import GrowingFile, Records
 from triskele.stores.locking import file_lock
 from triskele.stores.protocol import Store
 
 FORMAT = 1
-EXACT_LIMIT = 50_000
-BIT_CANDIDATES = 2000
+EXACT_LIMIT = 20_000
+BIT_CANDIDATES = 3000
 _LOCK_TIMEOUT_S = 60.0
 # Unit vectors, give or take what rounding does to their length.
 _TOLERANCE = 0.01
@@ -61,6 +61,7 @@ class DenseIndex:
         self.fingerprint = fingerprint
         self._folder = folder
         self._file = GrowingFile(folder / f"dense-{FORMAT}-{fingerprint.replace('/', '_')}", "<f4", dimensions)
+        self._bit_file = GrowingFile(self._file.path / "bits", "u1", -(-dimensions // 8))
         self._store = store
         self._tail_cap = tail_cap
         self._mutex = threading.Lock()
@@ -102,8 +103,8 @@ class DenseIndex:
 
     def damaged(self) -> int:
         """How many records of the file are not what was written, and how many vectors of the store are none."""
-        records = self._file.open(self._store.lineage())
-        return len(self._read_past(0)[1]) + (0 if records is None else len(records.damaged()))
+        opened = (file.open(self._store.lineage()) for file in (self._file, self._bit_file))
+        return len(self._read_past(0)[1]) + sum(len(records.damaged()) for records in opened if records is not None)
 
     def orphans(self, slots: Ints) -> int:
         """How many records of the file belong to none of these slots: an erasing was cut short."""
@@ -139,8 +140,22 @@ class DenseIndex:
         vectors = records.values if records else np.empty((0, self._file.width), dtype=np.float32)
         fresh = np.array(list(tail.values()), dtype=np.float32).reshape(-1, self._file.width)
         slots = np.concatenate([known, np.array(list(tail), dtype=np.int64)])
-        bits = np.concatenate([_bits(vectors), _bits(fresh)], axis=1) if len(slots) > EXACT_LIMIT else None
+        bits = _by_words(np.concatenate([self._kept_bits(records), _bits(fresh)])) if len(slots) > EXACT_LIMIT else None
         return _View(slots, vectors, fresh, bits)
+
+    def _kept_bits(self, records: Records | None) -> NDArray[np.uint8]:
+        """The bits of the file's vectors; those that their own file lacks are made anew."""
+        if records is None:
+            return np.empty((0, self._bit_file.width), dtype=np.uint8)
+        kept = self._sound_bits(records)
+        return np.concatenate([kept, _bits(records.values[len(kept) :])])
+
+    def _sound_bits(self, records: Records) -> NDArray[np.uint8]:
+        """The bits that their file has for the first of some records."""
+        kept = self._bit_file.open(self._store.lineage())
+        if kept is None or not np.array_equal(kept.slots, records.slots[: len(kept.slots)]):
+            return np.empty((0, self._bit_file.width), dtype=np.uint8)
+        return kept.values
 
     def _read_past(self, slot: int) -> tuple[dict[int, Floats], list[int]]:
         """The store's vectors past a slot, and the slots of those that are none."""
@@ -166,9 +181,21 @@ class DenseIndex:
                 lineage = self._store.lineage()
                 records = self._file.open(lineage)
                 if is_held:
-                    self._file.append(lineage, self._read_past(records.last_slot if records else 0)[0])
+                    fresh = self._read_past(records.last_slot if records else 0)[0]
+                    self._file.append(lineage, fresh)
+                    self._append_bits(lineage)
         except OSError:
             return
+
+    def _append_bits(self, lineage: str) -> None:
+        """Bring the file of bits up to the file of vectors."""
+        records = self._file.open(lineage)
+        if records is not None:
+            known = len(self._sound_bits(records))
+            if not known:
+                shutil.rmtree(self._bit_file.path, ignore_errors=True)
+            fresh = zip(records.slots[known:].tolist(), _bits(records.values[known:])[:, None], strict=True)
+            self._bit_file.append(lineage, dict(fresh))
 
     def _lock_path(self) -> Path:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,17 +207,21 @@ def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
     return np.abs(numbers) <= 1 + _TOLERANCE
 
 
-def _bits(vectors: Floats) -> NDArray[np.uint64]:
-    """One bit per dimension, its sign, in words of 64: the first words of all vectors, then the second ones."""
-    packed = np.packbits(vectors > 0, axis=1)
-    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T)
+def _bits(vectors: Floats) -> NDArray[np.uint8]:
+    """One bit per dimension, its sign."""
+    return np.packbits(vectors > 0, axis=1)
+
+
+def _by_words(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The bits in words of 64: the first words of all vectors, then the second ones."""
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64).T)
 
 
 def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints) -> Ints:
     """Which of some places hold vectors that differ in the fewest bits."""
     distances = np.zeros(bits.shape[1], dtype=np.int32)
     # Word by word over all vectors: sums over the few words of each are far slower.
-    for words, asked in zip(bits, _bits(vector[None]), strict=True):
+    for words, asked in zip(bits, _by_words(_bits(vector[None])), strict=True):
         distances += np.bitwise_count(words ^ asked)
     distance = distances[places]
     return np.sort(np.argpartition(distance, BIT_CANDIDATES)[:BIT_CANDIDATES])

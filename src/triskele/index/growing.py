@@ -6,7 +6,6 @@ A crash leaves the old stamp and some bytes that the next append overwrites. Eve
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import shutil
 import zlib
@@ -21,6 +20,23 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
+class Descriptor:
+    """A file open for reading at any place; closed when its last reader goes."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+    def read_into(self, target: NDArray[np.uint8], starts: Ints, stops: Ints) -> None:
+        """Read some stretches of the file, one after the other; what a damaged file lacks stays as it is."""
+        into, done = target.data, 0
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            os.preadv(self._number, [into[done : done + stop - start]], start)
+            done += stop - start
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Slots with the values of each: `starts` says where a record begins in `values`, one more says where all end."""
@@ -29,12 +45,21 @@ class Records:
     starts: Ints
     checks: NDArray[np.uint32]
     values: NDArray[Any]
-    mapped: mmap.mmap | None = None
+    file: Descriptor | None = None
 
-    def release(self) -> None:
-        """Let the pages go that were looked at; the system keeps them as long as it has room."""
-        if self.mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self.mapped.madvise(mmap.MADV_DONTNEED)
+    def read(self, places: Ints) -> NDArray[Any]:
+        """The values of some records in a row.
+
+        They are read where the system can: a look at one mapped page maps its neighbours too, and in time the whole
+        file would count as the process's own.
+        """
+        starts, stops = self.starts[places], self.starts[places + 1]
+        if self.file is None or not len(places):
+            stretches = [self.values[start:stop] for start, stop in zip(starts, stops, strict=True)]
+            return np.concatenate([self.values[:0], *stretches])
+        found = np.zeros((int((stops - starts).sum()), self.values.shape[1]), dtype=self.values.dtype)
+        self.file.read_into(found.reshape(-1).view(np.uint8), starts * found.strides[0], stops * found.strides[0])
+        return found
 
     @property
     def last_slot(self) -> int:
@@ -115,15 +140,14 @@ class GrowingFile:
         fresh.write_text(json.dumps(stamp))
         fresh.replace(self.path / "stamp.json")
 
-    def _map(self, rows: int) -> tuple[NDArray[Any], mmap.mmap | None]:
+    def _map(self, rows: int) -> tuple[NDArray[Any], Descriptor | None]:
         if rows == 0:
             return np.empty((0, self.width), dtype=self.dtype), None
-        # Not numpy's memmap: that subclass makes every slice several times slower.
-        with open(self.path / "values", "rb") as file:
-            mapped = mmap.mmap(
-                file.fileno(), rows * self.width * np.dtype(self.dtype).itemsize, access=mmap.ACCESS_READ
-            )
-        return np.frombuffer(mapped, dtype=self.dtype).reshape(rows, self.width), mapped
+        mapped = np.memmap(self.path / "values", dtype=self.dtype, mode="r", shape=(rows, self.width))
+        can_read = hasattr(os, "preadv")
+        file = Descriptor(os.open(self.path / "values", os.O_RDONLY)) if can_read else None
+        # A plain view of the same pages: the subclass makes every slice several times slower.
+        return np.asarray(mapped), file
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
         path = self.path / name

@@ -20,9 +20,6 @@ from triskele.stores.protocol import Store
 FORMAT = 1
 SCALE = 127.0
 _LOCK_TIMEOUT_S = 60.0
-# A look at one record maps what lies around it: without an end to this, the whole file would count as ours.
-_BYTES_PER_LOOK = 2**16
-_MAX_MAPPED_BYTES = 2**27
 
 Bytes = NDArray[np.int8]
 
@@ -40,13 +37,15 @@ class TokenIndex:
         self._slots: Ints = np.empty(0, dtype=np.int64)
         self._seen: tuple[str, object] = ("", None)
         self._whole: tuple[Ints, Records | None] | None = None
-        self._mapped_bytes = 0
 
-    def add(self, encodings: Mapping[int, Bytes]) -> None:
-        """Append the token vectors of some slots; not of those that are there already or were erased meanwhile."""
+    def add(self, encodings: Mapping[int, Bytes], *, wait: bool = True) -> None:
+        """Append the token vectors of some slots; not of those that are there already or were erased meanwhile.
+
+        Without `wait` nothing is added while another process is at it.
+        """
         if not encodings:
             return
-        with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
+        with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S if wait else 0) as is_held:
             if is_held:
                 lineage = self._store.lineage()
                 records = self._file.open(lineage)
@@ -64,15 +63,7 @@ class TokenIndex:
         is_there = known[at] == slots
         place = order[at]
         counts = np.where(is_there, records.starts[place + 1] - records.starts[place], 0)
-        starts = records.starts[place]
-        ends = np.cumsum(counts)
-        within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
-        vectors = records.values.take(np.repeat(starts, counts) + within, axis=0)
-        self._mapped_bytes += len(slots) * _BYTES_PER_LOOK
-        if min(self._mapped_bytes, records.values.nbytes) > _MAX_MAPPED_BYTES:
-            records.release()
-            self._mapped_bytes = 0
-        return vectors, counts
+        return records.read(place[is_there]), counts
 
     def missing(self, slots: Ints) -> Ints:
         """Those slots whose token vectors are not in the file, each once; negative ones are none."""

@@ -21,14 +21,12 @@ def rank(query: Query, asked: Encoding, index: DenseIndex, columns: Columns, mas
 
 def complete(ranking: Ranking, rows: Ints, asked: Encoding, index: DenseIndex, columns: Columns) -> Ranking:
     """The same ranking with the cosines of more rows, so that what another leg found is judged by meaning too."""
-    known = set(ranking.rows)
-    more = np.array([row for row in rows.tolist() if row not in known], dtype=np.int64)
+    more = np.setdiff1d(rows, ranking.rows, assume_unique=True)
     if not len(more):
         return ranking
-    at = columns.find(more)
-    cosines = index.cosines(asked.sentence, columns, at)
+    cosines = index.cosines(asked.sentence, columns, columns.find(more))
     embedded = ~np.isnan(cosines)
-    pairs = [*zip(ranking.rows, ranking.scores, strict=True)]
-    pairs += zip(more[embedded].tolist(), cosines[embedded].tolist(), strict=True)
-    pairs.sort(key=lambda pair: (-pair[1], pair[0]))
-    return Ranking(NAME, tuple(row for row, _ in pairs), tuple(score for _, score in pairs), ceiling=1.0)
+    everyone = np.concatenate([np.array(ranking.rows, dtype=np.int64), more[embedded]])
+    scores = np.concatenate([np.array(ranking.scores), cosines[embedded]])
+    order = np.lexsort((everyone, -scores))
+    return Ranking(NAME, tuple(everyone[order].tolist()), tuple(scores[order].tolist()), ceiling=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +39,14 @@ class Census:
     by_project: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A small JSON value to keep beside the memories; it goes when a memory that it is about is erased."""
+
+    value: Any
+    about: Sequence[str] = ()
+
+
 class Store(Protocol):
     """Truth: memories in all their versions, links, and the journal, changed by `apply` alone."""
 
@@ -46,7 +55,7 @@ class Store(Protocol):
         ...
 
     def erase(self, ids: Sequence[str], *, batch: str) -> list[Outcome]:
-        """Remove every version and link of these memories from every byte of the store."""
+        """Remove these memories, their links and the documents about them from every byte of the store."""
         ...
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
@@ -101,6 +110,10 @@ class Store(Protocol):
         """The newest journal entries, newest first."""
         ...
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let this thread read the store as of one moment; inside, nothing may be written."""
+        ...
+
     def lineage(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
         ...
@@ -121,8 +134,11 @@ class Store(Protocol):
         """From now on contents wait for this model: at once those that it has not seen."""
         ...
 
-    def keep_vectors(self, fingerprint: str, found: Mapping[str, bytes]) -> dict[str, int]:
-        """Keep a model's vectors by content hash; answers with the slots, without contents erased meanwhile."""
+    def keep_vectors(self, fingerprint: str, found: Mapping[str, bytes], *, wait: bool = True) -> dict[str, int]:
+        """Keep a model's vectors by content hash; answers with the slots, without contents erased meanwhile.
+
+        Without `wait` a store that is being written refuses at once.
+        """
         ...
 
     def drop_vectors(self, slots: Sequence[int]) -> None:
@@ -147,6 +163,20 @@ class Store(Protocol):
 
     def newly_placed(self, fingerprint: str, *, after: int) -> list[tuple[int, int]]:
         """Rows whose content got a vector past a slot, as (row, slot)."""
+        ...
+
+    def shelve(
+        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, wait: bool = True
+    ) -> None:
+        """Keep documents by key, the `most` highest keys of a kind at the most; without `wait` a busy store refuses."""
+        ...
+
+    def shelved(self, kind: str) -> dict[str, Any]:
+        """The values of a kind in the order of their keys."""
+        ...
+
+    def unshelve(self, kind: str, keys: Iterable[str]) -> None:
+        """Take documents off the shelf."""
         ...
 
     def census(self) -> Census:

@@ -59,7 +59,14 @@ CREATE INDEX version_content ON versions (content_hash);
 INSERT INTO pending SELECT DISTINCT content_hash FROM versions;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING)
+_SHELF = """
+CREATE TABLE shelf (
+    kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, about TEXT NOT NULL, row_hash TEXT NOT NULL,
+    PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF)
 
 
 def migrate(connection: apsw.Connection) -> None:

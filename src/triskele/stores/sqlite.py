@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import apsw
 
 from triskele import moments
 from triskele.errors import BadInput, StoreUnavailable
-from triskele.stores import upkeep, vectors
+from triskele.stores import shelf, upkeep, vectors
 from triskele.stores.changes import Writer
 from triskele.stores.locking import file_lock
-from triskele.stores.protocol import CatalogEntry, Census, Finding
+from triskele.stores.protocol import CatalogEntry, Census, Document, Finding
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
 from triskele.stores.schema import migrate, refuse_foreign
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
@@ -32,6 +32,9 @@ _ORDERS = {
     Sort.RECENCY: "updated_at DESC, id DESC",
     Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
 }
+
+
+Answered = TypeVar("Answered")
 
 
 class SqliteStore:
@@ -62,7 +65,7 @@ class SqliteStore:
             return [writer.apply(change) for change in changes]
 
     def erase(self, ids: Sequence[str], *, batch: str) -> list[Outcome]:
-        """Remove every version and link of these memories from every byte of the store."""
+        """Remove these memories, their links and the documents about them from every byte of the store."""
         with self._transaction() as connection:
             outcomes = upkeep.erase(Writer(connection, moments.now(), batch), ids)
         self.scrub()
@@ -171,8 +174,25 @@ class SqliteStore:
         sql = f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE seq < ? ORDER BY seq DESC LIMIT ?"
         return [to_entry(row) for row in self._all(sql, [_NEVER if before is None else before, limit])]
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let this thread read the store as of one moment."""
+        with _told(self.path):
+            connection = self._connection()
+            connection.execute("BEGIN")
+        # Inside, an answer stays true: every index asks how new the store is, again and again.
+        self._local.answers = {}
+        try:
+            yield
+        finally:
+            self._local.answers = None
+            connection.execute("ROLLBACK")
+
     def lineage(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
+        return self._once("lineage", self._lineage)
+
+    def _lineage(self) -> str:
         rows = self._all("SELECT value FROM meta WHERE name = 'lineage'", [])
         if not rows:
             raise StoreUnavailable(f"the store {self.path} is damaged (its lineage is missing): restore a backup")
@@ -180,7 +200,16 @@ class SqliteStore:
 
     def last_seq(self) -> int:
         """The sequence number of the newest journal entry; 0 in an empty store."""
-        return int(self._all("SELECT coalesce(max(seq), 0) FROM journal", [])[0][0])
+        return self._once("seq", lambda: int(self._all("SELECT coalesce(max(seq), 0) FROM journal", [])[0][0]))
+
+    def _once(self, name: str, ask: Callable[[], Answered]) -> Answered:
+        """What was answered already inside a snapshot, else the store's answer."""
+        answers: dict[str, Answered] | None = getattr(self._local, "answers", None)
+        if answers is None:
+            return ask()
+        if name not in answers:
+            answers[name] = ask()
+        return answers[name]
 
     def waiting(self, limit: int = 256) -> list[tuple[str, str]]:
         """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
@@ -200,9 +229,9 @@ class SqliteStore:
         with self._transaction() as connection:
             vectors.queue_for(connection, fingerprint)
 
-    def keep_vectors(self, fingerprint: str, found: Mapping[str, bytes]) -> dict[str, int]:
+    def keep_vectors(self, fingerprint: str, found: Mapping[str, bytes], *, wait: bool = True) -> dict[str, int]:
         """Keep a model's vectors by content hash; answers with the slots, without contents erased meanwhile."""
-        with self._transaction() as connection:
+        with self._transaction(wait=wait) as connection:
             return vectors.keep(connection, fingerprint, found)
 
     def drop_vectors(self, slots: Sequence[int]) -> None:
@@ -218,7 +247,7 @@ class SqliteStore:
     def last_slot(self, fingerprint: str) -> int:
         """The slot of a model's newest vector; 0 where it has none."""
         with _told(self.path):
-            return vectors.last_slot(self._connection(), fingerprint)
+            return self._once(f"slot {fingerprint}", lambda: vectors.last_slot(self._connection(), fingerprint))
 
     def slot_contents(self, slots: Sequence[int]) -> dict[int, str]:
         """The texts behind some slots."""
@@ -234,6 +263,23 @@ class SqliteStore:
         """Rows whose content got a vector past a slot, as (row, slot)."""
         with _told(self.path):
             return vectors.newly_placed(self._connection(), fingerprint, after)
+
+    def shelve(
+        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, wait: bool = True
+    ) -> None:
+        """Keep documents by key, the `most` highest keys of a kind at the most; without `wait` a busy store refuses."""
+        with self._transaction(wait=wait) as connection:
+            shelf.put(connection, kind, documents, most)
+
+    def shelved(self, kind: str) -> dict[str, Any]:
+        """The values of a kind in the order of their keys."""
+        with _told(self.path):
+            return shelf.read(self._connection(), kind)
+
+    def unshelve(self, kind: str, keys: Iterable[str]) -> None:
+        """Take documents off the shelf."""
+        with self._transaction() as connection:
+            shelf.take(connection, kind, keys)
 
     def census(self) -> Census:
         """Counts of what is stored."""
@@ -288,10 +334,10 @@ class SqliteStore:
         return connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
+    def _transaction(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
         with _told(self.path):
             connection = self._connection()
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection, wait=wait)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -299,6 +345,16 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _begin(self, connection: apsw.Connection, *, wait: bool) -> None:
+        if wait:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        connection.set_busy_timeout(0)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
 
     def _all(self, sql: str, bindings: Sequence[Any]) -> list[Any]:
         with _told(self.path):

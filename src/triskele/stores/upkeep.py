@@ -17,6 +17,7 @@ from triskele.stores.changes import Writer
 from triskele.stores.protocol import Census, Finding
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, row_hash
 from triskele.stores.schema import is_empty, migrate
+from triskele.stores.shelf import SHELF_COLUMNS, take_about
 from triskele.stores.vectors import drop_unused
 from triskele.types import Outcome
 
@@ -25,6 +26,7 @@ _GUARDED = (
     ("versions", "id", VERSION_COLUMNS),
     ("links", "source", LINK_COLUMNS),
     ("journal", "seq", JOURNAL_COLUMNS),
+    ("shelf", "key", SHELF_COLUMNS),
 )
 
 
@@ -155,6 +157,7 @@ def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
             raise NotFound(f"no memory {id}")
         writer.connection.execute("DELETE FROM versions WHERE id = ?", [id])
         writer.connection.execute("DELETE FROM links WHERE source = ?1 OR target = ?1", [id])
+        take_about(writer.connection, id)
         outcomes.append(writer.note_erased(id))
     drop_unused(writer.connection)
     return outcomes

@@ -1,0 +1,99 @@
+"""Adopted plans: a stack whose top is in force, under the model that it was measured with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from triskele import config
+from triskele.candidates import Plan
+from triskele.curation import adoption
+from triskele.engine import Engine
+from triskele.errors import NotFound
+from triskele.stores.protocol import Document
+
+WORDS = Plan(weights={"lexical": 1.0, "dense": 0.0, "late": 0.0}, rescored=50)
+TEXTBOOK = Plan(fusion="rrf", rerank="late", k={"lexical": 20.0, "dense": 20.0})
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with Engine(config.load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as opened:
+        yield opened
+
+
+def _adopt(engine: Engine, plan: Plan, fingerprint: str | None = None) -> None:
+    meaning = engine.meaning()
+    assert meaning is not None
+    adoption.adopt(engine.store, plan, fingerprint=fingerprint or meaning.embedder.fingerprint, questions=60)
+
+
+def test_what_is_adopted_ranks_where_nothing_else_is_asked_for(engine: Engine) -> None:
+    assert engine.plan_in_force() == Plan()
+    _adopt(engine, WORDS)
+    assert engine.plan_in_force() == WORDS
+    assert engine.plan_in_force(Plan()) == WORDS
+    assert engine.plan_in_force(Plan(fusion="cc")) == Plan(fusion="cc")
+
+
+def test_recall_ranks_by_it_and_says_so_in_its_evidence(engine: Engine) -> None:
+    engine.remember("the kettle in the kitchen is red")
+    _adopt(engine, WORDS)
+    assert set(engine.recall("kettle").hits[0].legs) == {"lexical"}
+    assert set(engine.recall("kettle", fusion="rrf").hits[0].legs) == {"lexical", "dense"}
+    adoption.roll_back(engine.store)
+    assert "late" in engine.recall("kettle").hits[0].legs
+
+
+def test_every_value_of_a_plan_survives_the_store(engine: Engine) -> None:
+    for plan in (WORDS, TEXTBOOK):
+        _adopt(engine, plan)
+        assert engine.plan_in_force() == plan
+
+
+def test_the_weight_of_importance_stays_the_users_own(tmp_path: Path) -> None:
+    environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_IMPORTANCE_PRIOR": "0.1"}
+    with Engine(config.load(environment), tmp_path) as engine:
+        _adopt(engine, WORDS)
+        assert engine.plan_in_force().prior == 0.1
+
+
+def test_rolling_back_returns_to_the_one_before(engine: Engine) -> None:
+    _adopt(engine, WORDS)
+    _adopt(engine, TEXTBOOK)
+    taken, present = adoption.roll_back(engine.store)
+    assert (taken.plan, present and present.plan) == (TEXTBOOK, WORDS)
+    assert engine.plan_in_force() == WORDS
+    assert adoption.roll_back(engine.store)[1] is None
+    with pytest.raises(NotFound, match="as shipped"):
+        adoption.roll_back(engine.store)
+    assert [line["event"] for line in adoption.history(engine.store)] == ["rolled back"] * 2
+
+
+def test_another_process_sees_it_at_once(engine: Engine, tmp_path: Path) -> None:
+    with Engine(config.load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as other:
+        _adopt(other, WORDS)
+    assert engine.plan_in_force() == WORDS
+
+
+def test_a_plan_of_another_model_is_not_used(engine: Engine) -> None:
+    _adopt(engine, WORDS, fingerprint="another-model@1")
+    assert engine.adopted() is None
+    assert engine.plan_in_force() == Plan()
+
+
+@pytest.mark.parametrize("plan", [{"fusion": "magic"}, {"colour": "red"}])
+def test_a_plan_that_this_version_does_not_understand_is_not_used(engine: Engine, plan: dict[str, str]) -> None:
+    value = {"plan": plan, "fingerprint": "x", "since": "2026-01-01T00:00:00Z", "questions": 60}
+    engine.store.shelve(adoption.PLANS, {"1": Document(value)})
+    assert engine.plan_in_force() == Plan()
+
+
+def test_the_stack_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adoption, "MOST_PLANS", 2)
+    for depth in (50, 100, 120):
+        _adopt(engine, Plan(rescored=depth))
+    assert len(engine.store.shelved(adoption.PLANS)) == 2
+    assert engine.plan_in_force().rescored == 120

@@ -1,0 +1,91 @@
+"""The recall log: off unless asked for, bounded, silent, and gone with what it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from triskele import config
+from triskele.curation import recall_log
+from triskele.engine import Engine
+from triskele.types import Sort
+
+
+@pytest.fixture
+def open_logging(tmp_path: Path) -> Callable[..., Engine]:
+    def open_one(log: str = "true") -> Engine:
+        environment = {
+            "TRISKELE_HOME": str(tmp_path),
+            "TRISKELE_PROJECT": "garden",
+            "TRISKELE_RECALL_MODEL": "none",
+            "TRISKELE_RECALL_LOG": log,
+        }
+        return Engine(config.load(environment), tmp_path)
+
+    return open_one
+
+
+@pytest.fixture
+def engine(open_logging: Callable[..., Engine]) -> Engine:
+    return open_logging()
+
+
+def _texts(engine: Engine) -> list[str]:
+    return [asked.text for asked in recall_log.entries(engine.store)]
+
+
+def test_nothing_is_kept_unless_the_user_wants_it(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    engine.remember("the kettle is red")
+    engine.recall("kettle")
+    assert _texts(engine) == []
+
+
+def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: Engine) -> None:
+    id = engine.remember("the kettle is red").id
+    engine.recall("kettle colour")
+    engine.recall("anything else", all_projects=True)
+    assert recall_log.entries(engine.store) == [
+        recall_log.Asked("anything else", None, ()),
+        recall_log.Asked("kettle colour", "garden", (id,)),
+    ]
+
+
+def test_only_plain_questions_are_kept(engine: Engine) -> None:
+    id = engine.remember("the kettle is red", tags=["kitchen"]).id
+    engine.recall("kettle", sort=Sort.RECENCY)
+    engine.recall("kettle", tags=["kitchen"])
+    engine.recall("kettle", as_of="2999-01-01")
+    engine.recall("kettle", show_superseded=True)
+    engine.recall("  ")
+    engine.recall("x" * (recall_log.LONGEST + 1))
+    engine.why_not(id, "teapot")
+    assert _texts(engine) == []
+
+
+def test_the_log_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall_log, "MOST", 3)
+    for number in range(5):
+        engine.recall(f"question {number}")
+    assert _texts(engine) == ["question 4", "question 3", "question 2"]
+
+
+def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: Engine, tmp_path: Path) -> None:
+    engine.remember("the kettle is red")
+    engine.recall("kettle before")
+    other = apsw.Connection(str(tmp_path / "memories.db"))
+    other.execute("BEGIN IMMEDIATE")
+    assert len(engine.recall("kettle meanwhile").hits) == 1
+    other.close()
+    assert _texts(engine) == ["kettle before"]
+
+
+def test_an_erased_memory_takes_the_questions_that_found_it_along(engine: Engine) -> None:
+    id = engine.remember("the kettle is red").id
+    engine.recall("kettle")
+    engine.recall("nothing of the kind")
+    engine.erase(id)
+    assert _texts(engine) == ["nothing of the kind"]
