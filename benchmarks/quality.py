@@ -9,11 +9,16 @@ intervals; both halves of the fixed split are shown, because constants were chos
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +31,7 @@ MARK = "<!-- quality: written by benchmarks/quality.py -->"
 REFERENCE = "rrf"
 ARMS = (
     "fts,lexical,dense,rrf,cc,rsf,dbsf,sum,zscore,late,default,"
-    "default-lexical,default-dense,default-late,default-context"
+    "default-lexical,default-dense,default-late,default-context,default-prior,default+exact"
 )
 
 Report = Mapping[str, Any]
@@ -39,14 +44,23 @@ def main() -> None:
     parser.add_argument("--sets", default="")
     given = parser.parse_args()
     arms = given.arms.split(",")
-    reports = []
-    for folder in _folders(given.sets.split(",") if given.sets else []):
-        print(folder.name, file=sys.stderr, flush=True)
-        reports.append(run_bench(folder, arms=arms, baseline=REFERENCE))
+    folders = list(_folders(given.sets.split(",") if given.sets else []))
+    # Sets do not know of each other: as many at a time as there are processors, the largest first.
+    order = sorted(folders, key=lambda folder: -sum(file.stat().st_size for file in folder.glob("queries.jsonl*")))
+    with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn")) as workers:
+        found = dict(zip(order, workers.map(partial(_measured, arms), order), strict=True))
+    reports = [found[folder] for folder in folders]
     text = "\n".join(_page(reports, arms))
     before = PAGE.read_text().split(MARK)[0] if PAGE.exists() else "# Benchmarks\n\n"
     PAGE.write_text(f"{before}{MARK}\n\n{text}\n")
     print(text)
+
+
+def _measured(arms: Sequence[str], folder: Path) -> Report:
+    started = time.monotonic()
+    report = run_bench(folder, arms=arms, baseline=REFERENCE, public=True)
+    print(f"{folder.name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return report
 
 
 def _folders(names: Sequence[str]) -> Iterator[Path]:
@@ -83,7 +97,23 @@ def _page(reports: Sequence[Report], arms: Sequence[str]) -> Iterator[str]:
             f" | {_difference(report, 'overall', 'ndcg@10')} |"
         )
     yield ""
+    yield from _alarms(reports)
     yield from _strata(reports)
+
+
+def _alarms(reports: Sequence[Report]) -> Iterator[str]:
+    """What the guards say against the numbers above."""
+    found = [(r["dataset"], each["said"]) for r in reports for each in r["guards"]["findings"] if _is_alarm(each)]
+    yield "What the guards object to:" if found else "The guards object to nothing in these sets."
+    yield ""
+    for dataset, said in found:
+        yield f"- {dataset}: {said}"
+    if found:
+        yield ""
+
+
+def _is_alarm(finding: Mapping[str, Any]) -> bool:
+    return bool(finding["severity"] == "alarm")
 
 
 def _strata(reports: Sequence[Report]) -> Iterator[str]:
@@ -121,7 +151,8 @@ def _difference(report: Report, stratum: str, metric: str) -> str:
             low, high = (100 * edge for edge in found["ci95"])
             sign = 1 if found["a"] == "default" else -1
             low, high = sorted((sign * low, sign * high))
-            return f"{100 * sign * found['delta']:+.1f} [{low:.1f}, {high:.1f}]"
+            least = f", notices {100 * found['mde']:.1f}" if low <= 0 <= high and found["mde"] is not None else ""
+            return f"{100 * sign * found['delta']:+.1f} [{low:.1f}, {high:.1f}]{least}"
     return "–"
 
 

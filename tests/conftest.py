@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from triskele import config, moments
 from triskele.engine import Engine
@@ -16,6 +17,10 @@ from triskele.serving.cli.showcase import throw_away_memory
 from triskele.types import Memory
 
 PROJECT = "garden"
+
+# A busy machine is no reason to fail.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture

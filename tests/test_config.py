@@ -19,6 +19,17 @@ def test_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
     assert settings.origins["home"] == "environment TRISKELE_HOME"
 
 
+@pytest.mark.parametrize(("given", "meant"), [("true", True), ("On", True), ("1", True), ("no", False), ("0", False)])
+def test_yes_and_no_may_be_said_in_several_ways(tmp_path: Path, given: str, meant: bool) -> None:
+    home = {"TRISKELE_HOME": str(tmp_path)}
+    assert config.load(home).recall.log is False
+    assert config.load(home | {"TRISKELE_RECALL_LOG": given}).recall.log is meant
+    (tmp_path / "config.toml").write_text("[recall]\nlog = true\n")
+    assert config.load(home).recall.log is True
+    with pytest.raises(BadInput, match=r"recall.log must be true or false, not 'perhaps'"):
+        config.load(home | {"TRISKELE_RECALL_LOG": "perhaps"})
+
+
 def test_the_store_follows_home_file_environment_and_argument_in_turn(tmp_path: Path) -> None:
     home = {"TRISKELE_HOME": str(tmp_path)}
     assert config.load(home).store.url == f"sqlite:///{tmp_path}/memories.db"

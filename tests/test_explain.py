@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from triskele import explain
-from triskele.candidates import Plan
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import BadInput
+from triskele.plan import Plan
 from triskele.recall import pack
 from triskele.types import Answer, Hit, LinkKind
 

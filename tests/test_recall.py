@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from triskele.candidates import Plan
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.index.lexical import LexicalIndex
 from triskele.legs import lexical
+from triskele.plan import Plan
 from triskele.types import Action, LinkKind, Query, Ranking
 
 

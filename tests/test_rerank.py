@@ -131,7 +131,7 @@ def test_neighbours_and_sessions_count_as_defined(seed: int, turns: list[tuple[i
     weights = np.array([0.5, 0.3, 0.2], dtype=np.float32)
     shuffled = np.random.default_rng(seed).permutation(len(turns)).tolist()
     made = columns([session for _, session in turns], positions=shuffled)
-    ranking = rerank.late(asked_for(question), weights, made.rows, made, Shelf(own))
+    ranking, _ = rerank.late(asked_for(question), weights, made.rows, made, Shelf(own))
     expected = plain_late(question, weights, own, made)
     found = {row // 10 - 1: score for row, score in zip(ranking.rows, ranking.scores, strict=True)}
     assert found == pytest.approx(expected, abs=1e-4)
@@ -155,8 +155,8 @@ def test_a_turn_is_helped_by_what_was_said_before_and_after() -> None:
     # "When was it?" – "In May": the answer alone matches only half of the question.
     made = columns([0, 0, -1])
     shelf = Shelf({1: _one(0), 2: _one(1), 3: _one(1)})
-    ranking = rerank.late(_question(0, 1), HALVES, made.rows, made, shelf)
-    alone = rerank.late(_question(0, 1), HALVES, made.rows, made, shelf, with_context=False)
+    ranking, _ = rerank.late(_question(0, 1), HALVES, made.rows, made, shelf)
+    alone, _ = rerank.late(_question(0, 1), HALVES, made.rows, made, shelf, with_context=False)
     scores, plain = (dict(zip(each.rows, each.scores, strict=True)) for each in (ranking, alone))
     assert plain == pytest.approx({10: 0.5, 20: 0.5, 30: 0.5})
     # Neither neighbour nor session lifts the one that stands alone.
@@ -172,7 +172,7 @@ def test_a_turn_is_helped_by_what_was_said_before_and_after() -> None:
 def test_a_neighbour_that_is_no_candidate_itself_counts_too() -> None:
     made = columns([0, 0])
     shelf = Shelf({1: _one(0), 2: _one(1)})
-    ranking = rerank.late(_question(0, 1), HALVES, made.rows[1:], made, shelf)
+    ranking, _ = rerank.late(_question(0, 1), HALVES, made.rows[1:], made, shelf)
     assert ranking.rows == (20,)
     assert ranking.scores[0] == pytest.approx(_mixed(0.5, 0.5 + 0.5 * float(rerank._DECAY[0])))
 
@@ -180,7 +180,7 @@ def test_a_neighbour_that_is_no_candidate_itself_counts_too() -> None:
 def test_no_score_is_higher_than_the_ceiling() -> None:
     made = columns([0, 0, 0, -1])
     shelf = Shelf({slot: _one(0) for slot in range(1, 5)})
-    ranking = rerank.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
+    ranking, _ = rerank.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
     assert max(ranking.scores) <= ranking.ceiling + 1e-6
 
 
@@ -188,7 +188,7 @@ def test_a_conversation_in_which_one_turn_fits_comes_before_one_in_which_none_do
     made = columns([0] * 7 + [1] * 7)
     # The last turns of both are equal and far from anything; one talk began with a perfect match.
     shelf = Shelf({slot: _one(3) for slot in range(1, 15)} | {1: _one(0)})
-    ranking = rerank.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
+    ranking, _ = rerank.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
     scores = dict(zip(ranking.rows, ranking.scores, strict=True))
     assert scores[70] > scores[140] == pytest.approx(0, abs=1e-6)
 
@@ -197,14 +197,14 @@ def test_equal_candidates_come_in_the_order_of_rows() -> None:
     made = columns([-1] * 5)
     shelf = Shelf({slot: _one(0) for slot in range(1, 6)})
     shuffled = made.rows[[3, 0, 4, 1, 2]]
-    assert rerank.late(_question(0), np.ones(1, np.float32), shuffled, made, shelf).rows == (10, 20, 30, 40, 50)
+    assert rerank.late(_question(0), np.ones(1, np.float32), shuffled, made, shelf)[0].rows == (10, 20, 30, 40, 50)
 
 
 def test_candidates_without_token_vectors_are_not_ranked() -> None:
     made = columns([0, 0, -1], slots=[1, -1, 7])
-    ranking = rerank.late(_question(0), np.ones(1, np.float32), made.rows, made, Shelf({1: _one(0)}))
+    ranking, _ = rerank.late(_question(0), np.ones(1, np.float32), made.rows, made, Shelf({1: _one(0)}))
     assert ranking.rows == (10,)
-    empty = rerank.late(_question(0), np.ones(1, np.float32), made.rows[:0], made, Shelf({}))
+    empty, _ = rerank.late(_question(0), np.ones(1, np.float32), made.rows[:0], made, Shelf({}))
     assert empty.rows == ()
 
 

@@ -24,7 +24,9 @@ from triskele.config import load
 from triskele.embed import Encoding
 from triskele.engine import Engine
 from triskele.errors import ModelUnavailable
+from triskele.index.analysis import Analyzer
 from triskele.index.growing import GrowingFile
+from triskele.index.lexical import LexicalIndex
 from triskele.index.tokens import TokenIndex
 from triskele.stores.sqlite import SqliteStore
 from triskele.worker import Worker, embed_waiting
@@ -333,7 +335,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_background(
 
 def test_stopping_ends_the_thread(engine: Engine) -> None:
     _fill(engine, 3)
-    working = Worker(engine.store, engine.meaning)
+    working = Worker(engine.store, engine.lexical, engine.meaning)
     working.stop()
     working.wake()
     working.stop()
@@ -360,7 +362,8 @@ def test_closing_the_engine_ends_the_batch_and_the_thread(tmp_path: Path, toy: T
 def test_without_a_model_the_background_has_nothing_to_do(tmp_path: Path) -> None:
     asked: list[bool] = []
     store = SqliteStore(tmp_path / "store.db")
-    working = Worker(store, lambda: asked.append(True))
+    words = LexicalIndex(tmp_path / "index", store, Analyzer())
+    working = Worker(store, words, lambda: asked.append(True))
     working.wake()
     _until(lambda: bool(asked))
     working.stop()

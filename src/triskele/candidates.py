@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from triskele import fusion, rerank
+from triskele import connections, fusion
+from triskele.connections import Trail
 from triskele.embed.protocol import Encoding
-from triskele.errors import BadInput, ModelUnavailable
+from triskele.errors import ModelUnavailable
 from triskele.fusion import SHARES, Fused, Part, Weighing
 from triskele.index.catalog import Columns, Ints
 from triskele.index.lexical import LexicalIndex
 from triskele.legs import dense, lexical
 from triskele.meaning import Meaning
+from triskele.plan import DEFAULT, Plan
+from triskele.question import LEAST_SIMILARITY, Question
 from triskele.types import Query, Ranking, Sort
 
-DEFAULT = "default"
-LEGS = (lexical.NAME, dense.NAME)
-FUSIONS = (DEFAULT, *fusion.METHODS)
-RERANKS = (DEFAULT, "off", "late")
 # What the default counts of each leg's share of its ceiling, for memories that stand alone and for those of a talk.
 ALONE: Mapping[str, float] = {"lexical": 0.12, "dense": 0.41, "late": 0.47}
 IN_TALK: Mapping[str, float] = {"lexical": 0.08, "dense": 0.05, "late": 0.87}
@@ -34,38 +32,6 @@ SMOOTHING = 0.2
 _MORE_IN_TALK = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
-# Below this a cosine says nothing.
-LEAST_SIMILARITY = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How to rank: which legs, how they are fused, whether late interaction rescores the head."""
-
-    legs: frozenset[str] = frozenset({"lexical", "dense"})
-    fusion: str = DEFAULT
-    rerank: str = DEFAULT
-    weights: Mapping[str, float] | None = None
-    k: Mapping[str, float] = field(default_factory=dict)
-    rescored: int = 100
-    context: bool = True
-    prior: float = 0.3
-    exact: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse names that nobody answers to: a misspelt leg would silently find nothing."""
-        for given, known in ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS)):
-            if unknown := sorted(given - set(known)):
-                raise BadInput(f"no way to rank is called {unknown[0]!r}: choose one of {', '.join(known)}")
-
-    @property
-    def asks_meaning(self) -> bool:
-        """Whether the model is needed: words alone keep their exact order unless late interaction is asked for."""
-        return "dense" in self.legs or self.rerank == "late"
-
-    def without_meaning(self) -> Plan:
-        """The same for somebody who wants no model."""
-        return replace(self, legs=self.legs - {"dense"}, rerank="off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +40,7 @@ class Pool:
 
     fused: list[Fused]
     missing: tuple[str, ...] = ()
+    trail: Trail | None = None
 
 
 def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning | None) -> Pool:
@@ -90,49 +57,17 @@ def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning |
     except ModelUnavailable as error:
         return Pool(_in_order(by_words), (str(error),))
     columns = meaning.catalog.columns()
-    asked = _Asked(query, plan, encoding, words, meaning, columns, columns.mask(query.scope))
+    asked = Question(query, plan, encoding, words, meaning, columns, columns.mask(query.scope))
     by_words = _known(by_words, columns)
     near = _near(asked, by_words)
     if plan.fusion != DEFAULT:
         return Pool(_named_fusion(asked, [by_words, near]))
     if "dense" in plan.legs and not near.rows:
         return Pool(_in_order(by_words))
-    return Pool(_default(asked, _smoothed(asked, by_words) if plan.context else by_words, near))
+    return _default(asked, _smoothed(asked, by_words) if plan.context else by_words, near)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question with everything that the ranking of its candidates looks at."""
-
-    query: Query
-    plan: Plan
-    encoding: Encoding
-    words: LexicalIndex
-    meaning: Meaning
-    columns: Columns
-    mask: NDArray[np.bool_]
-
-    @property
-    def rescored(self) -> int:
-        """How many candidates get the finer look."""
-        return max(self.plan.rescored, self.query.limit)
-
-    def talk(self, rows: Ints) -> float:
-        """The share of some candidates that have a neighbour in a conversation."""
-        if not self.plan.context or not len(rows):
-            return 0.0
-        beside = self.columns.neighbours(self.columns.find(rows), (-1, 1))
-        return float((beside >= 0).any(axis=1).mean())
-
-    def late(self, rows: Ints) -> Ranking:
-        """Some candidates by late interaction."""
-        rarity = self.words.rarity(dict.fromkeys(self.words.analyzer.terms(self.query.text)))
-        weights = rerank.token_weights(self.query.text, self.encoding, self.words.analyzer, rarity)
-        tokens = self.meaning.tokens
-        return rerank.late(self.encoding, weights, rows, self.columns, tokens, with_context=self.plan.context)
-
-
-def _near(asked: _Asked, by_words: Ranking) -> Ranking:
+def _near(asked: Question, by_words: Ranking) -> Ranking:
     """What lies near in meaning; the nearest of strangers, without a shared word, is still a stranger."""
     if "dense" not in asked.plan.legs:
         return Ranking(dense.NAME)
@@ -144,7 +79,7 @@ def _near(asked: _Asked, by_words: Ranking) -> Ranking:
     return _of_pairs(near, [pair for pair in pairs if pair[1] >= LEAST_SIMILARITY or pair[0] in named])
 
 
-def _default(asked: _Asked, by_words: Ranking, near: Ranking) -> list[Fused]:
+def _default(asked: Question, by_words: Ranking, near: Ranking) -> Pool:
     """Each leg's share of what was possible, weighed by the kind of memory and of question."""
     rows = _head(asked, by_words, near)
     if near.rows:
@@ -152,16 +87,22 @@ def _default(asked: _Asked, by_words: Ranking, near: Ranking) -> list[Fused]:
     rankings = [_only(by_words, rows), _only(near, rows)]
     if asked.plan.rerank != "off":
         rankings.append(asked.late(rows))
-    shares = dict(asked.plan.weights or _shares(asked, rows))
+    given = {leg: weight for leg, weight in (asked.plan.weights or {}).items() if leg != "graph"}
+    shares = given or _shares(asked, rows)
     weighing = Weighing(weights=shares, depth=len(rows))
     judged = {row for ranking in rankings[1:] for row in ranking.rows}
-    return _stand_in(fusion.fuse("share", rankings, weighing), shares, judged)
+    if "graph" in asked.plan.legs and asked.plan.rerank != "off":
+        fused, trail = connections.connected(asked, rankings, shares)
+        return Pool(_stand_in(fused, shares, judged), trail=trail)
+    return Pool(_stand_in(fusion.fuse("share", rankings, weighing), shares, judged))
 
 
-def _named_fusion(asked: _Asked, rankings: Sequence[Ranking]) -> list[Fused]:
+def _named_fusion(asked: Question, rankings: Sequence[Ranking]) -> list[Fused]:
     """One of the textbook methods, with late interaction mixed into its head if asked for."""
     plan = asked.plan
     weighing = Weighing(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=asked.query.depth)
+    if "graph" in plan.legs:
+        rankings = [*rankings, connections.walked(asked, rankings)]
     fused = fusion.fuse(plan.fusion, rankings, weighing)
     if plan.rerank in ("off", DEFAULT) or not fused:
         return fused
@@ -210,7 +151,7 @@ def _of_pairs(ranking: Ranking, pairs: Sequence[tuple[int, float]]) -> Ranking:
     return replace(ranking, rows=tuple(row for row, _ in pairs), scores=tuple(score for _, score in pairs))
 
 
-def _smoothed(asked: _Asked, ranking: Ranking) -> Ranking:
+def _smoothed(asked: Question, ranking: Ranking) -> Ranking:
     """Turns of a conversation lend a fifth of their score to the turns beside them that may be seen."""
     if not ranking.rows:
         return ranking
@@ -228,16 +169,16 @@ def _smoothed(asked: _Asked, ranking: Ranking) -> Ranking:
     return replace(ranking, rows=tuple(columns.rows[everyone[order]].tolist()), scores=tuple(lent[order].tolist()))
 
 
-def _head(asked: _Asked, by_words: Ranking, near: Ranking) -> Ints:
+def _head(asked: Question, by_words: Ranking, near: Ranking) -> Ints:
     """The rows worth the finer look: the best of both legs together."""
     weighing = Weighing(weights=SHARES["zscore"], depth=max(len(by_words.rows), len(near.rows), 1))
-    rows = fusion.best_rows("zscore", [by_words, near], weighing)
+    rows, _ = fusion.ordered("zscore", [by_words, near], weighing)
     # A turn says little by itself: what its neighbours say may bring it up from further below.
     most = asked.rescored * (1 + _MORE_IN_TALK * asked.talk(rows[: asked.rescored]))
     return np.sort(rows[: round(most)])
 
 
-def _shares(asked: _Asked, rows: Ints) -> Mapping[str, float]:
+def _shares(asked: Question, rows: Ints) -> Mapping[str, float]:
     """The weights of the legs between standing alone and being part of a talk, and between fluent and foreign."""
     talk = asked.talk(rows)
     foreign = _foreignness(asked.query.text, asked.encoding)

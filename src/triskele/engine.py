@@ -44,10 +44,10 @@ from triskele.types import (
 )
 
 if TYPE_CHECKING:
-    from triskele.candidates import Plan
     from triskele.curation.adoption import Adopted
     from triskele.health import Health
     from triskele.meaning import Meaning
+    from triskele.plan import Plan
     from triskele.whynot import WhyNot
     from triskele.worker import Worker
 
@@ -242,7 +242,7 @@ class Engine:
         limit: int | None = None,
         sort: Sort = Sort.RELEVANCE,
         show_superseded: bool = False,
-        legs: Iterable[str] = ("lexical", "dense"),
+        legs: Iterable[str] | None = None,
         fusion: str = "default",
         rerank: str = "default",
         budget: int | None = None,
@@ -250,11 +250,12 @@ class Engine:
         **filters: Any,
     ) -> Answer:
         """The memories that answer a question, each with its reasons; filters are those of `scope`."""
-        from triskele.candidates import Plan
+        from triskele.plan import Plan
         from triskele.recall import pack
 
         settings = self.settings.recall
-        plan = self.plan_in_force(Plan(legs=frozenset(legs), fusion=fusion, rerank=rerank))
+        chosen = Plan().legs if legs is None else frozenset(legs)
+        plan = self.plan_in_force(Plan(legs=chosen, fusion=fusion, rerank=rerank))
         wanted = intake.check_limit(settings.limit if limit is None else limit)
         if plan.asks_meaning and self._worker is None and settings.embed_first:
             # What was written in the last minutes; much more is left to `embed` or to the background.
@@ -296,7 +297,7 @@ class Engine:
 
     def plan_in_force(self, asked: Plan | None = None) -> Plan:
         """How recall ranks: as asked, else by the plan that was adopted, else as shipped."""
-        from triskele.candidates import Plan
+        from triskele.plan import Plan
 
         prior = self.settings.recall.importance_prior
         adopted = self.adopted() if asked in (None, Plan()) else None
@@ -318,7 +319,9 @@ class Engine:
         options["limit"] = self.settings.recall.limit if options.get("limit") is None else options["limit"]
         latest = self.get(reference)
         memory = self.store.memories([latest.id], known_at=scope.known_at).get(latest.id, latest)
-        return why_not(memory, text, options, scope, lambda asked, how: self.recall(asked, logged=False, **how), self.lexical)
+        return why_not(
+            memory, text, options, scope, lambda asked, how: self.recall(asked, logged=False, **how), self.lexical
+        )
 
     def meaning(self) -> Meaning | None:
         """The model and its indexes, opened when first needed; None where there is no model."""
@@ -333,20 +336,25 @@ class Engine:
     def embed(
         self, *, limit: int | None = None, wait: bool = True, progress: Callable[[int], None] | None = None
     ) -> int:
-        """Give vectors to memories that wait for them; returns how many got one; without `wait` writers go first."""
+        """Give vectors to memories that wait for them, and read the names in those that were not read yet.
+
+        Returns how many got a vector; without `wait` writers go first.
+        """
+        from triskele.naming import read_names
         from triskele.worker import embed_waiting, restore_tokens
 
         meaning = self.meaning()
         if meaning is None:
             return 0
         done = embed_waiting(self.store, meaning, limit=limit, wait=wait, progress=progress)
+        read_names(self.store, self.lexical, limit=limit, wait=wait)
         return done + restore_tokens(self.store, meaning, limit=limit, wait=wait)
 
     def work_in_background(self) -> None:
         """Embed what waits, now and after every write, in a thread of this process."""
         from triskele.worker import Worker
 
-        self._worker = self._worker or Worker(self.store, self.meaning)
+        self._worker = self._worker or Worker(self.store, self.lexical, self.meaning)
         self._worker.wake()
 
     def browse(

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from triskele.index.analysis import IS_UNSPACED, Token
 from triskele.index.lexical import LexicalIndex
-from triskele.legs import lexical
+from triskele.legs import graph, lexical
 from triskele.succession import Served
-from triskele.types import Hit, LegEvidence, Link, Memory, Term
+from triskele.types import Hit, LegEvidence, Link, Memory, Path, Term
 
 MAX_WORDS_NAMED = 8
 _CHARACTERS_PER_TOKEN = 4
@@ -62,7 +62,7 @@ def _labels(memory: Memory) -> str:
     return " ".join((memory.keywords, *memory.tags, memory.category))
 
 
-def hit(served: Served, coverage: Coverage, links: Sequence[Link]) -> Hit:
+def hit(served: Served, coverage: Coverage, links: Sequence[Link], path: Path | None = None) -> Hit:
     """A memory with its reasons."""
     terms = coverage.terms(served.matched)
     legs = {
@@ -72,13 +72,14 @@ def hit(served: Served, coverage: Coverage, links: Sequence[Link]) -> Hit:
             normalised=part.normalised,
             contribution=part.contribution,
             terms=terms if name == lexical.NAME else (),
+            path=path if name == graph.NAME else None,
         )
         for name, part in served.fused.parts.items()
     }
     return Hit(
         memory=served.memory,
         score=served.score,
-        reason=_reason(served, _words(terms, served.matched.content)),
+        reason=_reason(served, _words(terms, served.matched.content), path),
         legs=legs,
         prior=served.prior,
         superseded=served.superseded,
@@ -94,8 +95,11 @@ def confidence(served: Sequence[Served], coverage: Coverage) -> float:
     best = served[0]
     if "dense" not in best.fused.parts:
         return coverage.of(best.matched)
-    agreed = all(part.rank == 1 for part in best.fused.parts.values())
-    return 1 / (1 + math.exp(-(_BIAS + _PER_SHARE * best.fused.score + _IF_AGREED * agreed)))
+    # What a memory says by itself counts, not whom it is connected with.
+    said = [part for leg, part in best.fused.parts.items() if leg != graph.NAME]
+    share = sum(part.contribution for part in said)
+    agreed = all(part.rank == 1 for part in said)
+    return 1 / (1 + math.exp(-(_BIAS + _PER_SHARE * share + _IF_AGREED * agreed)))
 
 
 # Fitted on the tune halves of the sample corpus, the notes and MuSiQue: answerable against the same questions with
@@ -123,8 +127,10 @@ def _words(terms: Sequence[Term], content: str) -> list[str]:
     return words if len(words) <= MAX_WORDS_NAMED else [*words[:MAX_WORDS_NAMED], "…"]
 
 
-def _reason(served: Served, words: Sequence[str]) -> str:
+def _reason(served: Served, words: Sequence[str], path: Path | None) -> str:
     said = _said(served, words)
+    if path is not None:
+        said += f", and is connected through “{path.name}” with “{path.says}”"
     if served.stands_for is not None:
         return f"replaces {served.stands_for}, which {said}"
     return said + (", but has been superseded" if served.superseded else "")

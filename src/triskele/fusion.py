@@ -88,7 +88,8 @@ def distribution_based(scores: Scores, _: Weighing) -> Floats:
     mean, deviation = scores.raw.mean(), scores.raw.std()
     if deviation < _SAME:
         return np.full(len(scores.raw), 0.5)
-    return np.clip((scores.raw - mean + 3 * deviation) / (6 * deviation), 0.0, 1.0)
+    numbers: Floats = np.clip((scores.raw - mean + 3 * deviation) / (6 * deviation), 0.0, 1.0)
+    return numbers
 
 
 def saturating_sum(scores: Scores, _: Weighing) -> Floats:
@@ -184,9 +185,9 @@ def fuse(method: str, rankings: Sequence[Ranking], weighing: Weighing | None = N
     return [Fused(row, score, _Parts(heard, row)) for row, score in scored]
 
 
-def best_rows(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> NDArray[np.int64]:
-    """The rows of `fuse` in its order, where nobody asks for the parts."""
-    return _ordered(_heard(method, rankings, weighing))[0]
+def ordered(method: str, rankings: Sequence[Ranking], weighing: Weighing) -> tuple[NDArray[np.int64], Floats]:
+    """The rows and scores of `fuse` in its order, where nobody asks for the parts."""
+    return _ordered(_heard(method, rankings, weighing))
 
 
 def _ordered(heard: Sequence[_Heard]) -> tuple[NDArray[np.int64], Floats]:

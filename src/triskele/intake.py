@@ -23,7 +23,7 @@ _KEPT_CONTROLS = "\n\t"
 # Joiners carry meaning in many scripts; every other format character can hide text from a reader.
 _KEPT_FORMATS = "\u200c\u200d\u00ad"
 _ABSURD_LENGTH = 1_000_000
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")
+_SENTENCE_END = re.compile(r"((?<=[.!?。！？])\s+|(?<=[。！？])|\n+)")
 
 
 def clean(text: str, what: str) -> str:
@@ -131,14 +131,17 @@ def check_limit(limit: int) -> int:
 
 
 def split_sentences(text: str, limit: int) -> list[str]:
-    """Cut a text at sentence ends into pieces of at most `limit` characters."""
+    """Cut a text at sentence ends into pieces of at most `limit` characters; lines stay lines."""
     pieces: list[str] = []
-    for sentence in _SENTENCE_END.split(clean(text, "the text")):
+    sentences = _SENTENCE_END.split(clean(text, "the text"))
+    for sentence, before in zip(sentences[::2], ["", *sentences[1::2]], strict=True):
+        glue = "\n" if "\n" in before else " "
         for part in _within(sentence.strip(), limit):
-            if pieces and len(pieces[-1]) + 1 + len(part) <= limit:
-                pieces[-1] += " " + part
+            if pieces and part and len(pieces[-1]) + 1 + len(part) <= limit:
+                pieces[-1] += glue + part
             elif part:
                 pieces.append(part)
+            glue = " "
     return pieces
 
 

@@ -1,4 +1,4 @@
-"""Everything that knows meaning: the model, and what it said about a store."""
+"""Everything that knows meaning and connections: the model, what it said about a store, and who mentions what."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from triskele.embed import Embedder, bundled
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
+from triskele.index.mentions import MentionIndex
 from triskele.index.tokens import TokenIndex
 from triskele.stores.protocol import Store
 
@@ -23,6 +24,7 @@ class Meaning:
     catalog: Catalog
     dense: DenseIndex
     tokens: TokenIndex
+    mentions: MentionIndex
 
     @staticmethod
     def open(folder: Path, store: Store, *, tail_cap: int) -> Meaning | None:
@@ -40,12 +42,13 @@ class Meaning:
             Catalog(store, mark),
             DenseIndex(folder, store, mark, embedder.dimensions, tail_cap=tail_cap),
             TokenIndex(folder, store, mark, embedder.token_dimensions),
+            MentionIndex(folder, store),
         )
 
     @staticmethod
     def files(folder: Path) -> list[Path]:
         """What models have left in an index folder."""
-        return [*folder.glob("dense-*"), *folder.glob("tokens-*")]
+        return [path for kind in ("dense", "tokens", "mentions") for path in folder.glob(f"{kind}-*")]
 
     @staticmethod
     def remove_files(folder: Path) -> None:
@@ -55,7 +58,7 @@ class Meaning:
 
     def damaged(self) -> int:
         """How many vectors are not what was written, or none at all."""
-        return self.dense.damaged() + self.tokens.damaged()
+        return self.dense.damaged() + self.tokens.damaged() + self.mentions.damaged()
 
     def orphans(self) -> int:
         """How many vectors of the files belong to nothing in the store any more."""
@@ -67,8 +70,10 @@ class Meaning:
         self.catalog.forget()
         self.dense.rebuild()
         self.tokens.keep_only(self.catalog.columns().slots)
+        self.mentions.rebuild()
 
     def close(self) -> None:
         """Let go of the files."""
         self.dense.close()
         self.tokens.close()
+        self.mentions.close()

@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from triskele import explain
-from triskele.candidates import Plan, candidates
+from triskele.candidates import candidates
+from triskele.connections import Trail
 from triskele.index.lexical import LexicalIndex
+from triskele.legs import graph
 from triskele.meaning import Meaning
+from triskele.plan import Plan
 from triskele.stores.protocol import Store
 from triskele.succession import Priors, Served, serve, visible
-from triskele.types import Answer, Link, LinkKind, Memory, Query, Scope
+from triskele.types import Answer, Link, LinkKind, Memory, Path, Query, Scope
 
 MAX_RESOLUTIONS = 3
 # A text of which more than this share of words has been said already says the same again.
 REPEATED = 0.8
+_OPENING = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ def _answer(
     priors = Priors(plan.prior, plan.exact, coverage.is_whole)
     served = serve(pool.fused, query, readers.store, priors=priors, show_superseded=show_superseded)
     links = readers.store.links([each.memory.id for each in served], known_at=query.scope.known_at)
-    hits = tuple(explain.hit(each, coverage, links) for each in served)
+    paths = _paths(served, pool.trail, readers.store)
+    hits = tuple(explain.hit(each, coverage, links, paths.get(each.fused.row)) for each in served)
     return Answer(
         hits=hits,
         resolutions=_resolutions(served, links, readers.store, query.scope),
@@ -53,6 +58,26 @@ def _answer(
         waiting=readers.store.count_waiting() if readers.meaning is not None else 0,
         missing=pool.missing,
     )
+
+
+def _paths(served: Sequence[Served], trail: Trail | None, store: Store) -> dict[int, Path]:
+    """For hits that the graph brought up, the name that connects them with another memory."""
+    if trail is None:
+        return {}
+    rows = [each.fused.row for each in served if graph.NAME in each.fused.parts]
+    shared = {row: found for row in rows if (found := trail.shared(row)) is not None}
+    names = store.names.numbered({concept for _, concept in shared.values()})
+    others = store.rows({seed for seed, _ in shared.values()})
+    return {
+        row: Path(names[concept].text, others[seed].id, _opening(others[seed].content))
+        for row, (seed, concept) in shared.items()
+        if concept in names and seed in others
+    }
+
+
+def _opening(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _OPENING else words[:_OPENING].rsplit(" ", 1)[0] + " …"
 
 
 def pack(answer: Answer, budget: int) -> Answer:

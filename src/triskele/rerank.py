@@ -39,8 +39,8 @@ def late(
     tokens: TokenIndex,
     *,
     with_context: bool = True,
-) -> Ranking:
-    """Rank candidates by the weighted mean, over the question's tokens, of their best match."""
+) -> tuple[Ranking, Floats]:
+    """Rank candidates by the weighted mean, over the question's tokens, of their best match; with the matches."""
     at = columns.find(rows)
     around = columns.neighbours(at, NEIGHBOURS) if with_context else np.full((len(at), 0), -1, dtype=np.int64)
     if not (around >= 0).any():
@@ -58,7 +58,8 @@ def late(
         scores = _with_session(scores, columns.sessions[at])
     kept = is_known[own]
     order = np.lexsort((rows[kept], -scores[kept]))
-    return Ranking(NAME, tuple(rows[kept][order].tolist()), tuple(scores[kept][order].tolist()), ceiling=1.0)
+    ranked = tuple(rows[kept][order].tolist()), tuple(scores[kept][order].tolist())
+    return Ranking(NAME, *ranked, ceiling=1.0), matches[own]
 
 
 def best_matches(asked: Floats, slots: Ints, tokens: TokenIndex) -> tuple[Floats, NDArray[np.bool_]]:

@@ -201,6 +201,15 @@ class Term:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How a memory was reached: a name that it shares with another one, which the question led to."""
+
+    name: str
+    other: str
+    says: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegEvidence:
     """What one leg said about a hit, and what that added to its score."""
@@ -210,6 +219,7 @@ class LegEvidence:
     normalised: float
     contribution: float
     terms: tuple[Term, ...] = ()
+    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

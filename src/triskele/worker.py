@@ -1,4 +1,4 @@
-"""Background work: giving vectors to what was written, in small durable steps."""
+"""Background work: giving vectors to what was written and reading its names, in small durable steps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable
 
 from triskele.errors import TriskeleError
+from triskele.index.lexical import LexicalIndex
 from triskele.index.tokens import compressed
 from triskele.meaning import Meaning
+from triskele.naming import read_names
 from triskele.stores.protocol import Store
 
 BATCH = 64
@@ -59,10 +61,11 @@ def _embed(texts: dict[str, str], store: Store, meaning: Meaning, *, wait: bool)
 
 
 class Worker:
-    """A thread that embeds what is written while the process goes on."""
+    """A thread that embeds and reads what is written while the process goes on."""
 
-    def __init__(self, store: Store, meaning: Callable[[], Meaning | None]) -> None:
+    def __init__(self, store: Store, words: LexicalIndex, meaning: Callable[[], Meaning | None]) -> None:
         self._store = store
+        self._words = words
         self._meaning = meaning
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -91,6 +94,7 @@ class Worker:
             try:
                 while not self._stop.is_set() and (meaning := self._meaning()) is not None:
                     done = embed_waiting(self._store, meaning, limit=BATCH)
+                    done += read_names(self._store, self._words, limit=BATCH)
                     if done == 0 and restore_tokens(self._store, meaning, limit=BATCH) == 0:
                         break
             except (TriskeleError, OSError):

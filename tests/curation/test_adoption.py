@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from triskele import config
-from triskele.candidates import Plan
 from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import NotFound
+from triskele.plan import Plan
 from triskele.stores.protocol import Document
 
 WORDS = Plan(weights={"lexical": 1.0, "dense": 0.0, "late": 0.0}, rescored=50)
@@ -42,13 +42,13 @@ def test_recall_ranks_by_it_and_says_so_in_its_evidence(engine: Engine) -> None:
     engine.remember("the kettle in the kitchen is red")
     _adopt(engine, WORDS)
     assert set(engine.recall("kettle").hits[0].legs) == {"lexical"}
-    assert set(engine.recall("kettle", fusion="rrf").hits[0].legs) == {"lexical", "dense"}
+    assert set(engine.recall("kettle", fusion="rrf").hits[0].legs) == {"lexical", "dense", "graph"}
     adoption.roll_back(engine.store)
     assert "late" in engine.recall("kettle").hits[0].legs
 
 
 def test_every_value_of_a_plan_survives_the_store(engine: Engine) -> None:
-    for plan in (WORDS, TEXTBOOK):
+    for plan in (WORDS, TEXTBOOK, Plan(legs=frozenset({"dense"}))):
         _adopt(engine, plan)
         assert engine.plan_in_force() == plan
 

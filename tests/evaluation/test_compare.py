@@ -51,6 +51,15 @@ def test_agrees_with_scipy(baseline: np.ndarray) -> None:
         assert ours.p == pytest.approx(flipped.pvalue, abs=0.02)
 
 
+def test_skewed_differences_have_the_interval_that_scipy_gives() -> None:
+    row = np.random.default_rng(9).gamma(0.2, size=40)
+    (ours,) = compare.paired(row[None], seed=1, resamples=40_000)
+    theirs = stats.bootstrap((row,), np.mean, n_resamples=40_000, batch=1000, rng=2).confidence_interval
+    plain = stats.bootstrap((row,), np.mean, n_resamples=40_000, batch=1000, rng=2, method="percentile")
+    assert ours.ci95 == pytest.approx((theirs.low, theirs.high), rel=0.02)
+    assert abs(ours.ci95[1] - plain.confidence_interval.high) > 0.01
+
+
 def test_small_and_constant_groups_have_an_answer() -> None:
     one, two = compare.paired(np.array([[0.5], [0.0]]), seed=1)
     assert (one.delta, one.ci95, one.p) == (0.5, (0.5, 0.5), 1)
@@ -65,13 +74,42 @@ def test_the_same_seed_gives_the_same_answer(baseline: np.ndarray) -> None:
     assert compare.paired(rows, seed=4) != compare.paired(rows, seed=5)
 
 
-def test_false_alarms_are_rare() -> None:
+@pytest.mark.parametrize("n", [60, 200])
+def test_false_alarms_are_rare(n: int) -> None:
     rng = np.random.default_rng(17)
-    # Every row is a comparison of two arms that differ by chance alone.
-    differences = rng.choice([-1.0, 0.0, 0.0, 1.0], size=(400, 80))
-    found = compare.paired(differences, seed=7, resamples=500)
-    assert sum(one.p < 0.05 for one in found) <= 32
-    assert sum(one.ci95[0] > 0 or one.ci95[1] < 0 for one in found) <= 32
+    # Every row is a comparison of two arms that differ by chance alone: 1,000 of them, with 2,000 resamples each.
+    differences = rng.choice([-1.0, -0.5, 0.0, 0.0, 0.0, 0.5, 1.0], size=(1000, n))
+    found = compare.paired(differences, seed=7, resamples=2000)
+    assert sum(one.p < 0.05 for one in found) <= 80
+    assert sum(one.ci95[0] > 0 or one.ci95[1] < 0 for one in found) <= 80
+
+
+def test_the_smallest_noticeable_difference_is_noticed_four_times_in_five() -> None:
+    rng = np.random.default_rng(23)
+    n, spread = 100, 0.4
+    smallest = (1.959964 + 0.841621) * spread / n**0.5
+    differences = rng.normal(smallest, spread, size=(1000, n))
+    found = compare.paired(differences, seed=7, resamples=1000)
+    assert np.mean([one.mde for one in found]) == pytest.approx(smallest, rel=0.02)
+    assert 0.76 <= np.mean([one.p < 0.05 for one in found]) <= 0.84
+
+
+def test_one_question_notices_nothing_and_few_are_marked() -> None:
+    assert compare.detectable(np.array([[0.5]])) == [None]
+    values = np.linspace(0, 1, QUERIES)
+    arms = {"old": scores(values), "new": scores(values[::-1].copy())}
+    strata = {"few": range(49), "enough": range(50)}
+    found = {one.stratum: one.underpowered for one in compare.compare(arms, "old", strata, seed=7)}
+    assert found == {"few": True, "enough": False}
+
+
+def test_other_arms_change_nothing_of_an_arm(baseline: np.ndarray) -> None:
+    arms = {"old": scores(baseline), "new": scores(np.roll(baseline, 1)), "third": scores(np.roll(baseline, 7))}
+    strata = {"overall": range(QUERIES)}
+    alone = compare.compare({name: arms[name] for name in ("old", "new")}, "old", strata, seed=7)
+    beside = [one for one in compare.compare(arms, "old", strata, seed=7) if one.a == "new"]
+    assert [(one.delta, one.p, one.mde) for one in alone] == [(one.delta, one.p, one.mde) for one in beside]
+    assert [one.ci95 for one in alone] == [pytest.approx(one.ci95) for one in beside]
 
 
 def test_holm_by_hand() -> None:

@@ -12,16 +12,42 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from triskele.evaluation.bench import Measured, run_bench
+from triskele.evaluation.bench import run_bench
 from triskele.evaluation.datasets import BenchQuery
+from triskele.evaluation.measured import Measured
 from triskele.evaluation.metrics import METRICS
 from triskele.evaluation.report.charts import Scale
 from triskele.evaluation.report.curves import apart
+from triskele.evaluation.report.movers import explained
 from triskele.evaluation.report.page import page
+from triskele.evaluation.tally import Given
 
 ATTACK = "<script>alert('x')</script> & \"quotes\""
 KINDS = {"exact": 60, "paraphrase": 40}
 QUALITY = {"fts": 0.4, "lexical": 0.41, "default": 0.7}
+
+
+LEGS = {
+    "legs": {
+        "lexical": {
+            "scores": {"n": 3000, "mean": 7.5, "sd": 2.25, "skew": 1.5},
+            "changed": 0.25,
+            "right": 40,
+            "right_alone": 3,
+        },
+        "dense": {
+            "scores": {"n": 3000, "mean": 0.5, "sd": 0.125, "skew": -0.5},
+            "changed": 0.5,
+            "right": 50,
+            "right_alone": 13,
+        },
+    },
+    "overlap": {"dense": 0.25, "lexical+dense": 0.75},
+}
+FINDINGS = [
+    {"guard": "leak", "severity": "alarm", "said": "Ids leak.", "examples": ["id-001 → secret-document"]},
+    {"guard": "pooling", "severity": "note", "said": "Labels are binary.", "examples": []},
+]
 
 
 def summary(n: int, quality: float) -> dict[str, Any]:
@@ -36,6 +62,7 @@ def arm(quality: float, kinds: dict[str, int]) -> dict[str, Any]:
         "halves": {"tune": summary(n - 1, quality), "test": summary(1, quality)},
         "latency_ms": {"p50": 1.25, "p95": 4.5, "mean": 2.0, "max": 9.0},
         "bytes_per_memory": 1234.4,
+        "legs": LEGS,
     }
 
 
@@ -51,6 +78,8 @@ def comparison(name: str, stratum: str, delta: float, *, p: float, n: int) -> di
         "ci95": ends,
         "p": p,
         "p_holm": p,
+        "mde": 0.06,
+        "underpowered": n < 50,
     }
 
 
@@ -60,6 +89,7 @@ def make_report(quality: dict[str, float], kinds: dict[str, int]) -> dict[str, A
     return {
         "dataset": "harbour",
         "manifest": {"versions": {"triskele": "1.2.3"}, "seed": 7, "run_depth": 100},
+        "guards": {"findings": FINDINGS},
         "arms": {name: arm(value, kinds) for name, value in quality.items()},
         "comparisons": [
             comparison(name, stratum, value - 0.4, p=0.0001 if value - 0.4 > 0.05 else 0.6, n=count)
@@ -115,8 +145,10 @@ def test_the_summary_comes_first_and_says_what_is_sure() -> None:
         "a clear difference of +0.300 (95 % interval +0.250 to +0.350, p < 0.001 after Holm)."
     )
     facts = [said(fact) for fact in body(make_page()).findall("./header/ul/li")]
-    assert "Not distinguishable from fts overall: lexical on nDCG@10." in facts
-    assert "Not distinguishable from fts by kind, on nDCG@10: lexical on exact and paraphrase." in facts
+    noticed = "(in brackets the smallest difference that would have been noticed)"
+    assert f"Not distinguishable from fts overall {noticed}: lexical on nDCG@10 (0.060)." in facts
+    kinds = "lexical on exact (0.060) and paraphrase (0.060)"
+    assert f"Not distinguishable from fts by kind, on nDCG@10 {noticed}: {kinds}." in facts
     assert "Every test is against fts: the lead of default over lexical, 0.290 on nDCG@10, is not tested." in facts
     assert "Underpowered, with fewer than 50 questions: paraphrase (40) and test half (1)." in facts
 
@@ -124,7 +156,7 @@ def test_the_summary_comes_first_and_says_what_is_sure() -> None:
 def test_a_difference_within_chance_is_called_that() -> None:
     lead = said(body(make_page({"fts": 0.4, "default": 0.41})).find(".//p[@class='lead']"))
     assert "but the difference of +0.010 (95 % interval −0.040 to +0.060, p = 0.600 after Holm)" in lead
-    assert lead.endswith("is not distinguishable from chance.")
+    assert lead.endswith("is not distinguishable from chance (notices ≥ 0.060).")
 
 
 def test_a_baseline_that_nobody_beats_is_named() -> None:
@@ -137,7 +169,7 @@ def test_the_table_has_values_intervals_and_marks() -> None:
     wanted = ["all questionsn = 100", "exactn = 60", "paraphrasen = 40underpowered", "tune halfn = 99"]
     assert head == ["arm", *wanted, "test halfn = 1underpowered"]
     assert baseline[:3] == ["ftsbaseline", "0.400", "0.400"]
-    assert lexical[1] == "0.410○ +0.010−0.040 to +0.060"
+    assert lexical[1] == "0.410○ +0.010−0.040 to +0.060notices ≥ 0.060"
     assert default[1] == "0.700▲ +0.300+0.250 to +0.350"
 
 
@@ -161,7 +193,43 @@ def test_curves_have_every_depth_and_every_arm() -> None:
 
 def test_costs_are_shown() -> None:
     row = table(body(make_page()), "costs")[1]
-    assert row == ["fts", "1.25", "4.50", "1.25 to 4.50", "1,234"]
+    assert row == ["fts", "1.25", "4.50", "2.00", "9.00", "1.25 to 4.50", "1,234"]
+
+
+def test_what_speaks_against_the_numbers_comes_before_them() -> None:
+    tree = body(make_page())
+    assert headings(tree)[0] == "What the guards say"
+    alarm, remark = tree.findall(".//ul[@class='findings']/li")
+    assert (alarm.attrib["class"], remark.attrib["class"]) == ("alarm", "note")
+    assert said(alarm) == "Ids leak. For example: id-001 → secret-document"
+
+
+def test_legs_are_told_apart() -> None:
+    tree = body(make_page())
+    rows = table(tree, "legs")
+    assert rows[1] == ["fts", "lexical", "3,000", "7.500", "2.250", "1.500", "25%", "40", "3"]
+    assert "first places by the legs that have them first too: lexical and dense 75%, dense 25%." in said(tree)
+
+
+def test_confidence_is_shown_where_questions_have_no_answer() -> None:
+    queries = make_queries(KINDS)
+    report = make_report({"fts": 0.4}, KINDS)
+    found = {"n": 25, "auroc": 0.75, "precision": 0.875, "coverage": 0.5}
+    report["abstention"] = {"fts": {"threshold": 0.5, "answerable": 100, "kinds": {"unanswerable": found}}}
+    tree = body(page(report, queries, {"fts": make_measured(queries, [1] * 100)}))
+    assert table(tree, "confidence")[1] == ["fts", "unanswerable", "100 + 25", "0.750", "0.875", "0.500"]
+
+
+def test_a_move_is_explained_by_what_the_legs_gave() -> None:
+    def standing(places: list[str], legs: dict[str, Given]) -> Measured:
+        run = {"q": [(id, 1.0) for id in places]}
+        return Measured(run, {}, [], 0.0, right={"q": {"gold": legs}} if legs else {})
+
+    words = standing(["x", "gold"], {})
+    both = standing(["gold", "x"], {"lexical": Given(2, 0.1), "dense": Given(1, 0.25)})
+    assert explained("q", words, both) == "gold: found by words → lexical no. 2 +0.100, dense no. 1 +0.250"
+    assert explained("q", both, standing(["x"], {})).endswith("dense no. 1 +0.250 → not found")
+    assert explained("q", words, words) == ""
 
 
 def test_the_questions_that_moved_most_are_listed_both_ways() -> None:
@@ -201,7 +269,13 @@ def test_the_public_form_holds_aggregates_only() -> None:
 
 def test_one_arm_alone_has_nothing_to_be_compared_with() -> None:
     tree = body(make_page({"fts": 0.4}))
-    assert headings(tree) == ["Quality by kind of question", "Recall by depth", "Time and space"]
+    assert headings(tree) == [
+        "What the guards say",
+        "Quality by kind of question",
+        "Recall by depth",
+        "Time and space",
+        "What each leg did",
+    ]
     assert said(tree.find(".//p[@class='lead']")).endswith("there is no other arm to compare it with.")
 
 

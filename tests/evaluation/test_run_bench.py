@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from triskele.errors import BadInput
-from triskele.evaluation.arms import ARMS, Ground
+from triskele.evaluation.arms import ARMS
 from triskele.evaluation.bench import available_arms, run_bench
 from triskele.evaluation.datasets import load_dataset
+from triskele.evaluation.ground import Ground
 from triskele.evaluation.windows import windows
 
 WriteDataset = Callable[..., Path]
@@ -29,10 +30,10 @@ def without_costs(report: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_report_has_the_agreed_shape(write_dataset: WriteDataset) -> None:
     report = run_bench(write_dataset(), arms=["lexical"])
-    assert set(report) == {"dataset", "manifest", "arms", "comparisons"}
+    assert set(report) == {"dataset", "manifest", "guards", "arms", "comparisons", "abstention"}
     assert list(report["arms"]) == ["fts", "lexical"]
     for arm in report["arms"].values():
-        assert set(arm) == {"overall", "strata", "halves", "latency_ms", "bytes_per_memory"}
+        assert set(arm) == {"overall", "strata", "halves", "latency_ms", "bytes_per_memory", "legs"}
         wanted = {"n", "recall@5", "recall@10", "recall_all@5", "recall_any@5", "ndcg@10", "mrr", "map"}
         assert wanted <= set(arm["overall"])
         assert set(arm["strata"]) == {"exact", "paraphrase"}
@@ -42,7 +43,7 @@ def test_the_report_has_the_agreed_shape(write_dataset: WriteDataset) -> None:
     compared = report["comparisons"]
     assert {one["stratum"] for one in compared} >= {"overall", "exact", "paraphrase"}
     assert all((one["a"], one["b"]) == ("lexical", "fts") for one in compared)
-    assert set(compared[0]) >= {"a", "b", "stratum", "metric", "delta", "ci95", "p", "p_holm"}
+    assert set(compared[0]) >= {"a", "b", "stratum", "metric", "delta", "ci95", "p", "p_holm", "mde", "underpowered"}
     json.dumps(report, allow_nan=False)
 
 
@@ -86,6 +87,97 @@ def test_it_reproduces_bit_for_bit(write_dataset: WriteDataset, tmp_path: Path) 
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_the_manifest_holds_what_a_second_run_needs(write_dataset: WriteDataset) -> None:
+    manifest = run_bench(write_dataset(), arms=["default", "rrf:k=10"])["manifest"]
+    assert {"python", "triskele", "numpy", "tantivy", "onnxruntime", "ranx"} <= set(manifest["versions"])
+    assert len(manifest["data_sha256"]) == 64
+    assert manifest["model"] and manifest["seed"] == 7 and manifest["platform"]
+    assert manifest["arms"]["fts"]["plan"] is None
+    assert set(manifest["arms"]["rrf:k=10"]["plan"]["k"].values()) == {10.0}
+    assert "are not in it" in manifest["latency"]
+    assert manifest["counts"]["labels_skipped"] == {}
+
+
+def test_the_default_arm_is_what_recall_does(write_dataset: WriteDataset) -> None:
+    corpus = [
+        {"id": f"d{number}", "text": f"a red boat number {number} in the harbour", "meta": {"importance": number / 20}}
+        for number in range(20)
+    ]
+    data = load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "d1", 1)]))
+    rows = windows(data.documents)
+    with Ground.laid(rows) as ground:
+        for name in ("default", "default-prior", "default+exact"):
+            answered = ground.searcher(ARMS[name]).search("red boat number 7", None, 100)
+            found = answered.ranked().rows[:10]
+            assert ground._memory is not None and ARMS[name].plan is not None
+            answer = ground._memory.engine.ask("red boat number 7", ARMS[name].plan, all_projects=True)
+            assert [rows[row].text for row, _ in found] == [hit.memory.content for hit in answer.hits]
+            assert [score for _, score in found] == [hit.score for hit in answer.hits]
+            assert answered.confidence() == answer.confidence
+
+
+def test_importance_moves_the_default_and_not_the_default_without_it(write_dataset: WriteDataset) -> None:
+    corpus = [{"id": id, "text": "a red boat", "meta": {"importance": share}} for id, share in (("a", 0), ("b", 1))]
+    queries = [{"id": "q1", "text": "red boat"}]
+    folder = write_dataset(corpus, queries, [("q1", "b", 1)])
+    report = run_bench(folder, arms=["default", "default-prior"])
+    assert report["arms"]["default"]["overall"]["mrr"] == 1
+    assert report["arms"]["default-prior"]["overall"]["mrr"] == 0.5
+
+
+def test_a_leaked_gold_id_is_caught(write_dataset: WriteDataset) -> None:
+    def alarms(id: str) -> list[str]:
+        corpus = [{"id": f"note {number}", "text": f"boat number {number}"} for number in range(8)]
+        queries = [{"id": f"question-{number}", "text": f"which boat is {number}?"} for number in range(3)]
+        corpus[2]["id"] = id
+        qrels = [("question-0", "note 0", 1), ("question-1", "note 1", 1), ("question-2", id, 1)]
+        found = run_bench(write_dataset(corpus, queries, qrels), arms=["lexical"])["guards"]["findings"]
+        return [one["guard"] for one in found if one["severity"] == "alarm"]
+
+    assert alarms("note 2") == []
+    assert alarms("note for question-2") == ["leak"]
+    assert alarms("note 2, gold") == ["leak"]
+
+
+def test_a_set_says_how_it_was_made(write_dataset: WriteDataset) -> None:
+    folder = write_dataset()
+    said = {"generator": "model-a", "judge": "model-a", "built_from": {"exact": "fts"}}
+    (folder / "manifest.json").write_text(json.dumps(said))
+    found = run_bench(folder, arms=["lexical"])["guards"]["findings"]
+    assert [one["guard"] for one in found if one["severity"] == "alarm"] == ["circle", "circle"]
+    (folder / "manifest.json").write_text("[]")
+    with pytest.raises(BadInput, match="not a JSON object"):
+        run_bench(folder, arms=["lexical"])
+
+
+def test_questions_without_an_answer_are_told_by_confidence(write_dataset: WriteDataset) -> None:
+    told = run_bench(write_dataset(), arms=["fts", "rrf", "default"])["abstention"]
+    assert set(told) == {"default"}
+    assert told["default"]["answerable"] == 3
+    assert told["default"]["kinds"]["unanswerable"]["n"] == 1
+    assert 0 <= told["default"]["kinds"]["unanswerable"]["auroc"] <= 1
+    queries = [{"id": "q1", "text": "winter storm"}]
+    assert "abstention" not in run_bench(write_dataset(queries=queries), arms=["default"])
+
+
+def test_a_public_run_holds_no_text_and_no_id(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    queries = [{"id": f"secret-{number}", "text": f"confidential boat number {number}"} for number in range(3)]
+    corpus = [{"id": f"secret-{number}", "text": f"boat number {number}", "meta": {}} for number in range(3)]
+    folder = write_dataset(corpus, queries, [(query["id"], query["id"], 1) for query in queries])
+    private = run_bench(folder, arms=["default"], out=tmp_path / "private")
+    public = run_bench(folder, arms=["default"], out=tmp_path / "public", public=True)
+    assert "secret-1" in json.dumps(private)
+    assert "public form" in (tmp_path / "public" / "report.html").read_text()
+    assert sorted(path.name for path in (tmp_path / "public").iterdir()) == ["report.html", "results.json"]
+    for text in (json.dumps(public), *(path.read_text() for path in (tmp_path / "public").iterdir())):
+        assert "secret-" not in text and "confidential" not in text
+
+
+def test_a_changed_arm_keeps_its_run_under_a_name_for_files(write_dataset: WriteDataset, tmp_path: Path) -> None:
+    run_bench(write_dataset(), arms=["rrf:k=10"], out=tmp_path / "out")
+    assert (tmp_path / "out" / "runs" / "rrf_k=10.trec").read_text().split()[5] == "rrf:k=10"
+
+
 def test_a_sample_is_decided_by_the_seed(write_dataset: WriteDataset, tmp_path: Path) -> None:
     queries = [{"id": f"q{number:02}", "text": "winter boats", "type": "exact"} for number in range(40)]
     folder = write_dataset(queries=queries, qrels=[(query["id"], "d3", 1) for query in queries])
@@ -110,8 +202,11 @@ def test_every_arm_searches_inside_the_scope(write_dataset: WriteDataset) -> Non
     with Ground.laid(rows) as ground:
         for arm in ARMS.values():
             search = ground.searcher(arm).search
-            assert {rows[row].document for row, _ in search("red boat", "a", 10)} == {"in a", "everywhere"}
-            assert {rows[row].document for row, _ in search("red boat", None, 10)} == set(places)
+            assert {rows[row].document for row, _ in search("red boat", "a", 10).ranked().rows} == {
+                "in a",
+                "everywhere",
+            }
+            assert {rows[row].document for row, _ in search("red boat", None, 10).ranked().rows} == set(places)
 
 
 def test_memories_keep_session_position_and_importance(write_dataset: WriteDataset) -> None:

@@ -11,6 +11,8 @@ import pytest
 from triskele.engine import Engine
 from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.stores.protocol import Document
+from triskele.stores.schema import MIGRATIONS
+from triskele.stores.sqlite import SqliteStore
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 OpenEngine = Callable[..., Engine]
@@ -39,26 +41,28 @@ def test_a_document_that_somebody_changed_is_found(open_engine: OpenEngine, tmp_
         engine.store.shelved("song")
 
 
-def test_who_cannot_wait_is_refused_at_once_and_others_wait_as_before(open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_who_is_in_a_hurry_is_refused_at_once_and_others_wait_as_before(
+    open_engine: OpenEngine, tmp_path: Path
+) -> None:
     engine = open_engine(busy_timeout_s=30.0)
     engine.remember("the kettle is red")
     other = apsw.Connection(str(tmp_path / "home" / "memories.db"))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="busy"):
-        engine.store.shelve("song", {"a": Document("x")}, wait=False)
+        engine.store.shelve("song", {"a": Document("x")}, hurry=True)
     other.close()
-    engine.store.shelve("song", {"a": Document("x")}, wait=False)
+    engine.store.shelve("song", {"a": Document("x")}, hurry=True)
     assert engine.store.shelved("song") == {"a": "x"}
+    connection = engine.store._connection()  # type: ignore[attr-defined]
+    assert connection.pragma("synchronous") == 2
+    assert connection.pragma("busy_timeout") == 30_000
 
 
-def test_a_store_from_before_the_shelf_gets_one(open_engine: OpenEngine, tmp_path: Path) -> None:
-    engine = open_engine()
-    id = engine.remember("the kettle is red").id
-    engine.close()
-    older = apsw.Connection(str(tmp_path / "home" / "memories.db"))
-    older.execute("DROP TABLE shelf")
-    older.pragma("user_version", 2)
-    older.close()
-    again = open_engine()
-    assert again.store.memories([id]).keys() == {id}
-    assert again.store.shelved("song") == {}
+def test_a_store_from_before_the_shelf_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triskele.stores.schema.MIGRATIONS", MIGRATIONS[:2])
+    SqliteStore(tmp_path / "older.db").close()
+    monkeypatch.undo()
+    store = SqliteStore(tmp_path / "older.db")
+    store.shelve("song", {"a": Document("x")})
+    assert store.shelved("song") == {"a": "x"}
+    store.close()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from triskele import moments
-from triskele.candidates import Plan
 from triskele.errors import BadInput, NotFound
+from triskele.plan import Plan
 from triskele.stores.protocol import Document, Store
 
 # The plans that stand, the one in force last; their evidence lies apart because every recall reads the plans.
@@ -16,7 +16,7 @@ PLANS = "plan"
 HISTORY = "tuning"
 MOST_PLANS = 20
 MOST_HISTORY = 50
-TUNED = ("fusion", "rerank", "weights", "k", "rescored")
+TUNED = ("legs", "fusion", "rerank", "weights", "k", "rescored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ def values_of(plan: Plan) -> dict[str, Any]:
     shipped = Plan()
     given = {name: getattr(plan, name) for name in TUNED}
     changed = {name: value for name, value in given.items() if value != getattr(shipped, name)}
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in changed.items()}
+    return {name: _plain(value) for name, value in changed.items()}
 
 
 def in_force(store: Store) -> Adopted | None:
     """The adopted plan; None where there is none, or none that this version understands."""
     for key, value in reversed(store.shelved(PLANS).items()):
         try:
-            plan = Plan(**value["plan"])
+            plan = _plan(value["plan"])
         except (TypeError, BadInput):
             return None
         return Adopted(key, plan, value["fingerprint"], value["since"], value["questions"])
@@ -83,3 +83,14 @@ def keep_evidence(store: Store, evidence: Mapping[str, Any]) -> None:
 def history(store: Store) -> list[dict[str, Any]]:
     """Every tuning and rollback that is remembered, oldest first."""
     return list(store.shelved(HISTORY).values())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _plan(values: Mapping[str, Any]) -> Plan:
+    legs = {"legs": frozenset(values["legs"])} if "legs" in values else {}
+    return Plan(**{**values, **legs})

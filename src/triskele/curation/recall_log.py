@@ -34,7 +34,7 @@ def note(store: Store, text: str, answer: Answer) -> None:
     value = {"text": text, "project": answer.project, "at": moments.to_text(now), "hits": hits}
     key = f"{moments.to_micros(now):017d}-{secrets.token_hex(3)}"
     with suppress(StoreUnavailable):
-        store.shelve(KIND, {key: Document(value, about=hits)}, most=MOST, wait=False)
+        store.shelve(KIND, {key: Document(value, about=hits)}, most=MOST, hurry=True)
 
 
 def entries(store: Store) -> list[Asked]:

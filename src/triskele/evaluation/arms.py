@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from triskele import config
-from triskele.candidates import Plan, candidates
-from triskele.embed.protocol import Embedder, Encoding
-from triskele.engine import Engine
 from triskele.errors import BadInput
-from triskele.evaluation.baseline import Found, FtsBaseline
-from triskele.evaluation.windows import Window
-from triskele.fusion import METHODS
-from triskele.meaning import Meaning
-from triskele.types import Add, Memory, Origin, Query, Sort
+from triskele.fusion import METHODS, SHARES
+from triskele.plan import DEFAULT, LEGS, Plan
+from triskele.types import Sort
 
-_BATCH = 2000
 FTS = "fts"
-GROUND_FORMAT = 2
+_EXACT_BONUS = 0.1
 _WORDS = frozenset({"lexical"})
 _NEARNESS = frozenset({"dense"})
-
-Step = Callable[[str, int, int], None]
+_BOTH = _WORDS | _NEARNESS
+_GRAPH = frozenset({"graph"})
+# What the contract names and recall cannot do yet.
+_TO_COME = {"cross": "recall has no cross-encoder yet"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,198 +30,115 @@ class Arm:
     plan: Plan | None
     sort: Sort = Sort.RELEVANCE
 
+    @property
+    def tells_confidence(self) -> bool:
+        """Whether its best score says how sure the answer is: only shares of what was possible do."""
+        return self.plan is not None and self.plan.fusion == DEFAULT and self.sort is Sort.RELEVANCE
+
+    def to_json(self) -> dict[str, Any]:
+        """The arm with its whole plan as plain values."""
+        plan = asdict(self.plan) | {"legs": sorted(self.plan.legs)} if self.plan is not None else None
+        return {"about": self.about, "plan": plan, "sort": str(self.sort)}
+
+
+def _textbook(name: str, about: str, *, legs: frozenset[str] = _BOTH, **plan: Any) -> Arm:
+    """A method as it was published, over words and meaning: without the weight of importance, which is recall's own."""
+    return Arm(name=name, about=about, plan=Plan(legs=legs, prior=0.0, **plan))
+
 
 ARMS = {
     arm.name: arm
     for arm in (
         Arm(name=FTS, about="plain FTS5: all words, else any, blended with importance", plan=None),
-        Arm(name="lexical", about="the lexical leg alone", plan=Plan(legs=_WORDS)),
+        _textbook("lexical", "the lexical leg alone", legs=_WORDS),
         Arm(name="importance", about="the lexical leg by importance", plan=Plan(legs=_WORDS), sort=Sort.IMPORTANCE),
-        Arm(name="dense", about="the dense leg alone", plan=Plan(legs=_NEARNESS, fusion="cc")),
+        _textbook("dense", "the dense leg alone", legs=_NEARNESS, fusion="cc"),
         *(
-            Arm(name=method, about=f"words and meaning fused by {method}", plan=Plan(fusion=method, rerank="off"))
+            _textbook(method, f"words and meaning fused by {method}", fusion=method, rerank="off")
             for method in METHODS
             if method != "share"
         ),
-        Arm(name="late", about="rrf with late interaction mixed in", plan=Plan(fusion="rrf", rerank="late")),
+        _textbook("late", "rrf with late interaction mixed in", fusion="rrf", rerank="late"),
+        _textbook("graph", "rrf with the graph as a third leg", legs=_BOTH | _GRAPH, fusion="rrf", rerank="off"),
         Arm(name="default", about="what recall does", plan=Plan()),
-        Arm(name="default-lexical", about="the default without words", plan=Plan(legs=_NEARNESS)),
-        Arm(name="default-dense", about="the default without the dense leg", plan=Plan(legs=_WORDS, rerank="late")),
+        Arm(name="default-lexical", about="the default without words", plan=Plan(legs=_NEARNESS | _GRAPH)),
+        Arm(
+            name="default-dense",
+            about="the default without the dense leg",
+            plan=Plan(legs=_WORDS | _GRAPH, rerank="late"),
+        ),
+        Arm(
+            name="default-graph",
+            about="the default without walks; a title in the question counts",
+            plan=Plan(walk="off"),
+        ),
         Arm(name="default-late", about="the default without late interaction", plan=Plan(rerank="off")),
         Arm(name="default-context", about="the default blind to neighbouring turns", plan=Plan(context=False)),
+        Arm(name="default-prior", about="the default blind to importance", plan=Plan(prior=0.0)),
+        Arm(name="default+exact", about="the default with a bonus for all words", plan=Plan(exact=_EXACT_BONUS)),
     )
 }
 
 
 def arm(name: str) -> Arm:
-    """The arm of this name."""
-    if name not in ARMS:
-        raise BadInput(f"unknown arm {name!r}: choose from {', '.join(ARMS)}")
-    return ARMS[name]
+    """The arm of this name; `rrf:k=10` or `cc:alpha=0.6:rerank=late` changes single values of its plan."""
+    base, *changes = name.split(":")
+    if base in _TO_COME:
+        raise BadInput(f"the arm {base!r} cannot be measured: {_TO_COME[base]}")
+    if base not in ARMS:
+        raise BadInput(f"unknown arm {base!r}: choose from {', '.join(ARMS)}")
+    found = ARMS[base]
+    if not changes:
+        return found
+    if found.plan is None:
+        raise BadInput(f"the arm {base!r} has nothing to change: {changes[0]!r}")
+    plan = found.plan
+    for change in changes:
+        plan = _changed(plan, change)
+    return replace(found, name=name, about=f"{found.about}, {', '.join(changes)}", plan=plan)
 
 
-class Searcher(Protocol):
-    """What an arm asks: rows by number, best first."""
-
-    def search(self, text: str, scope: str | None, depth: int) -> Found:
-        """The best rows with their scores."""
-        ...
-
-    def bytes(self) -> int:
-        """The size of everything that the answers need."""
-        ...
+def _changed(plan: Plan, change: str) -> Plan:
+    key, _, value = change.partition("=")
+    if key not in _CHANGES:
+        raise BadInput(f"nothing of an arm is called {key!r}: choose from {', '.join(_CHANGES)}")
+    try:
+        return _CHANGES[key](plan, value)
+    except ValueError:
+        raise BadInput(f"{change!r} is not a value that an arm can take: give {key}=NUMBER") from None
 
 
-class Ground:
-    """The same windows behind every arm: FTS5 for the baseline, a store of its own for the product's legs."""
-
-    def __init__(self, windows: Sequence[Window], questions: Sequence[str], folder: Path, step: Step) -> None:
-        self._windows = windows
-        self._questions = questions
-        self._folder = folder
-        self._step = step
-        self._fts: FtsBaseline | None = None
-        self._memory: StoredWindows | None = None
-
-    @staticmethod
-    @contextmanager
-    def laid(
-        windows: Sequence[Window], questions: Sequence[str] = (), step: Step = lambda _what, _done, _total: None
-    ) -> Iterator[Ground]:
-        """A ground in the cache, where the next run over the same windows finds it again."""
-        digest = hashlib.sha256(repr(windows).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        ground = Ground(windows, questions, cache_folder() / f"ground-{GROUND_FORMAT}-{digest}", step)
-        try:
-            yield ground
-        finally:
-            ground.close()
-
-    def searcher(self, arm: Arm) -> Searcher:
-        """What this arm asks; indexes are built once, when the first arm wants them."""
-        if arm.plan is None:
-            self._fts = self._fts or FtsBaseline(self._windows)
-            return self._fts
-        self._memory = self._memory or StoredWindows(self._windows, self._folder, self._step)
-        if arm.plan.asks_meaning:
-            self._memory.embed(self._step)
-            self._recite()
-        return PlanSearcher(self._memory, arm.plan, arm.sort)
-
-    def _recite(self) -> None:
-        meaning = self._memory.meaning() if self._memory else None
-        if meaning is not None:
-            for done, text in enumerate(self._questions, start=1):
-                meaning.embedder.encode_query(text)
-                self._step("encoding questions", done, len(self._questions))
-
-    def close(self) -> None:
-        """Let go of files and memory."""
-        for opened in (self._fts, self._memory):
-            if opened is not None:
-                opened.close()
+def _with_k(plan: Plan, value: str) -> Plan:
+    return replace(plan, k=dict.fromkeys(LEGS, float(value)))
 
 
-def cache_folder() -> Path:
-    """Where stores of benchmarks are kept between runs: TRISKELE_BENCH_CACHE, or the user's cache."""
-    import platformdirs
-
-    return Path(os.environ.get("TRISKELE_BENCH_CACHE") or platformdirs.user_cache_dir("triskele", appauthor=False))
-
-
-class StoredWindows:
-    """Windows as memories in a store of their own, in their order; a scope is a project."""
-
-    def __init__(self, windows: Sequence[Window], folder: Path, step: Step) -> None:
-        # Nothing of the user's own settings may change what is measured.
-        settings = config.load({"TRISKELE_HOME": str(folder)})
-        self.engine = Engine(settings, folder)
-        self._meaning: Meaning | None = None
-        if self.engine.census().versions != len(windows):
-            self.engine.close()
-            shutil.rmtree(folder, ignore_errors=True)
-            self.engine = Engine(settings, folder)
-            self._fill(windows, step)
-        self.numbers = {row: number for number, (row, _) in enumerate(self.engine.store.versions())}
-
-    def _fill(self, windows: Sequence[Window], step: Step) -> None:
-        for start in range(0, len(windows), _BATCH):
-            memories = [_drafted(window, self.engine) for window in windows[start : start + _BATCH]]
-            self.engine.apply([Add(memory, verbatim=True) for memory in memories])
-            step("indexing", start + len(memories), len(windows))
-        self.engine.lexical.catch_up()
-
-    def embed(self, step: Step) -> None:
-        """Give vectors to what has none yet; an interrupted run goes on where it stopped."""
-        total = self.engine.store.count_waiting()
-        self.engine.embed(progress=lambda done: step("embedding", done, total))
-
-    def meaning(self) -> Meaning | None:
-        """The model and its indexes, with the questions by heart."""
-        opened = self.engine.meaning()
-        if self._meaning is None and opened is not None:
-            self._meaning = replace(opened, embedder=RecitedQuestions(opened.embedder))
-        return self._meaning
-
-    def bytes(self) -> int:
-        """The size of the store and its indexes."""
-        home = self.engine.settings.home
-        return sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
-
-    def close(self) -> None:
-        """Let go of the store."""
-        self.engine.close()
+def _with_alpha(plan: Plan, value: str) -> Plan:
+    """The share of meaning; words have the rest."""
+    if plan.fusion == DEFAULT:
+        raise BadInput("alpha belongs to the methods that fuse two legs: for the default name the legs, dense=0.4")
+    share = float(value)
+    if not 0 <= share <= 1:
+        raise BadInput(f"alpha must lie between 0 and 1, not {value}")
+    return replace(plan, weights={"lexical": 1 - share, "dense": share})
 
 
-class RecitedQuestions:
-    """An embedder that has every question by heart, so that arms share the encodings and are timed without them."""
+def _with_weight(leg: str) -> Callable[[Plan, str], Plan]:
+    """The weight of one leg; in the default, legs that are not named count nothing, the graph as usual."""
 
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: dict[str, Encoding] = {}
-        self.fingerprint = embedder.fingerprint
-        self.dimensions = embedder.dimensions
-        self.token_dimensions = embedder.token_dimensions
+    def change(plan: Plan, value: str) -> Plan:
+        before = plan.weights or ({} if plan.fusion == DEFAULT else SHARES[plan.fusion])
+        return replace(plan, weights={**before, leg: float(value)})
 
-    def encode_query(self, text: str) -> Encoding:
-        """The encoding of a question, made once."""
-        if text not in self._known:
-            self._known[text] = self._embedder.encode_query(text)
-        return self._known[text]
-
-    def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
-        """Encode texts to be found, in their order."""
-        return self._embedder.encode_documents(texts)
+    return change
 
 
-@dataclass(frozen=True, slots=True)
-class PlanSearcher:
-    """The product's ranking by a plan, over stored windows."""
-
-    stored: StoredWindows
-    plan: Plan
-    sort: Sort
-
-    def search(self, text: str, scope: str | None, depth: int) -> Found:
-        """The best rows with their scores."""
-        engine = self.stored.engine
-        inside = engine.scope(project=scope) if scope is not None else engine.scope(all_projects=True)
-        query = Query(text=text, scope=inside, depth=depth, sort=self.sort)
-        meaning = self.stored.meaning() if self.plan.asks_meaning else None
-        found = candidates(query, self.plan, engine.lexical, meaning).fused
-        return [(self.stored.numbers[candidate.row], candidate.score) for candidate in found]
-
-    def bytes(self) -> int:
-        """The size of the store and its indexes."""
-        return self.stored.bytes()
-
-
-def _drafted(window: Window, engine: Engine) -> Memory:
-    draft = engine.draft(
-        window.text,
-        project=window.scope or "",
-        importance=window.importance,
-        origin=Origin.IMPORT,
-        session=window.session,
-        created_at=window.created,
-    )
-    return replace(draft, position=window.position)
+_CHANGES: Mapping[str, Callable[[Plan, str], Plan]] = {
+    "k": _with_k,
+    "alpha": _with_alpha,
+    "rescored": lambda plan, value: replace(plan, rescored=int(value)),
+    "prior": lambda plan, value: replace(plan, prior=float(value)),
+    "exact": lambda plan, value: replace(plan, exact=float(value)),
+    "rerank": lambda plan, value: replace(plan, rerank=value),
+    "walk": lambda plan, value: replace(plan, walk=value),
+    **{leg: _with_weight(leg) for leg in (*LEGS, "late")},
+}

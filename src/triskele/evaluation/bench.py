@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from triskele.errors import BadInput, Unavailable
 from triskele.evaluation import compare, metrics, results
-from triskele.evaluation.arms import ARMS, Arm, Ground, Searcher, arm
-from triskele.evaluation.datasets import BenchQuery, Dataset, half, load_dataset
-from triskele.evaluation.windows import Window, best_documents, windows
-
-if TYPE_CHECKING:
-    from triskele.evaluation.metrics import Scores
-
-RUN_DEPTH = 100
-_PROGRESS_EVERY = 50
-
-Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one arm found, how good that was and what it cost."""
-
-    run: Mapping[str, Sequence[tuple[str, float]]]
-    scores: Scores
-    latencies_ms: Sequence[float]
-    bytes_per_memory: float
+from triskele.evaluation.abstention import abstention
+from triskele.evaluation.arms import ARMS, Arm, arm
+from triskele.evaluation.datasets import BenchQuery, half, load_dataset
+from triskele.evaluation.ground import Ground, cache_folder
+from triskele.evaluation.guards.inspection import inspect
+from triskele.evaluation.measured import Course, Measured, Progress, depth_of
+from triskele.evaluation.resuming import Unfinished
+from triskele.evaluation.windows import windows
 
 
 def available_arms() -> list[str]:
@@ -49,57 +34,76 @@ def run_bench(
     max_queries: int | None = None,
     seed: int = 7,
     progress: Progress | None = None,
+    public: bool = False,
 ) -> dict[str, Any]:
-    """Measure arms on a data set folder and compare each with the baseline; `out` keeps runs and values per query."""
+    """Measure arms on a data set folder and compare each with the baseline; `out` keeps runs and values per query.
+
+    A public run says and keeps aggregates only: no text and no id of the data set.
+    """
     chosen = [arm(name) for name in dict.fromkeys((baseline, *arms))]
     _require_extra()
     if out is not None:
-        results.make_folder(out)
+        results.make_folder(out, public=public)
     tell = progress or (lambda _stage, _done, _total: None)
     data = load_dataset(dataset)
-    queries = _sampled(data, max_queries, seed)
+    queries = _sampled(data.ranked(), max_queries, seed)
+    if not queries:
+        raise BadInput(f"no query of {data.name} has a relevant document: there is nothing to rank")
     rows = windows(data.documents)
-    measured: dict[str, Measured] = {}
-    with Ground.laid(rows, [query.text for query in queries], tell) as ground:
-        for one in chosen:
-            measured[one.name] = _measure(one, ground.searcher(one), data, queries, rows, tell)
+    course = Course(data, queries, _sampled(data.unranked(), max_queries, seed), rows, depth_of(rows))
+    unfinished = Unfinished(cache_folder(), course)
+    measured = _measured(course, chosen, unfinished, tell)
     tell("comparing", 0, 1)
-    report = {
-        "dataset": data.name,
-        "manifest": results.manifest(data, queries=queries, rows=rows, seed=seed, depth=RUN_DEPTH),
-        "arms": {name: _summary(m, queries) for name, m in measured.items()},
-        "comparisons": _comparisons(measured, queries, baseline, seed),
-    }
+    report = _report(course, chosen, measured, seed=seed, public=public)
     tell("comparing", 1, 1)
     if out is not None:
-        results.write(out, report, queries, measured)
+        results.write(out, report, queries, measured, public=public)
+    unfinished.forget()
     return report
 
 
-def _measure(
-    one: Arm,
-    searcher: Searcher,
-    data: Dataset,
-    queries: Sequence[BenchQuery],
-    rows: Sequence[Window],
-    tell: Progress,
-) -> Measured:
-    # Several windows of one document take several places, so that many more rows are asked for.
-    depth = RUN_DEPTH * -(-len(rows) // max(1, len({row.document for row in rows})))
-    searcher.search(queries[0].text, queries[0].scope, depth)
-    run: dict[str, Sequence[tuple[str, float]]] = {}
-    latencies_ms: list[float] = []
-    for done, query in enumerate(queries, start=1):
-        started = time.perf_counter()
-        found = searcher.search(query.text, query.scope, depth)
-        latencies_ms.append((time.perf_counter() - started) * 1000)
-        run[query.id] = best_documents(found, rows, RUN_DEPTH)
-        if done % _PROGRESS_EVERY == 0 or done == len(queries):
-            tell(one.name, done, len(queries))
-    names = [query.id for query in queries]
-    ranked = {name: [document for document, _ in found] for name, found in run.items()}
-    scores = metrics.evaluate(names, data.qrels, ranked)
-    return Measured(run, scores, latencies_ms, searcher.bytes() / max(1, len(rows)))
+def _measured(course: Course, chosen: Sequence[Arm], unfinished: Unfinished, tell: Progress) -> dict[str, Measured]:
+    """Every arm over one ground."""
+    measured: dict[str, Measured] = {}
+    texts = [query.text for query in (*course.queries, *course.unanswerable)]
+    with Ground.laid(course.rows, texts, tell) as ground:
+        for one in chosen:
+            found = unfinished.find(one)
+            if found is None:
+                found = course.run(one, ground.searcher(one), tell)
+                unfinished.keep(one, found)
+            measured[one.name] = found
+    return measured
+
+
+def _report(
+    course: Course,
+    chosen: Sequence[Arm],
+    measured: Mapping[str, Measured],
+    *,
+    seed: int,
+    public: bool,
+) -> dict[str, Any]:
+    queries = course.queries
+    summaries = {name: _summary(one, queries) for name, one in measured.items()}
+    report = {
+        "dataset": course.data.name,
+        "manifest": results.manifest(course, chosen, seed=seed),
+        "guards": inspect(course, chosen, measured, summaries, public=public),
+        "arms": summaries,
+        "comparisons": _comparisons(measured, queries, chosen[0].name, seed),
+    }
+    told = {name: _told(one, course) for name, one in measured.items() if one.confidence}
+    return report | ({"abstention": told} if told else {})
+
+
+def _told(one: Measured, course: Course) -> dict[str, Any]:
+    """How well an arm's confidence tells the questions that have no answer."""
+    kinds = sorted({query.type for query in course.unanswerable})
+    return abstention(
+        [one.confidence[query.id] for query in course.queries],
+        {kind: [one.confidence[query.id] for query in course.unanswerable if query.type == kind] for kind in kinds},
+    )
 
 
 def _summary(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def _summary(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, Any
     times = np.array(measured.latencies_ms)
     return {
         "overall": metrics.summary(measured.scores, range(len(queries))),
-        "strata": {name: metrics.summary(measured.scores, places) for name, places in _strata(queries)},
+        "strata": {name: _stratum(measured, places) for name, places in _strata(queries)},
         "halves": {name: metrics.summary(measured.scores, places) for name, places in _halves(queries)},
         "latency_ms": {
             "p50": float(np.percentile(times, 50)),
@@ -117,7 +121,12 @@ def _summary(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, Any
             "max": float(times.max()),
         },
         "bytes_per_memory": measured.bytes_per_memory,
+        "legs": measured.legs,
     }
+
+
+def _stratum(measured: Measured, places: Sequence[int]) -> dict[str, Any]:
+    return {**metrics.summary(measured.scores, places), "underpowered": len(places) < compare.UNDERPOWERED_BELOW}
 
 
 def _comparisons(
@@ -141,16 +150,14 @@ def _halves(queries: Sequence[BenchQuery]) -> Iterator[tuple[str, list[int]]]:
         yield name, [place for place, query in enumerate(queries) if half(query) == name]
 
 
-def _sampled(data: Dataset, max_queries: int | None, seed: int) -> list[BenchQuery]:
-    """The ranked queries in the order of their ids, or a sample of them that the seed decides."""
-    if max_queries is not None and max_queries < 1:
-        raise BadInput(f"max-queries must be at least 1, not {max_queries}")
-    ranked = sorted(data.ranked(), key=lambda query: query.id)
-    if not ranked:
-        raise BadInput(f"no query of {data.name} has a relevant document: there is nothing to rank")
-    if max_queries is None or max_queries >= len(ranked):
-        return ranked
-    return sorted(random.Random(seed).sample(ranked, max_queries), key=lambda query: query.id)
+def _sampled(queries: Sequence[BenchQuery], most: int | None, seed: int) -> list[BenchQuery]:
+    """The queries in the order of their ids, or a sample of them that the seed decides."""
+    if most is not None and most < 1:
+        raise BadInput(f"max-queries must be at least 1, not {most}")
+    ordered = sorted(queries, key=lambda query: query.id)
+    if most is None or most >= len(ordered):
+        return ordered
+    return sorted(random.Random(seed).sample(ordered, most), key=lambda query: query.id)
 
 
 def _require_extra() -> None:

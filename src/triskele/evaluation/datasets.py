@@ -7,7 +7,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from triskele.errors import BadInput
 # Queries of these kinds have no right answer, so no ranking of theirs is right or wrong.
 UNRANKED_TYPES = frozenset({"adversarial", "unanswerable", "abstention"})
 DEFAULT_TYPE = "all"
+_MANIFEST = "manifest.json"
 _OWN_FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -43,25 +44,35 @@ class BenchQuery:
     text: str
     type: str
     scope: str | None
+    meta: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Documents, questions and labels; `sha256` names the bytes that they were read from."""
+    """Documents, questions and labels; `sha256` names the bytes that they were read from.
+
+    `about` is what the set's manifest says of its making, `skipped` what of its labels could not be used.
+    """
 
     name: str
     documents: tuple[Document, ...]
     queries: tuple[BenchQuery, ...]
     qrels: Qrels
     sha256: str
+    about: Mapping[str, Any] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def ranked(self) -> tuple[BenchQuery, ...]:
         """The queries that count in ranked metrics: answerable, and with a relevant document."""
         return tuple(q for q in self.queries if q.type not in UNRANKED_TYPES and self._has_relevant(q))
 
+    def unranked(self) -> tuple[BenchQuery, ...]:
+        """The queries that have no right answer."""
+        return tuple(q for q in self.queries if q.type in UNRANKED_TYPES)
+
     def left_out(self) -> dict[str, int]:
         """How many queries stay out of the ranked metrics, by reason."""
-        unanswerable = sum(q.type in UNRANKED_TYPES for q in self.queries)
+        unanswerable = len(self.unranked())
         return {"unanswerable": unanswerable, "unlabelled": len(self.queries) - len(self.ranked()) - unanswerable}
 
     def _has_relevant(self, query: BenchQuery) -> bool:
@@ -83,7 +94,7 @@ def load_dataset(folder: Path) -> Dataset:
         from triskele.evaluation.loaders.forms import load_public
 
         if (public := load_public(folder)) is not None:
-            return public.dataset
+            return replace(public.dataset, about=_about(folder), skipped=public.skipped)
     files = [_File.read(folder, name) for name in _OWN_FILES]
     corpus, queries, labels = files
     documents = tuple(_documents(corpus))
@@ -93,7 +104,22 @@ def load_dataset(folder: Path) -> Dataset:
         queries=tuple(_queries(queries)),
         qrels=_qrels(labels, {document.id for document in documents}),
         sha256=hashlib.sha256(b"\0".join(file.content for file in files)).hexdigest(),
+        about=_about(folder),
     )
+
+
+def _about(folder: Path) -> Mapping[str, Any]:
+    """What the set says of its own making, where it says anything."""
+    path = folder / _MANIFEST
+    if not path.is_file():
+        return {}
+    try:
+        said = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {error}") from None
+    if not isinstance(said, dict):
+        raise BadInput(f"{path}: is not a JSON object")
+    return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +177,7 @@ def _documents(file: _File) -> Iterator[Document]:
 
 def _queries(file: _File) -> Iterator[BenchQuery]:
     for record in _records(file):
-        yield BenchQuery(record.id, record.text, record.type, record.scope)
+        yield BenchQuery(record.id, record.text, record.type, record.scope, record.meta)
 
 
 def _records(file: _File) -> Iterator[_Record]:

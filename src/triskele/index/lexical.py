@@ -78,7 +78,13 @@ class LexicalIndex:
         view = self._fresh_view()
         shards = [shard for shard in (view.disk, view.tail) if shard is not None]
         total = sum(shard.live for shard in shards)
-        return {term: _idf(total, min(total, sum(s.frequency("content", term) for s in shards))) for term in terms}
+        return {term: _idf(total, min(total, _frequency(shards, term))) for term in terms}
+
+    def rarest(self, terms: Iterable[str]) -> int:
+        """In how many texts the rarest of some terms stands."""
+        view = self._fresh_view()
+        shards = [shard for shard in (view.disk, view.tail) if shard is not None]
+        return min((_frequency(shards, term) for term in terms), default=0)
 
     def behind(self) -> int | None:
         """How many journal entries the index on disk has yet to take in; None where there is no index."""
@@ -195,6 +201,10 @@ class LexicalIndex:
     def _lock_path(self) -> Path:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._folder / "writer.lock"
+
+
+def _frequency(shards: Sequence[Shard], term: str) -> int:
+    return sum(shard.frequency("content", term) for shard in shards)
 
 
 def _weights(terms: Sequence[str], shards: Sequence[Shard]) -> list[list[tuple[str, str, float]]]:

@@ -103,4 +103,7 @@ def _leg(leg: LegEvidence, found: Hit) -> Shape:
         }
         for term in leg.terms
     ]
-    return {**asdict(leg), "terms": terms}
+    shape = {**asdict(leg), "terms": terms}
+    if leg.path is None:
+        del shape["path"]
+    return shape

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
 
@@ -47,8 +47,174 @@ class Document:
     about: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Something that a memory mentions, by the key that its spellings share.
+
+    Names that may be the same have the same `block`; `joins` is the key of one that is, and why. `spread` is how many
+    texts hold its words in any case of letters: "film" is in too many to connect any two.
+    """
+
+    key: str
+    block: str
+    text: str
+    any_case: bool
+    kind: str
+    joins: tuple[str, str] | None = None
+    spread: int = 0
+
+
+class Mentioned(NamedTuple):
+    """A version's row that mentions a name."""
+
+    mention: int
+    row: int
+    name: int
+    kind: str
+
+
+class Name(NamedTuple):
+    """A known name; names of one concept have the same `concept`, the number of one of them."""
+
+    name: int
+    owner: str
+    key: str
+    text: str
+    any_case: bool
+    concept: int
+
+
+class Edge(NamedTuple):
+    """A memory's subject and what it mentions; open while its evidence stands and nothing supersedes it."""
+
+    source: int
+    kind: str
+    target: int
+    weight: float
+    evidence: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+    known_from: datetime
+    known_to: datetime | None
+
+
+# The reason of a merge that a person made: nothing that is worked out later overrules it.
+BY_HAND = "user"
+
+
+class Merge(NamedTuple):
+    """That a name stopped standing for one concept and began to stand for another."""
+
+    merge: int
+    name: int
+    before: int
+    after: int
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NameCounts:
+    """How much a book of names holds; `bytes` is what its tables take."""
+
+    names: int
+    concepts: int
+    mentions: int
+    merges: int
+    by_hand: int
+    read: int
+    waiting: int
+    bytes: int
+
+
+class NameBook(Protocol):
+    """What memories mention: names, the concepts they stand for, and the edges that follow from them."""
+
+    def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
+        """Versions whose names nobody has read yet, in order of rows."""
+        ...
+
+    def count_unread(self) -> int:
+        """How many versions wait to be read."""
+        ...
+
+    def keep(self, found: Mapping[int, Sequence[Named]], *, through: int = 0, wait: bool = True) -> None:
+        """Write what some versions mention; versions up to the row `through` count as read.
+
+        Without `wait` a store that is being written refuses at once.
+        """
+        ...
+
+    def mentions(self, *, after: int = 0) -> list[Mentioned]:
+        """A page of mentions past a number, in their order."""
+        ...
+
+    def last_mention(self) -> int:
+        """The number of the newest mention; 0 where there is none."""
+        ...
+
+    def changes(self) -> int:
+        """A number that rises with every regrouping."""
+        ...
+
+    def known(self, owner: str, *, after: int = 0) -> Iterator[Name]:
+        """Every name of an owner past a number, in their order."""
+        ...
+
+    def find(self, owner: str, keys: Iterable[str]) -> dict[str, Name]:
+        """The names of an owner that are known under some keys."""
+        ...
+
+    def akin(self, owner: str, blocks: Iterable[str]) -> list[Name]:
+        """The names of an owner in some blocks."""
+        ...
+
+    def numbered(self, names: Iterable[int]) -> dict[int, Name]:
+        """Names by their numbers."""
+        ...
+
+    def common(self, least: int) -> list[tuple[int, int]]:
+        """The names whose words stand in more than so many texts, as (name, spread)."""
+        ...
+
+    def grouped(self) -> list[tuple[int, int]]:
+        """The names that stand for the concept of another one, as (name, concept)."""
+        ...
+
+    def members(self, concepts: Iterable[int]) -> list[Name]:
+        """The names that stand for some concepts, in their order."""
+        ...
+
+    def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
+        """Let names stand for other concepts from now on, all at once; that they did not before stays known."""
+        ...
+
+    def merges(self, names: Iterable[int]) -> list[Merge]:
+        """How some names came to stand for what they do, oldest first."""
+        ...
+
+    def edges(
+        self, concept: int, *, projects: Iterable[str] | None = None, closed: bool = True, limit: int = 100
+    ) -> list[Edge]:
+        """The edges that touch a concept, open ones first, newest evidence first; of some projects or of all."""
+        ...
+
+    def counts(self) -> NameCounts:
+        """How much there is."""
+        ...
+
+    def forget(self) -> None:
+        """Let everything wait to be read again; only what was joined or parted by hand stays known."""
+        ...
+
+
 class Store(Protocol):
     """Truth: memories in all their versions, links, and the journal, changed by `apply` alone."""
+
+    @property
+    def names(self) -> NameBook:
+        """What memories mention."""
+        ...
 
     def apply(self, changes: Sequence[Change], *, batch: str, undoes: int | None = None) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
@@ -166,9 +332,9 @@ class Store(Protocol):
         ...
 
     def shelve(
-        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, wait: bool = True
+        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, hurry: bool = False
     ) -> None:
-        """Keep documents by key, the `most` highest keys of a kind at the most; without `wait` a busy store refuses."""
+        """Keep documents by key, the `most` highest keys of a kind; a hurry waits for neither writers nor the disk."""
         ...
 
     def shelved(self, kind: str) -> dict[str, Any]:

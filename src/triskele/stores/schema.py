@@ -66,7 +66,42 @@ CREATE TABLE shelf (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF)
+_NAMES = """
+CREATE TABLE names (
+    name INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner TEXT NOT NULL, key TEXT NOT NULL, block TEXT NOT NULL, text TEXT NOT NULL, any_case INTEGER NOT NULL,
+    spread INTEGER NOT NULL, concept INTEGER NOT NULL,
+    UNIQUE (owner, key)
+) STRICT;
+CREATE INDEX name_group ON names (concept);
+CREATE INDEX name_block ON names (owner, block);
+CREATE INDEX name_spread ON names (spread);
+CREATE TABLE mentions (
+    mention INTEGER PRIMARY KEY AUTOINCREMENT,
+    row INTEGER NOT NULL, name INTEGER NOT NULL, kind TEXT NOT NULL,
+    UNIQUE (row, name)
+) STRICT;
+CREATE INDEX mention_name ON mentions (name);
+CREATE TABLE merges (
+    merge INTEGER PRIMARY KEY AUTOINCREMENT,
+    name INTEGER NOT NULL, before INTEGER NOT NULL, after INTEGER NOT NULL, reason TEXT NOT NULL, at INTEGER NOT NULL
+) STRICT;
+CREATE VIEW edges AS
+SELECT subject.concept AS source, 'mentions' AS kind, other.concept AS target, 1.0 AS weight, versions.id AS evidence,
+       versions.valid_from, versions.valid_to, versions.known_from,
+       coalesce(versions.known_to, (
+           SELECT min(links.known_from) FROM links
+           WHERE links.target = versions.id AND links.kind = 'supersedes' AND links.known_to IS NULL
+       )) AS known_to
+FROM mentions AS about
+JOIN names AS subject ON subject.name = about.name
+JOIN mentions AS said ON said.row = about.row AND said.name <> about.name
+JOIN names AS other ON other.name = said.name
+JOIN versions ON versions.row = about.row
+WHERE about.kind IN ('title', 'lead') AND other.concept <> subject.concept;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF, _NAMES)
 
 
 def migrate(connection: apsw.Connection) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores import shelf, upkeep, vectors
 from triskele.stores.changes import Writer
 from triskele.stores.locking import file_lock
+from triskele.stores.names import SqliteNames
 from triskele.stores.protocol import CatalogEntry, Census, Document, Finding
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
 from triskele.stores.schema import migrate, refuse_foreign
@@ -47,6 +48,7 @@ class SqliteStore:
         # Weak, so that a thread's connection goes when the thread does.
         self._opened: WeakSet[apsw.Connection] = WeakSet()
         self._opened_lock = threading.Lock()
+        self.names = SqliteNames(self._reading, self._transaction)
         with _told(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Several processes may meet an empty folder at once; only one lays the foundation.
@@ -265,10 +267,10 @@ class SqliteStore:
             return vectors.newly_placed(self._connection(), fingerprint, after)
 
     def shelve(
-        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, wait: bool = True
+        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, hurry: bool = False
     ) -> None:
-        """Keep documents by key, the `most` highest keys of a kind at the most; without `wait` a busy store refuses."""
-        with self._transaction(wait=wait) as connection:
+        """Keep documents by key, the `most` highest keys of a kind; a hurry waits for neither writers nor the disk."""
+        with self._unsynced() if hurry else nullcontext(), self._transaction(wait=not hurry) as connection:
             shelf.put(connection, kind, documents, most)
 
     def shelved(self, kind: str) -> dict[str, Any]:
@@ -334,6 +336,11 @@ class SqliteStore:
         return connection
 
     @contextmanager
+    def _reading(self) -> Iterator[apsw.Connection]:
+        with _told(self.path):
+            yield self._connection()
+
+    @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
         with _told(self.path):
             connection = self._connection()
@@ -355,6 +362,17 @@ class SqliteStore:
             connection.execute("BEGIN IMMEDIATE")
         finally:
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
+
+    @contextmanager
+    def _unsynced(self) -> Iterator[None]:
+        """Do not wait for the disk: what is written now may be lost with the power, and nothing else with it."""
+        with _told(self.path):
+            connection = self._connection()
+        connection.pragma("synchronous", "normal")
+        try:
+            yield
+        finally:
+            connection.pragma("synchronous", "full")
 
     def _all(self, sql: str, bindings: Sequence[Any]) -> list[Any]:
         with _told(self.path):

@@ -14,6 +14,7 @@ import apsw
 from triskele.errors import BadInput, NotFound, StoreUnavailable
 from triskele.identity import content_hash
 from triskele.stores.changes import Writer
+from triskele.stores.names import drop_unused_names
 from triskele.stores.protocol import Census, Finding
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, row_hash
 from triskele.stores.schema import is_empty, migrate
@@ -160,6 +161,7 @@ def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
         take_about(writer.connection, id)
         outcomes.append(writer.note_erased(id))
     drop_unused(writer.connection)
+    drop_unused_names(writer.connection)
     return outcomes
 
 

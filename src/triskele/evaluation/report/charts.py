@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from triskele.evaluation.report.markup import Html, element, joined
-from triskele.evaluation.report.reading import Group, Reading, verdict
+from triskele.evaluation.report.reading import Group, Reading, Verdict, verdict
 from triskele.evaluation.report.tables import underpowered
-from triskele.evaluation.report.wording import chance, interval, questions, signed
+from triskele.evaluation.report.wording import chance, interval, noticeable, questions, signed
 
 _ROW_PX = 22
 _MIDDLE_PX = _ROW_PX / 2
@@ -91,7 +91,8 @@ def _forest_row(each: Mapping[str, Any], scale: Scale) -> Html:
         line(scale.across(low), _MIDDLE_PX, scale.across(high), _MIDDLE_PX, f"whisker {decided}"),
         element("circle", cx=scale.across(each["delta"]), cy=_MIDDLE_PX, r=4.5, class_=f"dot {decided}"),
     )
-    said = f"{signed(each['delta'])} ({interval(each)})"
+    least = f", {noticeable(each)}" if decided is Verdict.UNDECIDED else ""
+    said = f"{signed(each['delta'])} ({interval(each)}){least}"
     return element(
         "tr",
         element("th", each["a"], scope="row"),

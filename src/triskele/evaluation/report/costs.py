@@ -6,7 +6,8 @@ from triskele.evaluation.report.charts import spans
 from triskele.evaluation.report.markup import Html, element, scrolling
 from triskele.evaluation.report.reading import Reading
 
-_HEAD = {"arm": None, "p50 ms": None, "p95 ms": None, "": "plot", "bytes per memory": None}
+_TIMES = ("p50", "p95", "mean", "max")
+_HEAD = {"arm": None, **{f"{name} ms": None for name in _TIMES}, "": "plot", "bytes per memory": None}
 
 
 def costs(reading: Reading) -> Html:
@@ -17,12 +18,11 @@ def costs(reading: Reading) -> Html:
         element(
             "tr",
             element("th", name, scope="row"),
-            element("td", f"{p50:,.2f}"),
-            element("td", f"{p95:,.2f}"),
+            *(element("td", f"{arm['latency_ms'][key]:,.2f}") for key in _TIMES),
             element("td", span, class_="plot"),
             element("td", f"{arm['bytes_per_memory']:,.0f}"),
         )
-        for (name, arm), (p50, p95), span in zip(reading.arms.items(), times, spans(times), strict=True)
+        for (name, arm), span in zip(reading.arms.items(), spans(times), strict=True)
     )
     made = element("table", element("thead", head), element("tbody", *rows), class_="costs")
     return scrolling(made, "latency and bytes per memory")

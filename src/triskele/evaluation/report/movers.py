@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from triskele.evaluation.report.markup import Html, element, joined
 from triskele.evaluation.report.wording import metric_name, questions, signed
 
 if TYPE_CHECKING:
-    from triskele.evaluation.bench import Measured
+    from triskele.evaluation.measured import Measured
 
 SHOWN = 10
 _MAX_CHARACTERS = 400
@@ -41,6 +42,7 @@ class Mover:
     difference: float
     before: Standing
     after: Standing
+    why: str
 
 
 def all_movers(queries: Sequence[BenchQuery], before: Measured, after: Measured, metric: str) -> list[Mover]:
@@ -49,9 +51,32 @@ def all_movers(queries: Sequence[BenchQuery], before: Measured, after: Measured,
     for place, query in enumerate(queries):
         difference = float(after.scores[metric][place] - before.scores[metric][place])
         if abs(difference) > _TOLERANCE:
-            standings = (Standing.of(arm, query, place) for arm in (before, after))
-            found.append(Mover(query, difference, *standings))
+            stood, stands = (Standing.of(arm, query, place) for arm in (before, after))
+            found.append(Mover(query, difference, stood, stands, explained(query.id, before, after)))
     return sorted(found, key=lambda mover: (-mover.difference, mover.query.id))
+
+
+def explained(query: str, before: Measured, after: Measured) -> str:
+    """What each leg gave to the right document that stands highest, under the one arm and under the other."""
+    right = {**before.right.get(query, {}), **after.right.get(query, {})}
+    standing = {
+        document: rank
+        for arm in (before, after)
+        for rank, (document, _) in enumerate(arm.run[query], start=1)
+        if document in right
+    }
+    if not standing:
+        return ""
+    document = min(right, key=lambda id: (standing.get(id, math.inf), id))
+    return f"{document}: {_given(query, document, before)} → {_given(query, document, after)}"
+
+
+def _given(query: str, document: str, arm: Measured) -> str:
+    if all(document != found for found, _ in arm.run[query]):
+        return "not found"
+    legs = arm.right.get(query, {}).get(document, {})
+    said = (f"{leg} no. {given.rank} {signed(given.contribution)}" for leg, given in legs.items())
+    return ", ".join(said) or "found by words"
 
 
 def movement(
@@ -103,7 +128,7 @@ def _row(mover: Mover) -> Html:
     )
     return element(
         "tr",
-        element("td", element("bdi", clipped), element("small", details)),
+        element("td", element("bdi", clipped), element("small", details), element("small", mover.why)),
         element("td", f"{before.rank or '–'} → {after.rank or '–'}"),
         element("td", signed(mover.difference), class_="better" if mover.difference > 0 else "worse"),
     )

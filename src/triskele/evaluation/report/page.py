@@ -6,20 +6,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from triskele.evaluation.abstention import THRESHOLD
 from triskele.evaluation.datasets import BenchQuery
 from triskele.evaluation.report import summary
 from triskele.evaluation.report.charts import forest
+from triskele.evaluation.report.confidence import confidence
 from triskele.evaluation.report.costs import costs
 from triskele.evaluation.report.curves import recall_curves
+from triskele.evaluation.report.findings import findings
+from triskele.evaluation.report.legs import has_legs, legs
 from triskele.evaluation.report.markup import Html, element, joined
 from triskele.evaluation.report.movers import movement
 from triskele.evaluation.report.reading import HEADLINE, Reading
 from triskele.evaluation.report.tables import manifest, quality
 from triskele.evaluation.report.wording import INTERVAL, metric_name, questions
+from triskele.evaluation.tally import LOOKED_AT, TOP
 
 if TYPE_CHECKING:
-    from triskele.evaluation.bench import Measured
+    from triskele.evaluation.measured import Measured
 
+_LEGS = (
+    f"Scores as the leg gives them, over the first {LOOKED_AT} of each question. Changed: the share of questions whose "
+    f"first {TOP} would be others without it. Right: right documents among the first {TOP} that the leg itself has "
+    f"among its first {TOP}; only here: that no other leg has there."
+)
+_CONFIDENCE = (
+    f"Above the threshold of {THRESHOLD} an answer is given; precision as if both kinds were asked equally often."
+)
 # Nothing may be fetched or run, whatever a text of the data set holds.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SHELL = """<!doctype html>
@@ -83,6 +96,7 @@ def _sections(
         "(Holm-corrected p of 0.05 or more, or an interval that holds zero)."
     )
     has_rivals = bool(reading.compared)
+    yield _section("What the guards say", findings(reading, public=public))
     yield _section("Quality by kind of question", quality(reading), note=signs if has_rivals else "")
     if has_rivals:
         dots = f"{name}: {against}, with its {INTERVAL}; a filled dot is decided, a hollow one is not."
@@ -90,6 +104,10 @@ def _sections(
     yield _section("Recall by depth", recall_curves(reading), note="Recall among the first k memories, all questions.")
     bars = "The bar ends at the median, the line at the 95th percentile."
     yield _section("Time and space", costs(reading), note=bars)
+    if has_legs(reading):
+        yield _section("What each leg did", legs(reading), note=_LEGS)
+    if reading.abstention:
+        yield _section("Questions without an answer", confidence(reading), note=_CONFIDENCE)
     if reading.leading is not None:
         arms = (reading.baseline, reading.leading)
         depth = reading.manifest["run_depth"]

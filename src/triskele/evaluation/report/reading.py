@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from triskele.evaluation.compare import COMPARED
+from triskele.evaluation.compare import COMPARED, UNDERPOWERED_BELOW
 
 HEADLINE = "ndcg@10"
 LEADING = "default"
 OVERALL = "overall"
-UNDERPOWERED_BELOW = 50
 _ALPHA = 0.05
 _HALF = "half:"
 
@@ -53,13 +52,23 @@ class Reading:
     arms: Mapping[str, Mapping[str, Any]]
     baseline: str
     compared: Mapping[tuple[str, str, str], Mapping[str, Any]]
+    findings: Sequence[Mapping[str, Any]]
+    abstention: Mapping[str, Mapping[str, Any]]
 
     @staticmethod
     def of(report: Mapping[str, Any]) -> Reading:
         """The reading of a report; the baseline is what the arms were compared with, or else the first arm."""
         compared = {(each["a"], each["stratum"], each["metric"]): each for each in report["comparisons"]}
         baseline = next((each["b"] for each in report["comparisons"]), next(iter(report["arms"])))
-        return Reading(report["dataset"], report["manifest"], report["arms"], baseline, compared)
+        return Reading(
+            dataset=report["dataset"],
+            manifest=report["manifest"],
+            arms=report["arms"],
+            baseline=baseline,
+            compared=compared,
+            findings=report["guards"]["findings"],
+            abstention=report.get("abstention", {}),
+        )
 
     @property
     def challengers(self) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from triskele.evaluation.report.reading import HEADLINE, UNDERPOWERED_BELOW, Group, Reading, Verdict, verdict
+from triskele.evaluation.compare import UNDERPOWERED_BELOW
+from triskele.evaluation.report.reading import HEADLINE, Group, Reading, Verdict, verdict
 from triskele.evaluation.report.wording import (
     INTERVAL,
     chance,
@@ -12,12 +13,14 @@ from triskele.evaluation.report.wording import (
     interval,
     listing,
     metric_name,
+    noticeable,
     questions,
     signed,
     value,
 )
 
 _FIRST = metric_name(HEADLINE)
+_BRACKETS = " (in brackets the smallest difference that would have been noticed)"
 
 
 def sentence(reading: Reading) -> str:
@@ -42,7 +45,7 @@ def _sureness(reading: Reading, arm: str, group: Group) -> str:
         return "which was not tested"
     said = f"{signed(found['delta'])} ({INTERVAL} {interval(found)}, {chance(found['p_holm'])} after Holm)"
     if verdict(found) is Verdict.UNDECIDED:
-        return f"but the difference of {said} is not distinguishable from chance"
+        return f"but the difference of {said} is not distinguishable from chance ({noticeable(found)})"
     return f"a clear difference of {said}"
 
 
@@ -84,15 +87,19 @@ def _decided(reading: Reading) -> Iterator[str]:
 
 def _undecided(reading: Reading) -> Iterator[str]:
     overall = reading.groups()[0]
-    metrics = {metric: _open(reading, overall, metric) for metric in reading.metrics()}
-    always = [name for name in reading.challengers if all(name in names for names in metrics.values())]
-    some = [(name, metric_name(metric)) for metric, names in metrics.items() for name in names if name not in always]
-    said = "; ".join(filter(None, (f"{listing(always)} on every metric" if always else "", grouped(some))))
+    found = [(name, metric) for metric in reading.metrics() for name in _open(reading, overall, metric)]
+    said = grouped((name, f"{metric_name(metric)}{_least(reading, name, overall, metric)}") for name, metric in found)
     if said:
-        yield f"Not distinguishable from {reading.baseline} overall: {said}."
-    said = grouped((name, group.label) for group in reading.kinds() for name in _open(reading, group, HEADLINE))
+        yield f"Not distinguishable from {reading.baseline} overall{_BRACKETS}: {said}."
+    kinds = [(name, group) for group in reading.kinds() for name in _open(reading, group, HEADLINE)]
+    said = grouped((name, f"{group.label}{_least(reading, name, group, HEADLINE)}") for name, group in kinds)
     if said:
-        yield f"Not distinguishable from {reading.baseline} by kind, on {_FIRST}: {said}."
+        yield f"Not distinguishable from {reading.baseline} by kind, on {_FIRST}{_BRACKETS}: {said}."
+
+
+def _least(reading: Reading, name: str, group: Group, metric: str) -> str:
+    found = reading.comparison(name, group, metric)
+    return "" if found is None or found["mde"] is None else f" ({found['mde']:.3f})"
 
 
 def _open(reading: Reading, group: Group, metric: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from triskele.evaluation.report.markup import Html, element, joined, scrolling
 from triskele.evaluation.report.reading import Group, Reading, Verdict, verdict
-from triskele.evaluation.report.wording import MEANINGS, chance, interval, metric_name, signed, value
+from triskele.evaluation.report.wording import MEANINGS, chance, interval, metric_name, noticeable, signed, value
 
 _SIGNS = {Verdict.BETTER: "▲", Verdict.WORSE: "▼", Verdict.UNDECIDED: "○"}
 
@@ -63,7 +63,9 @@ def _difference(found: Mapping[str, Any]) -> Html:
     decided = verdict(found)
     said = element("span", f"{_SIGNS[decided]} {signed(found['delta'])}", class_=decided)
     title = f"{decided}, {chance(found['p_holm'])} after Holm"
-    return joined((element("small", said, title=title), element("small", interval(found), class_="interval")))
+    least = element("small", noticeable(found), class_="interval") if decided is Verdict.UNDECIDED else Html()
+    ends = element("small", interval(found), class_="interval")
+    return joined((element("small", said, title=title), ends, least))
 
 
 def manifest(values: Mapping[str, Any]) -> Html:

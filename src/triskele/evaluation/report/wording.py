@@ -45,6 +45,12 @@ def interval(comparison: Mapping[str, Any]) -> str:
     return f"{signed(low)} to {signed(high)}"
 
 
+def noticeable(comparison: Mapping[str, Any]) -> str:
+    """The smallest difference that would have been noticed, to be said beside every "no difference"."""
+    smallest = comparison["mde"]
+    return "notices nothing" if smallest is None else f"notices\u00a0≥\u00a0{smallest:.3f}"
+
+
 def chance(p: float) -> str:
     """A p value."""
     return "p\u00a0<\u00a00.001" if p < 0.001 else f"p\u00a0=\u00a0{p:.3f}"

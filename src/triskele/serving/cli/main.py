@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "history": "reading:history",
         "stats": "reading:stats",
     },
+    "Connect": {"graph": "connecting:graph"},
     "Import and export": {"import": "moving:import_", "export": "moving:export"},
     "Look after the store": {
         "backup": "upkeep:backup",
@@ -40,7 +41,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "config": "upkeep:config",
         "completion": "upkeep:completion",
     },
-    "Measure": {"bench": "measuring:bench"},
+    "Measure": {"bench": "measuring:bench", "eval": "proving:eval_"},
 }
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
 

@@ -16,7 +16,7 @@ _FOLDER = click.Path(path_type=Path)
 
 
 @click.command(
-    epilog=examples("triskele bench team", "triskele bench locomo --arms fts,lexical --out results --seed 7"),
+    epilog=examples("triskele bench team", "triskele bench locomo --arms fts,rrf:k=10,default --out results --seed 7"),
 )
 @click.argument("dataset", metavar="DATASET_DIR")
 @click.option("--arms", metavar="A,B", help="What to measure; all there are, unless given.")
@@ -24,6 +24,7 @@ _FOLDER = click.Path(path_type=Path)
 @click.option("--out", type=_FOLDER, help="Keep runs and values per query in this folder.")
 @click.option("--max-queries", type=int, help="Ask only this many, chosen by the seed.")
 @click.option("--seed", type=int, default=7, show_default=True, help="Makes a run repeatable.")
+@click.option("--public", is_flag=True, help="Say and keep aggregates only: no text and no id of the data set.")
 @common
 def bench(
     invocation: Invocation,
@@ -33,11 +34,12 @@ def bench(
     out: Path | None,
     max_queries: int | None,
     seed: int,
+    public: bool,
 ) -> None:
     """Measure retrieval on a data set.
 
     DATASET_DIR is a folder with corpus.jsonl, queries.jsonl and qrels.tsv, the name of one under TRISKELE_BENCH_DATA,
-    or `team` for the bundled sample.
+    or `team` for the bundled sample. An arm may be changed by name: rrf:k=10, cc:alpha=0.6, default:rescored=50.
     """
     # Imported here: only a benchmark pays for it.
     from triskele.evaluation.bench import available_arms, run_bench
@@ -51,12 +53,13 @@ def bench(
             max_queries=max_queries,
             seed=seed,
             progress=lambda stage, done, total: advance(done, total, stage),
+            public=public,
         )
     if invocation.as_json:
         return invocation.write_json(report)
     from triskele.serving.cli import reports
 
-    return invocation.write(reports.bench(report, out))
+    return invocation.write(reports.bench(report, out, public=public))
 
 
 def _folder(name: str) -> Path:

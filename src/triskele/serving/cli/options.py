@@ -12,7 +12,7 @@ from triskele.errors import TriskeleError
 from triskele.serving.cli.invocation import Invocation
 
 MAX_LISTED = 1000
-LEGS = ("lexical", "dense")
+LEGS = ("lexical", "dense", "graph")
 FUSIONS = ("default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore")
 RERANKS = ("default", "off", "late")
 _COMPLETIONS = 25
@@ -81,9 +81,7 @@ def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
     """How to rank, for those who want to compare."""
-    legs = click.option(
-        "--legs", metavar="A,B", default="lexical,dense", show_default=True, callback=_legs, help="Which legs to ask."
-    )
+    legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"Which legs to ask, of {', '.join(LEGS)}.")
     fusion = click.option(
         "--fusion",
         type=click.Choice(FUSIONS),
@@ -101,7 +99,9 @@ def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
     return legs(fusion(rerank(command)))
 
 
-def _legs(_: click.Context, __: click.Parameter, value: str) -> list[str]:
+def _legs(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+    if value is None:
+        return None
     names = listed(value)
     unknown = [name for name in names if name not in LEGS]
     if unknown or not names:

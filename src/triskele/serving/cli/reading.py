@@ -181,11 +181,17 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
 def stats(invocation: Invocation) -> None:
     """Count what is stored."""
     with invocation.open() as engine:
-        census, waiting = engine.census(), engine.store.count_waiting()
-        address = engine.settings.store.url
+        census, waiting, names = engine.census(), engine.store.count_waiting(), engine.store.names.counts()
+        address, adopted = engine.settings.store.url, engine.adopted()
         if invocation.as_json:
-            counts = {**shapes.plain(census), "waiting": waiting}
+            counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
+            counts["adopted"] = shapes.plain(adopted)
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
-        return invocation.write(reports.stats(census, waiting, address, engine.project))
+        invocation.write(reports.stats(census, waiting, names, address, engine.project))
+        if adopted is not None:
+            from triskele.serving.cli import proofs
+
+            invocation.write(proofs.adopted(adopted))
+        return None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from triskele.evaluation.compare import UNDERPOWERED_BELOW
+from triskele.evaluation.report.reading import Verdict, verdict
+from triskele.evaluation.report.wording import noticeable
 from triskele.exchange.records import ExportReport, ImportReport
 from triskele.health import Health
 from triskele.serving.cli.render import (
@@ -25,7 +28,7 @@ from triskele.serving.cli.render import (
     size,
     table,
 )
-from triskele.stores.protocol import Census
+from triskele.stores.protocol import Census, NameCounts
 from triskele.types import Action, JournalEntry, Memory, Outcome
 from triskele.whynot import WhyNot
 
@@ -44,6 +47,8 @@ _BAR_CHARACTERS = 24
 _SHOWN_PROBLEMS = 10
 _SHOWN_OUTCOMES = 10
 _SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
+_SHOWN_TIMES = ("p50", "p95")
+_ALARM = "bold red"
 
 
 def added(outcomes: Sequence[Outcome], short: Short, project: str) -> RenderableType:
@@ -109,8 +114,9 @@ def why_not(found: WhyNot) -> RenderableType:
     return Group(*lines)
 
 
-def stats(census: Census, waiting: int, address: str, project: str) -> RenderableType:
+def stats(census: Census, waiting: int, names: NameCounts, address: str, project: str) -> RenderableType:
     """Counts of what is stored."""
+    graph = f"{names.concepts:,} concepts, {names.mentions:,} mentions, {memories(names.waiting)} to read"
     counts = pairs(
         [
             ("store", note(address)),
@@ -121,6 +127,7 @@ def stats(census: Census, waiting: int, address: str, project: str) -> Renderabl
             ("links", note(f"{census.links:,}")),
             ("changes", note(f"{census.journal:,}")),
             ("to embed", note(f"{waiting:,}")),
+            ("graph", note(graph)),
             ("size", note(size(census.bytes))),
         ]
     )
@@ -223,23 +230,44 @@ def demo_closing() -> RenderableType:
     )
 
 
-def bench(report: Mapping[str, Any], out: Path | None) -> RenderableType:
-    """Every arm's quality and speed, by kind of question, and how sure the differences are."""
-    made = table("arm", *_SHOWN_METRICS, "p50 ms", "p95 ms", "bytes")
-    by_type = table("ndcg@10", *report["arms"])
+def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> RenderableType:
+    """What speaks against the numbers, then every arm's quality and speed, and how sure the differences are."""
+    parts: list[RenderableType] = [note(report["dataset"], style="bold"), *_findings(report)]
+    parts += [_bench_arms(report), Text(), _kinds(report), Text()]
+    parts += [note(_comparison(each), style=QUIET) for each in report["comparisons"] if _is_headline(each)]
+    parts += [note(said, style=QUIET) for said in _abstention(report)]
+    if out is not None:
+        kept = "Aggregates" if public else "Runs and values per query"
+        parts.append(note(f"{kept} are in {out}", style=QUIET))
+    return Group(*parts)
+
+
+def _findings(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    for found in report.get("guards", {}).get("findings", ()):
+        is_alarm = found["severity"] == "alarm"
+        examples = f" ({', '.join(found['examples'])})" if found.get("examples") else ""
+        yield note(f"{'✗' if is_alarm else '·'} {found['said']}{examples}", style=_ALARM if is_alarm else QUIET)
+
+
+def _bench_arms(report: Mapping[str, Any]) -> RenderableType:
+    made = table("arm", *_SHOWN_METRICS, *(f"{name} ms" for name in _SHOWN_TIMES), "bytes")
     for name, arm in report["arms"].items():
-        times = (f"{arm['latency_ms'][key]:.2f}" for key in ("p50", "p95"))
+        times = (f"{arm['latency_ms'][key]:.2f}" for key in _SHOWN_TIMES)
         values = (_value(arm["overall"][metric]) for metric in _SHOWN_METRICS)
         made.add_row(note(name, style=ID), *values, *times, f"{arm['bytes_per_memory']:.0f}")
+    return made
+
+
+def _kinds(report: Mapping[str, Any]) -> RenderableType:
     strata = next(iter(report["arms"].values()))["strata"]
-    for kind in strata:
-        means = (_value(arm["strata"][kind]["ndcg@10"]) for arm in report["arms"].values())
-        by_type.add_row(note(f"{kind} ({strata[kind]['n']})"), *means)
-    parts: list[RenderableType] = [note(report["dataset"], style="bold"), made, Text(), by_type, Text()]
-    parts += [note(_comparison(each), style=QUIET) for each in report["comparisons"] if _is_headline(each)]
-    if out is not None:
-        parts.append(note(f"Runs and values per query are in {out}", style=QUIET))
-    return Group(*parts)
+    made = table("ndcg@10", *(_kind(name, values) for name, values in strata.items()))
+    for name, arm in report["arms"].items():
+        made.add_row(note(name, style=ID), *(_value(arm["strata"][kind]["ndcg@10"]) for kind in strata))
+    return made
+
+
+def _kind(name: str, values: Mapping[str, Any]) -> str:
+    return f"{name} ({values['n']}{', underpowered' if values['n'] < UNDERPOWERED_BELOW else ''})"
 
 
 def _value(number: float | None) -> str:
@@ -253,4 +281,16 @@ def _is_headline(comparison: Mapping[str, Any]) -> bool:
 def _comparison(each: Mapping[str, Any]) -> str:
     low, high = each["ci95"]
     between = f"{each['a']} − {each['b']}, {each['metric']}"
-    return f"{between}: {each['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {each['p_holm']:.3f})"
+    said = f"{between}: {each['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {each['p_holm']:.3f})"
+    if verdict(each) is Verdict.UNDECIDED:
+        said += f", no difference found: {noticeable(each)}"
+    return said + (", underpowered" if each["underpowered"] else "")
+
+
+def _abstention(report: Mapping[str, Any]) -> Iterator[str]:
+    for name, told in report.get("abstention", {}).items():
+        for kind, found in told["kinds"].items():
+            yield (
+                f"{name}, confidence against {kind} ({found['n']}): AUROC {found['auroc']:.3f}, precision"
+                f" {_value(found['precision'])} at {told['threshold']}, answerable kept {found['coverage']:.2f}"
+            )

@@ -1,0 +1,119 @@
+"""Capitalised spans: names of one word or several, with the small words inside them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from triskele.graph.vocabulary import ARTICLES, COMMON, LEADS_ARTICLE, PARTICLES
+from triskele.graph.words import Word
+
+MAX_WORDS = 8
+_SHORTEST_LED = 2
+
+Span = tuple[int, int]
+
+
+def spans(listed: Sequence[Word], taken: Sequence[Span] = ()) -> Iterator[Span]:
+    """Where names stand; `taken` places belong to something else."""
+    free = _Free(taken)
+    inside = {word.text for word in listed if not word.opens and is_capital(word.text)}
+    place = 0
+    while place < len(listed):
+        word = listed[place]
+        if not _can_begin(word) or not free.holds(word):
+            place += 1
+            continue
+        run = _run(listed, place, free)
+        if len(run) > 1 or not word.opens or stands_out(word.text) or word.text in inside:
+            yield from _with_parts(listed, run)
+        place = run[-1] + 1
+
+
+def is_capital(text: str) -> bool:
+    """Whether a word is written as names are: a capital first, or second as in iPhone."""
+    return text[0].istitle() or text[1:2].isupper()
+
+
+def stands_out(text: str) -> bool:
+    """Whether a word looks like a name even where every word has a capital."""
+    return len(text) > 1 and (any(map(str.isupper, text[1:])) or any(map(str.isdigit, text)))
+
+
+def _can_begin(word: Word) -> bool:
+    return (is_capital(word.text) and word.text.lower() not in COMMON and len(word.text) > 1) or _is_initial(word)
+
+
+def _is_initial(word: Word) -> bool:
+    return len(word.text) == 1 and word.text.isupper() and word.text != "I" and not word.opens
+
+
+def _run(listed: Sequence[Word], first: int, free: _Free) -> list[int]:
+    """The places of the words of one name, small words included only where a capital follows."""
+    run = [first]
+    place = first + 1
+    while place < len(listed) and len(run) < MAX_WORDS and listed[place].joins and free.holds(listed[place]):
+        text = listed[place].text
+        if is_capital(text) or (text.isdigit() and len(text) <= 4):
+            run.append(place)
+            place += 1
+            continue
+        bridge = _bridge(listed, place)
+        after = place + bridge
+        if not bridge or after >= len(listed) or not _continues(listed[after]) or not free.holds(listed[after]):
+            break
+        run += range(place, after + 1)
+        place = after + 1
+    return run
+
+
+def _bridge(listed: Sequence[Word], place: int) -> int:
+    """How many small words lead on from here: one or two particles, or "and the"."""
+    text = listed[place].text
+    follower = listed[place + 1] if place + 1 < len(listed) else None
+    leads_on = follower is not None and follower.joins
+    if text in LEADS_ARTICLE:
+        return 2 if leads_on and follower is not None and follower.text in ARTICLES else 0
+    if text not in PARTICLES:
+        return 0
+    return 2 if leads_on and follower is not None and follower.text in PARTICLES else 1
+
+
+def _continues(word: Word) -> bool:
+    return word.joins and is_capital(word.text)
+
+
+def _with_parts(listed: Sequence[Word], run: Sequence[int]) -> Iterator[Span]:
+    """The whole name, and the names that small words or a number join in it, alone and in pairs."""
+    pieces: list[list[int]] = [[]]
+    for place in run:
+        if is_capital(listed[place].text):
+            pieces[-1].append(place)
+        elif pieces[-1]:
+            pieces.append([])
+    pieces = [piece for piece in pieces if piece]
+    yield listed[run[0]].start, listed[run[-1]].end
+    for first, last in [*zip(pieces, pieces, strict=True), *pairwise(pieces)]:
+        if last[-1] - first[0] + 1 < len(run) and listed[first[0]].text.lower() not in COMMON:
+            yield listed[first[0]].start, listed[last[-1]].end
+    if listed[run[0]].opens and len(pieces[0]) > _SHORTEST_LED:
+        # The first word of a sentence may be no part of the name that follows it.
+        yield listed[run[1]].start, listed[pieces[0][-1]].end
+
+
+class _Free:
+    """Which words stand outside some spans."""
+
+    def __init__(self, taken: Sequence[Span]) -> None:
+        self._spans = sorted(taken)
+        self._starts = [start for start, _ in self._spans]
+        # Spans may nest: the farthest end so far decides.
+        self._ends: list[int] = []
+        for _, end in self._spans:
+            self._ends.append(max(end, self._ends[-1] if self._ends else 0))
+
+    def holds(self, word: Word) -> bool:
+        """Whether a word is free."""
+        place = bisect_right(self._starts, word.start) - 1
+        return place < 0 or self._ends[place] <= word.start

@@ -1,0 +1,47 @@
+"""How to rank, as a value: which legs, how they are joined, what is looked at more closely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from triskele.errors import BadInput
+
+DEFAULT = "default"
+LEGS = ("lexical", "dense", "graph")
+FUSIONS = (DEFAULT, "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share")
+OFF = "off"
+RERANKS = (DEFAULT, OFF, "late")
+WALKS = ("pagerank", "hops", OFF)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to rank: which legs, how they are fused, whether late interaction rescores the head."""
+
+    legs: frozenset[str] = frozenset(LEGS)
+    fusion: str = DEFAULT
+    rerank: str = DEFAULT
+    weights: Mapping[str, float] | None = None
+    k: Mapping[str, float] = field(default_factory=dict)
+    rescored: int = 100
+    context: bool = True
+    walk: str = "pagerank"
+    prior: float = 0.3
+    exact: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse names that nobody answers to: a misspelt leg would silently find nothing."""
+        chosen = ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS), ({self.walk}, WALKS))
+        for given, known in chosen:
+            if unknown := sorted(given - set(known)):
+                raise BadInput(f"no way to rank is called {unknown[0]!r}: choose one of {', '.join(known)}")
+
+    @property
+    def asks_meaning(self) -> bool:
+        """Whether the model is needed: words alone keep their exact order unless late interaction is asked for."""
+        return "dense" in self.legs or self.rerank == "late"
+
+    def without_meaning(self) -> Plan:
+        """The same for somebody who wants no model."""
+        return replace(self, legs=self.legs - {"dense", "graph"}, rerank="off")

@@ -1,0 +1,94 @@
+"""The screen for judging by hand: one question, one candidate, one key."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.text import Text
+
+from triskele.errors import BadInput
+from triskele.serving.cli.invocation import console
+from triskele.serving.cli.proofs import questions
+from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, day, note, visible
+
+if TYPE_CHECKING:
+    from triskele.evaluation.own.judging import Card, Sitting
+
+_GRADES = (
+    ("0", "unrelated"),
+    ("1", "related, no answer"),
+    ("2", "answers in part"),
+    ("3", "answers it"),
+)
+_OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; what is judged stays"))
+_TERMINAL = "/dev/tty"
+_LEAVING = frozenset({"q", "Q", "", "\x04"})
+
+
+def has_keys() -> bool:
+    """Whether somebody sits at a keyboard, whatever standard input is."""
+    if sys.stdin.isatty():
+        return True
+    try:
+        os.close(os.open(_TERMINAL, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def sit(sitting: Sitting) -> None:
+    """Show pair after pair until there are none or the judge has had enough."""
+    if not has_keys():
+        raise BadInput("judging needs a terminal: take grades from a file with --scripted FILE")
+    screen = console()
+    said = ""
+    while (card := sitting.card()) is not None:
+        if screen.is_terminal:
+            screen.clear()
+        screen.print(_view(card, said))
+        key = _key()
+        said = ""
+        if key in _LEAVING:
+            return
+        if key in dict(_GRADES):
+            sitting.grade(int(key))
+        elif key in ("u", "U"):
+            said = "" if sitting.undo() else "Nothing to undo in this sitting."
+        elif key in ("s", "S"):
+            sitting.skip()
+        else:
+            said = f"No key {visible(key)!r}: press one of those above."
+
+
+def _view(card: Card, said: str) -> RenderableType:
+    memory = card.memory
+    details = [memory.category, day(memory.created_at), *memory.tags]
+    parts: list[RenderableType] = [
+        note(f"{questions(card.questions_left)} left · memory {card.place} of {card.places}", style=QUIET),
+        Text(),
+        Text(visible(card.question.text), style=MATCH),
+        Rule(style=QUIET),
+        Padding(Text(visible(memory.content)), (0, 2)),
+        Padding(note(" · ".join(details), style=QUIET), (0, 2)),
+        Rule(style=QUIET),
+        _keys(_GRADES),
+        _keys(_OTHER_KEYS),
+    ]
+    return Group(*parts, *([note(said, style=WARNING)] if said else []))
+
+
+def _keys(keys: tuple[tuple[str, str], ...]) -> Text:
+    return Text.assemble(*(part for key, meaning in keys for part in ((f"{key} ", ID), f"{meaning}   ")))
+
+
+def _key() -> str:
+    try:
+        return click.getchar()
+    except EOFError:
+        return ""

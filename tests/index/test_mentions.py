@@ -1,0 +1,128 @@
+"""The mentions as arrays: the same from the file, past it, after regrouping, and after the file was lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from triskele.index.mentions import Layers, MentionIndex
+from triskele.stores.protocol import Named
+from triskele.stores.sqlite import SqliteStore
+from triskele.types import Add, Memory
+
+Make = Callable[..., Memory]
+
+
+class Book:
+    """A store whose memories mention what a test says."""
+
+    def __init__(self, folder: Path, make: Make) -> None:
+        self.folder = folder / "index"
+        self.store = SqliteStore(folder / "store.db")
+        self._make = make
+
+    def add(self, *said: str) -> int:
+        """One memory; a name with a star is its title, with a question mark its lead."""
+        self.store.apply([Add(self._make(f"memory {' '.join(said)} {self.store.last_seq()}"))], batch="b")
+        row = self.store.names.unread()[-1][0]
+        kinds = {"*": "title", "?": "lead"}
+        named = [Named(text.rstrip("*?"), "", text.rstrip("*?"), True, kinds.get(text[-1], "name")) for text in said]
+        self.store.names.keep({row: named}, through=row)
+        return row
+
+    def index(self, tail_cap: int = 1000) -> MentionIndex:
+        return MentionIndex(self.folder, self.store, tail_cap=tail_cap)
+
+    def concept(self, name: str) -> int:
+        return self.store.names.find("me", [name])[name].concept
+
+
+@pytest.fixture
+def book(tmp_path: Path, make_memory: Make) -> Iterator[Book]:
+    opened = Book(tmp_path, make_memory)
+    yield opened
+    opened.store.close()
+
+
+def _holders(layers: Layers, concept: int) -> dict[int, bool]:
+    _, rows, marks = layers.holders(np.array([concept]))
+    return dict(zip(rows.tolist(), marks.tolist(), strict=True))
+
+
+def _concepts(layers: Layers, row: int) -> set[int]:
+    return set(layers.concepts(np.array([row]))[1].tolist())
+
+
+@pytest.mark.parametrize("tail_cap", [0, 2, 1000])
+def test_mentions_are_found_from_both_sides(book: Book, tail_cap: int) -> None:
+    index = book.index(tail_cap)
+    first = book.add("argo*", "helm")
+    index.layers()
+    second, third = book.add("helm", "argo"), book.add("kite")
+    layers = index.layers()
+    argo, helm = book.concept("argo"), book.concept("helm")
+    assert _holders(layers, argo) == {first: True, second: False}
+    assert _concepts(layers, second) == {argo, helm}
+    assert _concepts(layers, third) == {book.concept("kite")}
+    assert layers.frequency(np.array([argo, helm, 999])).tolist() == [2, 2, 0]
+    assert layers.owners(np.array([argo, helm, 999])).tolist() == [1, 0, 0]
+    assert _concepts(layers, 999) == set()
+
+
+def test_a_list_of_others_may_be_cut(book: Book) -> None:
+    for _ in range(4):
+        book.add("argo")
+    places, rows, _ = book.index(0).layers().holders(np.array([book.concept("argo")] * 2), most=3)
+    assert places.tolist() == [0, 0, 0, 1, 1, 1]
+    assert len(set(rows.tolist())) == 3
+
+
+def test_a_lead_is_a_subject_where_others_mention_it(book: Book) -> None:
+    alone = book.add("kite?")
+    named, _ = book.add("argo?"), book.add("argo")
+    layers = book.index().layers()
+    assert _holders(layers, book.concept("argo"))[named]
+    assert not _holders(layers, book.concept("kite"))[alone]
+
+
+@pytest.mark.parametrize("tail_cap", [0, 1000])
+def test_names_of_one_concept_count_as_one(book: Book, tail_cap: int) -> None:
+    index = book.index(tail_cap)
+    first, second = book.add("ci", "continuous integration*"), book.add("ci")
+    index.layers()
+    whole = book.concept("continuous integration")
+    book.store.names.regroup({book.concept("ci"): whole}, "acronym")
+    layers = index.layers()
+    assert _holders(layers, whole) == {first: True, second: False}
+    assert _concepts(layers, first) == {whole}
+
+
+def test_the_file_serves_and_is_written_again_when_lost(book: Book) -> None:
+    row = book.add("argo*")
+    book.index(0).layers()
+    assert _holders(book.index(1000).layers(), book.concept("argo")) == {row: True}
+    shutil.rmtree(book.folder)
+    assert _holders(book.index(0).layers(), book.concept("argo")) == {row: True}
+    assert book.index().damaged() == 0
+
+
+def test_a_damaged_file_is_found_and_rebuilt(book: Book) -> None:
+    row = book.add("argo*")
+    index = book.index(0)
+    index.layers()
+    values = next(book.folder.glob("mentions-*/values"))
+    values.write_bytes(bytes(len(values.read_bytes())))
+    assert book.index().damaged() == 1
+    index.rebuild()
+    assert book.index().damaged() == 0
+    assert _holders(index.layers(), book.concept("argo")) == {row: True}
+
+
+def test_an_empty_store_mentions_nothing(book: Book) -> None:
+    layers = book.index().layers()
+    assert _concepts(layers, 1) == set()
+    assert _holders(layers, 1) == {}
