@@ -30,8 +30,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 MARK = "<!-- quality: written by benchmarks/quality.py -->"
 REFERENCE = "rrf"
 ARMS = (
-    "fts,lexical,dense,rrf,cc,rsf,dbsf,sum,zscore,late,default,"
-    "default-lexical,default-dense,default-late,default-context,default-prior,default+exact"
+    "fts,lexical,dense,rrf,cc,rsf,dbsf,sum,zscore,late,graph,default,"
+    "default-lexical,default-dense,default-late,default-graph,default-context,default-prior,default+exact"
 )
 
 Report = Mapping[str, Any]

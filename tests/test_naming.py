@@ -10,6 +10,7 @@ import pytest
 from triskele import naming
 from triskele.engine import Engine
 from triskele.naming import FOUND, read_names
+from triskele.stores.protocol import BY_HAND
 from triskele.types import Add, Memory
 
 Open = Callable[..., Engine]
@@ -51,8 +52,12 @@ def test_a_new_memory_is_read_for_names_that_are_known(engine: Engine) -> None:
     assert _said(engine)[later]["zanzibar"] == FOUND
 
 
+@pytest.mark.parametrize("texts_per_search", [0, 1000])
 @pytest.mark.parametrize("limit", [None, 1])
-def test_a_new_name_finds_the_older_memories_that_hold_it(engine: Engine, limit: int | None) -> None:
+def test_a_new_name_finds_the_older_memories_that_hold_it(
+    engine: Engine, limit: int | None, texts_per_search: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(naming, "_TEXTS_PER_SEARCH", texts_per_search)
     older = "we restart zanzibar every Sunday, unless it rains"
     engine.remember(older)
     engine.remember("nothing of interest happened on that island")
@@ -96,3 +101,17 @@ def test_owners_do_not_learn_names_from_each_other(engine: Engine, make_memory: 
     _read(engine)
     assert _said(engine)["it is warm in zanzibar today"]["zanzibar"] == FOUND
     assert "zanzibar" not in _said(engine)["we flew to zanzibar"]
+
+
+def test_an_acronym_is_joined_too_when_it_is_explained_later(engine: Engine) -> None:
+    engine.remember("CI was broken on Monday")
+    _read(engine)
+    engine.remember("Continuous Integration (CI) runs on every push")
+    _read(engine)
+    names = engine.store.names.find("me", ["ci", "continuous integration"])
+    assert names["ci"].concept == names["continuous integration"].concept
+    engine.store.names.regroup({names["ci"].name: names["ci"].name}, BY_HAND)
+    engine.remember("we pay for Continuous Integration (CI) by the minute")
+    _read(engine)
+    names = engine.store.names.find("me", ["ci", "continuous integration"])
+    assert names["ci"].concept != names["continuous integration"].concept

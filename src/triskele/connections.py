@@ -20,7 +20,7 @@ from triskele.graph.vocabulary import COMMON
 from triskele.graph.walk import WALKS, Edged, Edges, Floats, Ints
 from triskele.index.mentions import Layers
 from triskele.legs import dense, graph
-from triskele.legs.graph import MAX_OWNERS, Both, Shared, Titles
+from triskele.legs.graph import MAX_OWNERS, Both, Explored, Shared, Titles
 from triskele.plan import OFF
 from triskele.question import LEAST_SIMILARITY, Question
 from triskele.types import Ranking
@@ -113,7 +113,7 @@ class _Around:
     """The best memories, and the edges that lead away from them."""
 
     seeds: Ints
-    titles: Titles
+    titles: Edged
     both: Both
     by_title: Edges
     by_shared: Edges
@@ -222,7 +222,7 @@ def _arriving(question: Question, edges: Edged, seeds: Ints, rows: Ints) -> Floa
 
 def _both(question: Question, layers: Layers) -> Both:
     memories = len(question.columns.rows)
-    return Both(Titles(layers, memories), Shared(layers, memories), SHARED_IN_WALK)
+    return Both(Explored(Titles(layers, memories)), Explored(Shared(layers, memories)), SHARED_IN_WALK)
 
 
 def _may_be_seen(question: Question, rows: Ints) -> Bools:

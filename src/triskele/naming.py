@@ -22,6 +22,8 @@ _NAMING = frozenset(Kind) - {Kind.LEAD, Kind.DATE, Kind.VERSION}
 FOUND = "found"
 # A name that more memories hold than these links nothing, so nobody looks for all of them.
 _MOST_OLDER = 50
+# Looking for one name costs about as much as reading so many texts.
+_TEXTS_PER_SEARCH = 4
 _SHORTEST = 2
 
 Progress = Callable[[int], None]
@@ -74,19 +76,36 @@ def _older(
     known: _Known, fresh: Mapping[str, str], store: Store, words: LexicalIndex, *, before: int
 ) -> Iterator[tuple[int, Named]]:
     """Memories read earlier that hold a name met just now."""
+    # Most new names are new words too, and nobody can have said them before.
+    wanted = {own: text for own, text in fresh.items() if before > 1 and words.rarest(words.analyzer.terms(text)) > 1}
+    if len(wanted) * _TEXTS_PER_SEARCH < before:
+        return _by_search(known, wanted, store, words, before)
+    return _by_reading(known, wanted, store, before)
+
+
+def _by_search(
+    known: _Known, wanted: Mapping[str, str], store: Store, words: LexicalIndex, before: int
+) -> Iterator[tuple[int, Named]]:
+    """Look for each name: what a few new memories cost does not grow with the store."""
     scope = Scope(owner=known.owner, as_of=moments.now(), any_time=True)
-    for own, text in fresh.items():
-        terms = list(dict.fromkeys(words.analyzer.terms(text)))
-        # Most new names are new words too, and nobody can have said them before.
-        if before <= 1 or words.rarest(terms) < 2:
-            continue
-        hits = words.search(terms, scope, limit=_MOST_OLDER)
+    for own, text in wanted.items():
+        hits = words.search(list(dict.fromkeys(words.analyzer.terms(text))), scope, limit=_MOST_OLDER)
         for row, memory in store.rows(hit.row for hit in hits if hit.row < before).items():
             # A cheap look first: most texts have some of the words alone.
             folded = memory.content.casefold()
             is_likely = not folded.isascii() or all(word in folded for word in own.split())
             if is_likely and known.gazetteer.holds(memory.content, text):
                 yield row, known.as_named(own, text, FOUND)
+
+
+def _by_reading(known: _Known, wanted: Mapping[str, str], store: Store, before: int) -> Iterator[tuple[int, Named]]:
+    """Read every older text once for all names: cheaper where there are many new ones."""
+    for row, memory in store.versions():
+        if row >= before:
+            return
+        if memory.owner == known.owner:
+            for key_found in {match.key for match in known.gazetteer.find(memory.content)} & wanted.keys():
+                yield row, known.as_named(key_found, wanted[key_found], FOUND)
 
 
 class _Known:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from triskele.concepts.about import about
 from triskele.errors import NotFound
 
 
-def test_names_memories_and_neighbours(team) -> None:
+def test_names_memories_and_neighbours(team: Any) -> None:
     subject = team.add("Continuous Integration (CI) runs on Buildbarn", created_at="2025-01-01")
     first = team.add("Juno Temple restarts CI with Buildbarn", created_at="2025-02-01")
-    second = team.add("CI was slow in March, said Juno Temple", created_at="2025-03-01")
+    second = team.add("In March we heard from Juno Temple that CI is slow", created_at="2025-03-01")
     found = about(team.view(), "ci")
     assert found.concept.name == "Continuous Integration"
     assert [(other.name, other.reason) for other in found.other_names] == [("CI", "acronym")]
@@ -24,7 +26,7 @@ def test_names_memories_and_neighbours(team) -> None:
     assert "Continuous Integration" not in together
 
 
-def test_lists_are_cut_and_counts_are_not(team) -> None:
+def test_lists_are_cut_and_counts_are_not(team: Any) -> None:
     for number in range(4):
         team.add(f"ticket {number} was about Zanzibar again")
     found = about(team.view(), "Zanzibar", limit=2)
@@ -33,7 +35,7 @@ def test_lists_are_cut_and_counts_are_not(team) -> None:
     assert len(found.neighbours) <= 2
 
 
-def test_the_strongest_neighbour_comes_first(team) -> None:
+def test_the_strongest_neighbour_comes_first(team: Any) -> None:
     team.tag("avocet", "bittern", "curlew", "dunlin")
     team.tag("avocet", "dunlin")
     team.tag("bittern")
@@ -41,14 +43,14 @@ def test_the_strongest_neighbour_comes_first(team) -> None:
     assert [(each.concept.name, each.together) for each in near] == [("dunlin", 2), ("curlew", 1), ("bittern", 1)]
 
 
-def test_a_hub_is_nobodys_neighbour(team) -> None:
+def test_a_hub_is_nobodys_neighbour(team: Any) -> None:
     for _ in range(25):
         team.tag("bittern")
     team.tag("avocet", "bittern", "curlew")
     assert [each.concept.name for each in about(team.view(), "avocet").neighbours] == ["curlew"]
 
 
-def test_edges_close_and_are_shown_when_asked_for(team) -> None:
+def test_edges_close_and_are_shown_when_asked_for(team: Any) -> None:
     older = team.add("Zanzibar is run by Juno Temple", valid_from="2024-01-01")
     team.view()
     newer = team.add("Zanzibar is run by Igor Kestrel", supersedes=older)
@@ -61,14 +63,14 @@ def test_edges_close_and_are_shown_when_asked_for(team) -> None:
     assert closed[0].edge.valid_from is not None
 
 
-def test_a_concept_of_another_project_is_not_told(team) -> None:
+def test_a_concept_of_another_project_is_not_told(team: Any) -> None:
     team.add("Zanzibar is run by Juno Temple", project="elsewhere")
     with pytest.raises(NotFound, match="nothing in project garden mentions “Zanzibar” now: look into --all-projects"):
         about(team.view(), "zanzibar", closed=True)
     assert about(team.view(all_projects=True), "zanzibar").memories == 1
 
 
-def test_what_was_forgotten_is_left_in_closed_edges_alone(team) -> None:
+def test_what_was_forgotten_is_left_in_closed_edges_alone(team: Any) -> None:
     team.engine.forget(team.add("Zanzibar is run by Juno Temple"))
     with pytest.raises(NotFound, match="add --closed"):
         about(team.view(all_projects=True), "zanzibar")

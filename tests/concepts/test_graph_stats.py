@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from triskele.concepts.stats import stats
 
 
-def test_memories_that_share_a_name_are_connected(team) -> None:
+def test_memories_that_share_a_name_are_connected(team: Any) -> None:
     team.tag("avocet", "bittern")
     team.tag("bittern", "curlew", project="elsewhere")
     team.tag("heron")
@@ -17,7 +19,7 @@ def test_memories_that_share_a_name_are_connected(team) -> None:
     assert found.counts.read == 3
 
 
-def test_a_name_that_everybody_mentions_connects_nobody(team) -> None:
+def test_a_name_that_everybody_mentions_connects_nobody(team: Any) -> None:
     for _ in range(30):
         team.tag("bittern")
     found = stats(team.view(), team.mentions)
@@ -26,7 +28,7 @@ def test_a_name_that_everybody_mentions_connects_nobody(team) -> None:
     assert found.connected == 0
 
 
-def test_the_file_counts_as_well(team) -> None:
+def test_the_file_counts_as_well(team: Any) -> None:
     team.tag("avocet", "bittern")
     before = stats(team.view(), team.mentions)
     assert before.bytes == before.counts.bytes
@@ -35,6 +37,6 @@ def test_the_file_counts_as_well(team) -> None:
     assert after.bytes > after.counts.bytes
 
 
-def test_an_empty_store_has_nothing_to_connect(team) -> None:
+def test_an_empty_store_has_nothing_to_connect(team: Any) -> None:
     found = stats(team.view(), team.mentions)
     assert (found.memories, found.connected, found.share, found.hubs) == (0, 0, 0.0, ())

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from triskele.graph.bipartite import Bipartite
+from triskele.graph.walk import Edged, Edges, Ints
 from triskele.index.mentions import COMMON_FROM, Layers
 from triskele.legs import graph
-from triskele.legs.graph import MAX_OWNERS, Both, Shared, Titles
+from triskele.legs.graph import MAX_OWNERS, Both, Explored, Shared, Titles
 
 MEMORIES = 100
 Triple = tuple[int, int, bool]
@@ -27,8 +28,8 @@ def _side(triples: tuple[Triple, ...]) -> Bipartite:
     return Bipartite.build(array[:, 0], array[:, 1], array[:, 2] > 0)
 
 
-def around(edges: Titles | Shared | Both, *rows: int) -> dict[tuple[int, int], float]:
-    places, others, weights = edges.around(np.array(rows))
+def around(edges: Edged, *rows: int) -> dict[tuple[int, int], float]:
+    places, others, weights = edges.around(np.array(rows, dtype=np.int64))
     return {
         (rows[place], other): round(weight, 4)
         for place, other, weight in zip(places.tolist(), others.tolist(), weights.tolist(), strict=True)
@@ -90,6 +91,21 @@ def test_both_add_a_part_of_what_is_shared_to_titles() -> None:
     said = layers((1, 7, True), (2, 7, False), (1, 8, False), (3, 8, False))
     edges = Both(Titles(said, MEMORIES), Shared(said, MEMORIES), 0.3)
     assert around(edges, 1) == {(1, 2): 1.3, (1, 3): 0.3}
+
+
+def test_what_was_looked_at_once_is_known() -> None:
+    asked: list[list[int]] = []
+
+    class Counted(Shared):
+        def around(self, nodes: Ints) -> Edges:
+            asked.append(nodes.tolist())
+            return super().around(nodes)
+
+    said = layers((1, 7, False), (2, 7, False), (1, 8, False), (3, 8, False), (5, 9, False))
+    plain, explored = Shared(said, MEMORIES), Explored(Counted(said, MEMORIES))
+    for rows in ((1, 2), (3, 5, 1), (2, 2, 5), ()):
+        assert around(explored, *rows) == around(plain, *rows)
+    assert asked == [[1, 2], [3, 5]]
 
 
 def test_a_row_that_mentions_nothing_has_no_edges() -> None:

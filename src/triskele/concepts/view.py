@@ -95,7 +95,7 @@ class View:
         if not self.store.last_seq():
             return ': nothing has been remembered yet (triskele add "…")'
         waiting = self.store.names.count_unread()
-        return f": {waiting:,} memories are not read yet (triskele reindex reads them)" if waiting else ""
+        return f": {waiting:,} still to be read (triskele reindex reads everything)" if waiting else ""
 
     def _near(self, own: str) -> list[str]:
         """Names of what can be seen that hold the same words, most mentioned first, or are written nearly alike."""

@@ -7,10 +7,11 @@ fewer do. A name that very many memories hold connects nobody.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from triskele.graph.walk import Edges, Floats, Ints
+from triskele.graph.walk import Edged, Edges, Floats, Ints
 from triskele.index.mentions import COMMON_FROM, Layers
 
 NAME = "graph"
@@ -64,8 +65,8 @@ class Shared:
 class Both:
     """Titles, and a part of what is shared."""
 
-    titles: Titles
-    shared: Shared
+    titles: Edged
+    shared: Edged
     share: float
 
     def around(self, nodes: Ints) -> Edges:
@@ -98,3 +99,30 @@ def _best(place: Ints, others: Ints, weights: Floats) -> Edges:
     begins = np.searchsorted(place, place)
     kept = np.arange(len(place)) - begins < _BEST_SHARED
     return place[kept], others[kept], weights[kept]
+
+
+class Explored:
+    """Edges that are worked out once per node: walks from the same seeds come by the same places again and again."""
+
+    def __init__(self, edges: Edged) -> None:
+        self._edges = edges
+        self._known: dict[int, tuple[Ints, Floats]] = {}
+
+    def around(self, nodes: Ints) -> Edges:
+        """The edges of some rows: the place of the row in the list, the other row, the weight."""
+        listed = nodes.tolist()
+        unknown = [node for node in dict.fromkeys(listed) if node not in self._known]
+        if unknown:
+            places, others, weights = self._edges.around(np.array(unknown, dtype=np.int64))
+            borders = np.searchsorted(places, np.arange(len(unknown) + 1)).tolist()
+            for node, (start, stop) in zip(unknown, pairwise(borders), strict=True):
+                self._known[node] = (others[start:stop], weights[start:stop])
+        found = [self._known[node] for node in listed]
+        counts = [len(others) for others, _ in found]
+        if not found:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        return (
+            np.repeat(np.arange(len(found)), counts),
+            np.concatenate([others for others, _ in found]),
+            np.concatenate([weights for _, weights in found]),
+        )

@@ -229,7 +229,6 @@ def _write(connection: apsw.Connection, owner: str, row: int, one: Named) -> Non
         )
         name = connection.last_insert_rowid()
         connection.execute("UPDATE names SET concept = name WHERE name = ?", [name])
-        _join(connection, name, owner, one)
     else:
         name, any_case, spread = found
         if (one.any_case and not any_case) or one.spread > spread:
@@ -237,11 +236,18 @@ def _write(connection: apsw.Connection, owner: str, row: int, one: Named) -> Non
                 "UPDATE names SET any_case = max(any_case, ?), spread = max(spread, ?) WHERE name = ?",
                 [one.any_case, one.spread, name],
             )
+    _join(connection, name, owner, one)
     connection.execute("INSERT OR IGNORE INTO mentions (row, name, kind) VALUES (?, ?, ?)", [row, name, one.kind])
 
 
 def _join(connection: apsw.Connection, name: int, owner: str, one: Named) -> None:
-    if one.joins is None:
+    """Let a name that stands alone stand for another's concept, unless somebody has decided about it by hand."""
+    decided = "SELECT 1 FROM merges WHERE name = ? AND reason = ?"
+    if one.joins is None or connection.execute(decided, [name, BY_HAND]).fetchone():
+        return
+    # Counted over the group: one that others stand for, or that stands for another, is left as it is.
+    grouped = "SELECT count(*) FROM names WHERE concept = (SELECT concept FROM names WHERE name = ?)"
+    if connection.execute(grouped, [name]).get != 1:
         return
     other = connection.execute(
         "SELECT concept FROM names WHERE owner = ? AND key = ?", [owner, one.joins[0]]

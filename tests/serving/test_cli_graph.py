@@ -1,0 +1,150 @@
+"""The commands about what connects memories: graph show, path, stats, rebuild, merge, split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from triskele.serving.cli import connecting
+
+Run = Callable[..., Any]
+Add = Callable[..., str]
+
+
+@pytest.fixture
+def ids(add: Add) -> list[str]:
+    """Three memories in a chain, and one of another project."""
+    return [
+        add("Argo CD is what rolls out the Heron service"),
+        add("Juno Temple looks after the Heron service"),
+        add("every week Juno Temple waters the plants", "--tags", "office"),
+        add("Argo CD was too slow for us", "--project", "other"),
+    ]
+
+
+@pytest.mark.parametrize("step", ["show", "path", "stats", "rebuild", "merge", "split"])
+def test_every_step_has_help_with_examples(run: Run, step: str) -> None:
+    out = run("graph", step, "--help").out
+    assert f"Usage: triskele graph {step} " in out
+    assert "Examples:\n    triskele graph " in out
+    assert "--json" in out and "--store" in out
+
+
+def test_without_a_step_the_steps_are_listed_in_order(run: Run) -> None:
+    out = run("graph").out
+    steps = [line.split()[0] for line in out.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
+    assert steps == ["show", "path", "stats", "rebuild", "merge", "split"]
+
+
+def test_a_concept_is_shown_with_what_was_just_written(run: Run, ids: list[str]) -> None:
+    shown = run("graph", "show", "argo-cd", "--json").json
+    assert (shown["concept"], shown["memories"], shown["subjects"]) == ("Argo CD", 1, 1)
+    assert [memory["id"] for memory in shown["subject_of"]] == [ids[0]]
+    assert shown["mentioned_in"] == []
+    assert "Heron" in {near["concept"] for near in shown["neighbours"]}
+    [edge] = [edge for edge in shown["edges"] if edge["target"] == "Heron"]
+    assert (edge["source"], edge["kind"], edge["evidence"], edge["known_to"]) == ("Argo CD", "mentions", ids[0], None)
+    assert (shown["project"], shown["waiting"]) == ("shop", 0)
+    said = run("graph", "show", "argo-cd").out
+    assert "“Argo CD”  in 1 memory, the subject of 1 · project shop" in said
+    assert "rolls out the Heron service" in said
+    assert "“Argo CD” mentions “Heron”" in said
+
+
+def test_other_projects_are_looked_into_when_asked(run: Run, ids: list[str]) -> None:
+    assert run("graph", "show", "Argo CD", "--all-projects", "--json").json["memories"] == 2
+    other = run("graph", "show", "Argo CD", "--project", "other", "--json").json
+    assert [memory["id"] for memory in other["subject_of"]] == [ids[3]]
+    assert other["project"] == "other"
+    assert run("graph", "show", "Argo CD", "--project", "x", "--all-projects").is_refused(2, "exclude each other")
+
+
+def test_superseded_memories_say_so_and_their_edges_are_closed(run: Run, add: Add, ids: list[str]) -> None:
+    run("graph", "stats")
+    add("Argo CD is what rolls out the Osprey service", "--supersedes", ids[0])
+    shown = run("graph", "show", "Argo CD", "--json").json
+    assert {memory["id"]: memory["superseded"] for memory in shown["subject_of"]}[ids[0]]
+    assert "Heron" not in {edge["target"] for edge in shown["edges"]}
+    closed = run("graph", "show", "Argo CD", "--closed", "--json").json["edges"]
+    assert [edge["evidence"] for edge in closed if edge["target"] == "Heron" and edge["known_to"]] == [ids[0]]
+    said = run("graph", "show", "Argo CD", "--closed").out
+    assert "[SUPERSEDED] Argo CD is what rolls out" in said
+    assert " until " in said
+
+
+def test_a_path_is_told_in_words(run: Run, ids: list[str]) -> None:
+    way = run("graph", "path", "Argo CD", "office", "--json").json
+    assert way["found"]
+    assert [hop["id"] for hop in way["hops"]] == ids[:3]
+    assert [hop["concept"] for hop in way["hops"]] == ["Heron", "Juno Temple", "office"]
+    said = run("graph", "path", "Argo CD", "office").out
+    assert said.startswith("“Argo CD”\n  — in ")
+    assert "“every week Juno Temple waters the plants” —\n“office”\n3 memories apart" in said
+
+
+def test_where_there_is_no_path_the_answer_is_no(run: Run, add: Add, ids: list[str]) -> None:
+    add("nothing to see", "--tags", "island")
+    ran = run("graph", "path", "Argo CD", "island")
+    assert ran.code == 1
+    assert "No way of at most 6 memories leads from “Argo CD” to “island” in project shop." in " ".join(ran.out.split())
+    ran = run("graph", "path", "Argo CD", "island", "--json")
+    assert ran.code == 1
+    assert '"found": false' in ran.out
+
+
+def test_stats(run: Run, ids: list[str]) -> None:
+    document = run("graph", "stats", "--json").json
+    assert document["names"] >= document["concepts"] > 0
+    assert (document["memories"], document["read"], document["waiting"]) == (4, 4, 0)
+    assert (document["connected"], document["connected_share"]) == (4, 1.0)
+    assert {hub["name"]: hub["memories"] for hub in document["hubs"]}["Argo CD"] == 2
+    assert document["bytes"] > 0
+    said = run("graph", "stats").out
+    assert "connected  4 of 4 memories (100%)" in said
+    assert "Mentioned most" in said
+
+
+def test_merge_split_and_rebuild(run: Run, ids: list[str]) -> None:
+    done = run("graph", "merge", "office", "argo cd", "--json").json
+    assert (done["action"], done["names"], done["concept"]) == ("merged", ["office"], "Argo CD")
+    assert run("graph", "merge", "office", "argo cd", "--json").json["action"] == "unchanged"
+    rebuilt = run("graph", "rebuild", "--json").json
+    assert (rebuilt["read"], rebuilt["by_hand"]) == (4, 1)
+    [other] = run("graph", "show", "Argo CD", "--json").json["other_names"]
+    assert (other["name"], other["reason"]) == ("office", "user")
+    assert "also “office” (by hand)" in run("graph", "show", "office").out
+    assert "both are names of “Argo CD”" in run("graph", "path", "office", "Argo CD").out
+    assert run("graph", "split", "office", "--json").json["action"] == "split"
+    assert run("graph", "show", "Argo CD", "--json").json["other_names"] == []
+    assert "Nothing to change: “office” has no other name." in run("graph", "split", "office").out
+    assert 'graph split "office"' in run("graph", "merge", "office", "argo cd").out
+    assert 'graph merge "office" "Argo CD"' in run("graph", "split", "office").out
+    assert "Read 4 versions of memories" in run("graph", "rebuild").out
+
+
+@pytest.mark.parametrize("command", [["show", "Agro CD"], ["path", "Agro CD", "Heron"], ["merge", "Heron", "Agro CD"]])
+def test_an_unknown_concept_is_answered_with_near_ones(run: Run, ids: list[str], command: list[str]) -> None:
+    assert run("graph", *command).is_refused(1, "no memory mentions “Agro CD”", "did you mean “Argo CD”?")
+
+
+def test_bad_input_is_told_in_one_line(run: Run) -> None:
+    assert run("graph", "show", "Argo").is_refused(1, "nothing has been remembered yet")
+    assert run("graph", "show", "...").is_refused(2, "not the name of anything")
+    assert run("graph", "show", "x", "--limit", "0").is_refused(2, "limit")
+    assert run("graph", "path", "x").is_refused(2, "Missing argument")
+    assert run("graph", "shwo", "x").is_refused(2, "shwo")
+    assert run("graph", "stats", "--json").json["concepts"] == 0
+    assert run("graph", "rebuild", "--json").json["read"] == 0
+
+
+def test_a_name_may_begin_with_a_dash(run: Run) -> None:
+    assert run("graph", "show", "-x").is_refused(1, "no memory mentions “-x”")
+
+
+def test_what_is_not_read_yet_is_told(run: Run, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "_READ_FIRST", 1)
+    assert run("graph", "show", "Argo CD", "--json").json["waiting"] == 3
+    assert "2 memories not read for names yet; `triskele reindex` reads everything." in run("graph", "stats").out
+    assert run("graph", "show", "plants").is_refused(1, "1 still to be read")
