@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -51,9 +52,7 @@ from triskele.evaluation.windows import windows
 from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
 from triskele.index.mentions import Layers
-from triskele.legs.graph import Both, Shared, Titles
 from triskele.naming import FOUND, _Known, read_names
-from triskele.question import Question
 from triskele.stores.protocol import Named
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ TIMED = (
     (connections, "_titles", "titles in the question"),
     (connections, "_with_more", "rescoring of neighbours"),
     (connections, "_added", "walk and gain"),
-    (connections, "pagerank", "walk"),
+    (connections, "_arriving", "walk"),
 )
 MOST_BULK_MS, MOST_WALK_MS, MOST_GAIN_MS, MOST_RATIO, MOST_GROWTH = 3.0, 2.0, 3.0, 1.5, 1.5
 
@@ -110,17 +109,27 @@ def main() -> None:
     parser.add_argument("--sizes", default="5452,50000")
     parser.add_argument("--questions", type=int, default=200)
     given = parser.parse_args()
-    results: Figures = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found: Figures = {}
     if "cost" in given.parts:
-        results["cost"] = cost([int(part) for part in given.sizes.split(",")], given.questions)
+        found["cost"] = cost([int(part) for part in given.sizes.split(",")], given.questions)
     if "quality" in given.parts:
-        folders = _folders(given.sets.split(",") if given.sets else [])
-        results["quality"] = results.get("quality", {}) | quality(folders, given.seeds)
-    results["bars"] = [*_quality_bars(results.get("quality", {})), *_cost_bars(results.get("cost", {}))]
+        found["quality"] = quality(_folders(given.sets.split(",") if given.sets else []), given.seeds)
+    # What another run has written meanwhile stays.
+    before: Figures = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = {part: before.get(part, {}) | found.get(part, {}) for part in ("quality", "cost")}
+    results["bars"] = [*_quality_bars(results["quality"]), *_cost_bars(results["cost"])]
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     show(results)
     print(f"written to {RESULTS.name}")
+
+
+def _commit() -> str:
+    """What was measured; a tree with changes says so."""
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent
+    ).stdout.strip()
 
 
 def _folders(names: Sequence[str]) -> list[Path]:
@@ -170,25 +179,28 @@ def _report(queries: Sequence[BenchQuery], runs: Runs, seeded: Sequence[Measured
     pairs = [(WITH, WITHOUT), (RANDOM, WITHOUT), (WITH, RANDOM), (WRITTEN, WITHOUT), (WITH, WRITTEN)]
     pairs += [(f"{LEG} {weight}", BESIDE) for weight in LEG_WEIGHTS]
     return {
+        "commit": _commit(),
         "means": {name: {of: _means(own, places) for of, places in strata.items()} for name, own in scores.items()},
         "compared": [
             found for a, b in pairs if a in scores and b in scores for found in _compared(scores, a, b, strata)
         ],
-        "changed": {name: _changed(runs[b], runs[name]) for name, b in pairs if name in runs and b in runs},
+        # Of the pairs of an arm the first counts: the one against what it adds to.
+        "changed": {a: _changed(runs[b], runs[a]) for a, b in reversed(pairs) if a in runs and b in runs},
         "random_by_seed": [_means(run.scores, range(len(queries))) for run in seeded],
     }
 
 
 def _strata(queries: Sequence[BenchQuery]) -> dict[str, list[int]]:
     """All questions, both halves of the fixed split, and kinds where there are several."""
-    places: dict[str, list[int]] = {"all": list(range(len(queries))), "tune": [], "test": []}
-    kinds = sorted({query.type for query in queries})
-    places |= {name: [] for kind in kinds if len(kinds) > 1 for name in (kind, f"{kind}, test")}
+    places: dict[str, list[int]] = defaultdict(list)
+    has_kinds = len({query.type for query in queries}) > 1
     for place, query in enumerate(queries):
-        for name in (half(query), query.type, *([f"{query.type}, test"] if half(query) == "test" else [])):
-            if name in places:
-                places[name].append(place)
-    return {name: own for name, own in places.items() if own}
+        names = ["all", half(query)]
+        if has_kinds:
+            names += [query.type, f"{query.type}, {half(query)}"]
+        for name in names:
+            places[name].append(place)
+    return dict(sorted(places.items(), key=lambda pair: (pair[0] not in ("all", "tune", "test"), pair[0])))
 
 
 def _means(scores: Scores, places: Sequence[int]) -> Figures:
@@ -222,13 +234,8 @@ def random_links(ground: Ground, seed: int) -> Iterator[None]:
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
-    exchanged = _exchanged(layers, rows, others)
-
-    def both(question: Question, _layers: Layers) -> Both:
-        memories = len(question.columns.rows)
-        return Both(Titles(exchanged, memories), Shared(exchanged, memories), connections.SHARED_IN_WALK)
-
-    with patch.object(connections, "_both", both):
+    exchanged, both = _exchanged(layers, rows, others), connections._both
+    with patch.object(connections, "_both", lambda question, _layers: both(question, exchanged)):
         yield
 
 
@@ -279,7 +286,7 @@ def cost(sizes: Sequence[int], questions: int) -> Figures:
     points = sorted({*(size for size in CURVE if size <= max(sizes)), *sizes})
     contents = texts.memories(points[-1] + SINGLES * len(points))
     asked = texts.questions(questions + WARMING)
-    figures: Figures = {"machine": {"cpus": os.cpu_count()}, "questions": questions, "curve": []}
+    figures: Figures = {"commit": _commit(), "cpus": os.cpu_count(), "questions": questions, "curve": []}
     with tempfile.TemporaryDirectory() as folder:
         home, written = Path(folder), 0
         for before, size in pairwise([0, *points]):
@@ -457,6 +464,9 @@ def show(results: Figures) -> None:
     for name, own in results.get("quality", {}).items():
         print(f"\n{name}; first ten changed by the graph: {own['changed'][WITH]:.0%}")
         for each in own["compared"]:
+            # Halves and kinds of questions are told of the graph itself; the file has them of everything.
+            if each["over"] != "all" and (each["a"], each["b"]) != (WITH, WITHOUT):
+                continue
             low, high = own["means"][each["b"]][each["over"]], own["means"][each["a"]][each["over"]]
             print(
                 f"  {each['a']:16} − {each['b']:16} {each['over']:18} {each['n']:5} {each['metric']:9}"

@@ -53,6 +53,9 @@ class Trail:
 
     def shared(self, row: int) -> tuple[int, int] | None:
         """The first of the best memories that a memory shares a name with, and the rarest such name's concept."""
+        # A walk began at these: they were found without it.
+        if row in self.seeds[:WALKERS]:
+            return None
         _, own, _ = self.layers.concepts(np.array([row]))
         for seed in self.seeds.tolist():
             _, theirs, _ = self.layers.concepts(np.array([seed]))

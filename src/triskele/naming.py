@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from triskele import moments
 from triskele.graph.acronyms import expansions
@@ -59,15 +60,18 @@ def _read(sweep: Unread, store: Store, words: LexicalIndex, *, wait: bool) -> It
     owners = {memory.owner for _, memory in sweep}
     known = {owner: _Known.at_hand(owner, store, words, sweep) for owner in owners}
     older: dict[int, list[Named]] = {}
-    for owner, names in known.items():
-        fresh = names.meet([memory for _, memory in sweep if memory.owner == owner])
-        for row, named in _older(names, fresh, store, words, before=sweep[0][0]):
-            older.setdefault(row, []).append(named)
+    # In one moment: the lexical index would ask the store how new it is for every single name.
+    with store.snapshot():
+        for owner, names in known.items():
+            fresh = names.meet([memory for _, memory in sweep if memory.owner == owner])
+            for row, named in _older(names, fresh, store, words, before=sweep[0][0]):
+                older.setdefault(row, []).append(named)
     if older:
         store.names.keep(older, wait=wait)
     for start in range(0, len(sweep), BATCH):
         batch = sweep[start : start + BATCH]
-        found = {row: known[memory.owner].named(memory) for row, memory in batch}
+        with store.snapshot():
+            found = {row: known[memory.owner].named(memory) for row, memory in batch}
         store.names.keep(found, through=batch[-1][0], wait=wait)
         yield len(batch)
 
@@ -167,6 +171,7 @@ class _Known:
         return Named(own, block(text), text, not any(map(str.isupper, text)), kind, joins, spread)
 
 
+@lru_cache(maxsize=BATCH)
 def _mentioned(memory: Memory) -> list[Mention]:
     return mentions(memory.content, memory.tags, memory.keywords)
 

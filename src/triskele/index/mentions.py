@@ -22,6 +22,8 @@ _SUBJECTS = {"title": _TITLE, "lead": _LEAD}
 _COLUMNS = 3
 # Names in fewer texts connect whom they will.
 COMMON_FROM = 20
+# So few new mentions make no name common.
+_FEW = 500
 _LOCK_TIMEOUT_S = 60.0
 
 Triples = Ints
@@ -64,6 +66,19 @@ class Layers:
         return [self.settled, self.fresh] if len(self.fresh.owned) else [self.settled]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Settled:
+    """The file's mentions, and which concept each of its names stood for when they were read."""
+
+    mark: tuple[str, int]
+    concepts: Ints
+    graph: Bipartite
+
+    def stands_for(self, concepts: Ints) -> bool:
+        """Whether the names of the file still stand for the same."""
+        return np.array_equal(self.concepts, _concept_of(np.arange(len(self.concepts)), concepts))
+
+
 class MentionIndex:
     """Who mentions what, as fresh as the store."""
 
@@ -75,7 +90,10 @@ class MentionIndex:
         self._mutex = threading.Lock()
         self._layers: Layers | None = None
         self._seen: tuple[str, int, int] = ("", 0, 0)
-        self._settled: tuple[tuple[str, int, int], Bipartite] | None = None
+        self._settled: _Settled | None = None
+        self._tail: tuple[tuple[str, int], Triples, int] | None = None
+        self._groups: tuple[tuple[str, int], Ints] | None = None
+        self._common: tuple[int, Ints] | None = None
 
     def layers(self) -> Layers:
         """The mentions as of now."""
@@ -109,37 +127,58 @@ class MentionIndex:
     def close(self) -> None:
         """Let go of everything."""
         with self._mutex:
-            self._layers = self._settled = None
+            self._layers = self._settled = self._tail = self._groups = self._common = None
 
     def _read(self, seen: tuple[str, int, int]) -> Layers:
+        """Old and new mentions; what a new memory costs follows from what it mentions, not from the store's size."""
         records = self._file.open(seen[0])
-        tail = self._past(records.last_slot if records else 0)
+        tail = self._tail_past(seen[0], records.last_slot if records else 0)
         if len(tail) > self._tail_cap:
             self._catch_up()
             records = self._file.open(seen[0])
-            tail = self._past(records.last_slot if records else 0)
-        concepts = self._concepts()
-        mark = (seen[0], records.last_slot if records else 0, seen[2])
-        if self._settled is None or self._settled[0] != mark:
-            written = records.values if records else np.empty((0, _COLUMNS), dtype=np.int32)
-            self._settled = (mark, _bipartite(written.astype(np.int64), concepts))
-        return Layers(self._settled[1], _bipartite(_triples(tail), concepts), self._spread(concepts))
+            tail = self._tail_past(seen[0], records.last_slot if records else 0)
+        concepts = self._concepts(seen[0], seen[2])
+        written = records.values if records else np.empty((0, _COLUMNS), dtype=np.int32)
+        mark = (seen[0], records.last_slot if records else 0)
+        settled = self._settled
+        if settled is None or settled.mark != mark or not settled.stands_for(concepts):
+            triples = written.astype(np.int64)
+            names = int(triples[:, 1].max(initial=-1)) + 1
+            known = _concept_of(np.arange(names), concepts)
+            self._settled = settled = _Settled(mark, known, _bipartite(triples, concepts))
+            self._common = None
+        if self._common is None or abs(len(tail) - self._common[0]) > _FEW:
+            self._common = (len(tail), self._spread(concepts))
+        return Layers(settled.graph, _bipartite(tail, concepts), self._common[1])
+
+    def _tail_past(self, lineage: str, slot: int) -> Triples:
+        """What came after the file; what was read of it before is kept."""
+        mark = (lineage, slot)
+        if self._tail is None or self._tail[0] != mark:
+            self._tail = (mark, np.empty((0, _COLUMNS), dtype=np.int64), slot)
+        _, triples, newest = self._tail
+        if fresh := self._past(newest):
+            triples = np.concatenate([triples, _triples(fresh)])
+            self._tail = (mark, triples, fresh[-1].mention)
+        return triples
 
     def _spread(self, concepts: Ints) -> Ints:
         """How many texts hold the words of a concept's commonest name."""
         common = np.array(self._store.names.common(COMMON_FROM), dtype=np.int64).reshape(-1, 2)
         names, spread = common[:, 0], common[:, 1]
-        grouped = _grouped(names, concepts)
+        grouped = _concept_of(names, concepts)
         found = np.zeros(int(grouped.max(initial=-1)) + 1, dtype=np.int64)
         np.maximum.at(found, grouped, spread)
         return found
 
-    def _concepts(self) -> Ints:
+    def _concepts(self, lineage: str, changes: int) -> Ints:
         """The concept of every name by its number."""
-        grouped = np.array(self._store.names.grouped(), dtype=np.int64).reshape(-1, 2)
-        concepts = np.arange(int(grouped.max(initial=-1)) + 1)
-        concepts[grouped[:, 0]] = grouped[:, 1]
-        return concepts
+        if self._groups is None or self._groups[0] != (lineage, changes):
+            grouped = np.array(self._store.names.grouped(), dtype=np.int64).reshape(-1, 2)
+            concepts = np.arange(int(grouped.max(initial=-1)) + 1)
+            concepts[grouped[:, 0]] = grouped[:, 1]
+            self._groups = ((lineage, changes), concepts)
+        return self._groups[1]
 
     def _past(self, mention: int) -> list[Mentioned]:
         found: list[Mentioned] = []
@@ -173,12 +212,12 @@ def _triples(found: Sequence[Mentioned]) -> Triples:
 
 def _bipartite(triples: Triples, concepts: Ints) -> Bipartite:
     rows, names, subjects = triples.T
-    grouped = _grouped(names, concepts)
+    grouped = _concept_of(names, concepts)
     said = np.bincount(grouped, subjects != _LEAD, int(grouped.max(initial=-1)) + 1) > 0
     return Bipartite.build(rows, grouped, (subjects == _TITLE) | ((subjects == _LEAD) & said[grouped]))
 
 
-def _grouped(names: Ints, concepts: Ints) -> Ints:
+def _concept_of(names: Ints, concepts: Ints) -> Ints:
     """The concept of each name."""
     is_grouped = names < len(concepts)
     grouped = names.copy()

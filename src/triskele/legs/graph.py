@@ -93,8 +93,8 @@ def _summed(place: Ints, others: Ints, weights: Floats, by: np.ufunc) -> Edges:
 
 
 def _best(place: Ints, others: Ints, weights: Floats) -> Edges:
-    """The heaviest edges of each place."""
-    order = np.lexsort((others, -weights, place))
+    """The heaviest edges of each place; the others of a place come in their order, which a stable sort keeps."""
+    order = np.lexsort((-weights, place))
     place, others, weights = place[order], others[order], weights[order]
     begins = np.searchsorted(place, place)
     kept = np.arange(len(place)) - begins < _BEST_SHARED
