@@ -259,3 +259,10 @@ def test_scripts_without_spaces_take_a_token_per_character() -> None:
     assert explain.tokens_of("deploy on Friday") == 4
     assert explain.tokens_of("金曜日に配備する") == 8
     assert explain.tokens_of("Argo で配備") == 2 + 3
+
+
+def test_that_two_legs_agree_on_a_stranger_gives_no_confidence(engine: Engine) -> None:
+    answer = engine.recall("xylophone quartet in B minor")
+    best = answer.hits[0].legs
+    assert "lexical" not in best and best["dense"].score < 0.25
+    assert answer.confidence < 0.5

@@ -53,8 +53,8 @@ class Trail:
 
     def shared(self, row: int) -> tuple[int, int] | None:
         """The first of the best memories that a memory shares a name with, and the rarest such name's concept."""
-        # A walk began at these: they were found without it.
-        if row in self.seeds[:WALKERS]:
+        # A walk began at the best one: it was found without it.
+        if row == self.seeds[0]:
             return None
         _, own, _ = self.layers.concepts(np.array([row]))
         for seed in self.seeds.tolist():

@@ -98,7 +98,9 @@ def confidence(served: Sequence[Served], coverage: Coverage) -> float:
     # What a memory says by itself counts, not whom it is connected with.
     said = [part for leg, part in best.fused.parts.items() if leg != graph.NAME]
     share = sum(part.contribution for part in said)
-    agreed = all(part.rank == 1 for part in said)
+    # Late interaction looks again at what lies near: where nothing is near, that the two agree says nothing.
+    is_met = "lexical" in best.fused.parts or best.fused.parts["dense"].raw >= _NEARNESS[1][0]
+    agreed = is_met and all(part.rank == 1 for part in said)
     return 1 / (1 + math.exp(-(_BIAS + _PER_SHARE * share + _IF_AGREED * agreed)))
 
 

@@ -168,6 +168,7 @@ class _Known:
             if reason is None:
                 self._names.add(text, own)
         spread = self._words.rarest(self._words.analyzer.terms(text))
+        text = text.removesuffix("'s").removesuffix("’s")
         return Named(own, block(text), text, not any(map(str.isupper, text)), kind, joins, spread)
 
 

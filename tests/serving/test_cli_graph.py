@@ -126,7 +126,7 @@ def test_merge_split_and_rebuild(run: Run, ids: list[str]) -> None:
 
 @pytest.mark.parametrize("command", [["show", "Agro CD"], ["path", "Agro CD", "Heron"], ["merge", "Heron", "Agro CD"]])
 def test_an_unknown_concept_is_answered_with_near_ones(run: Run, ids: list[str], command: list[str]) -> None:
-    assert run("graph", *command).is_refused(1, "no memory mentions “Agro CD”", "did you mean “Argo CD”?")
+    assert run("graph", *command).is_refused(1, "no concept is called “Agro CD”", "did you mean “Argo CD”?")
 
 
 def test_bad_input_is_told_in_one_line(run: Run) -> None:
@@ -140,7 +140,7 @@ def test_bad_input_is_told_in_one_line(run: Run) -> None:
 
 
 def test_a_name_may_begin_with_a_dash(run: Run) -> None:
-    assert run("graph", "show", "-x").is_refused(1, "no memory mentions “-x”")
+    assert run("graph", "show", "-x").is_refused(1, "no concept is called “-x”")
 
 
 def test_what_is_not_read_yet_is_told(run: Run, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ class View:
         for name in names.akin(owner, [block(text)]):
             if same(text, name.text) is not None:
                 return name
-        raise NotFound(f"no memory mentions “{text[:80]}”{self._hint(own)}")
+        raise NotFound(f"no concept is called “{text[:80]}”{self._hint(own)}")
 
     def _hint(self, own: str) -> str:
         near = ", ".join(f"“{name}”" for name in self._near(own))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele.evaluation.datasets import Qrels
@@ -23,7 +26,8 @@ _NO_RESULT = -2
 
 def evaluate(queries: Sequence[str], qrels: Qrels, run: Mapping[str, Sequence[str]]) -> Scores:
     """Every metric for every query, in the order of the queries; a run lists documents, best first."""
-    # Imported here: ranx compiles with numba, which takes seconds.
+    # Imported here: ranx compiles with numba, which takes seconds; and what it imports makes folders in one's home.
+    os.environ.setdefault("IR_DATASETS_HOME", str(Path(tempfile.gettempdir()) / "ir_datasets"))
     import ranx
 
     labels, results = _numbered(queries, qrels, run)
