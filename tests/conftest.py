@@ -50,6 +50,7 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
             "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
             "TRISKELE_STORE_BUSY_TIMEOUT_S": str(busy_timeout_s),
             "TRISKELE_RECALL_MODEL": model,
+            "TRISKELE_PRIVACY_KEY": "file",
         }
         url = f"sqlite:///{path or tmp_path / 'home' / 'memories.db'}"
         opened.append(Engine(config.load(environment, store_url=url), tmp_path))

@@ -529,3 +529,20 @@ def test_the_english_model_does_not_drown_other_languages_words(tmp_path: Path, 
             return total / len(questions)
 
         assert mean_reciprocal_rank() >= mean_reciprocal_rank(legs=("lexical",)) > 0.8
+
+
+# Another local model
+
+
+def test_a_model_in_a_folder_is_used_by_its_path(tmp_path: Path) -> None:
+    folder = _model_folder(tmp_path / "model", "")
+    with open_engine(tmp_path / "home", model=str(folder)) as engine:
+        ids = fill(engine)
+        engine.embed()
+        for question, place in PARAPHRASES[:2]:
+            assert engine.recall(question).hits[0].memory.id == ids[place]
+
+
+def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with open_engine(tmp_path, model=str(tmp_path / "nowhere")) as engine, pytest.raises(BadInput, match="no model"):
+        engine.recall("anything")

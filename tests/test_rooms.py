@@ -13,12 +13,13 @@ SOURCE = Path(__file__).parent.parent / "src" / "triskele"
 # Every room may import the ones on lines above its own, and its own.
 LAYERS: list[set[str]] = [
     {"types", "errors"},
-    {"moments", "identity", "models", "samples"},
-    {"config", "egress", "plan", "project"},
-    {"intake", "llm", "embed", "stores", "graph", "privacy"},
-    {"index"},
+    {"moments", "identity", "deadline", "models", "samples"},
+    {"config", "plan", "privacy", "project"},
+    {"egress"},
+    {"intake", "llm", "embed", "stores", "graph"},
+    {"crossing", "drafting", "index", "safe"},
     {"legs", "meaning"},
-    {"fusion", "rerank"},
+    {"fusion", "reordering", "rerank"},
     {"question"},
     {"connections"},
     {"candidates", "succession"},

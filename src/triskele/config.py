@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from triskele.errors import BadInput
 
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
+KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
@@ -55,6 +56,14 @@ class RecallSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PrivacySettings:
+    """How the vault of secrets is locked: auto, keyring, passphrase or file; without `key_file` in the data folder."""
+
+    key: str = "auto"
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set, with the origin of each value."""
 
@@ -64,10 +73,11 @@ class Settings:
     memory: MemorySettings
     index: IndexSettings
     recall: RecallSettings
+    privacy: PrivacySettings = PrivacySettings()
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-Section = TypeVar("Section", StoreSettings, MemorySettings, IndexSettings, RecallSettings)
+Section = TypeVar("Section", StoreSettings, MemorySettings, IndexSettings, RecallSettings, PrivacySettings)
 
 
 def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
@@ -87,6 +97,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         memory=source.section("memory", MemorySettings()),
         index=source.section("index", IndexSettings()),
         recall=source.section("recall", RecallSettings()),
+        privacy=source.section("privacy", PrivacySettings()),
         origins=source.origins,
     )
     source.refuse_unknown()
@@ -179,6 +190,8 @@ def _converted(key: str, given: object, default: object) -> object:
 
 
 def _check(settings: Settings) -> None:
+    if settings.privacy.key not in KEY_SOURCES:
+        raise BadInput(f"setting privacy.key must be one of {', '.join(KEY_SOURCES)}, not {settings.privacy.key!r}")
     bounds: list[tuple[str, float, float, float]] = [
         ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
         ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),

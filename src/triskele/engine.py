@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from triskele import config, intake, moments, project
 from triskele.config import Settings
 from triskele.curation import undo
 from triskele.errors import AmbiguousId, BadInput, NotFound, TriskeleError, Unavailable
-from triskele.identity import ALPHABET, ID_LENGTH, IdMaker, content_hash
+from triskele.identity import ALPHABET, ID_LENGTH
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
 from triskele.intake import Moment
@@ -34,40 +35,48 @@ from triskele.types import (
     Link,
     LinkKind,
     Memory,
-    Origin,
     Outcome,
     Query,
-    Revise,
+    Reveal,
     Scope,
-    Sensitivity,
     Sort,
+    is_secret,
 )
 
 if TYPE_CHECKING:
     from triskele.curation.adoption import Adopted
+    from triskele.drafting import Drafter
     from triskele.health import Health
     from triskele.meaning import Meaning
     from triskele.plan import Plan
+    from triskele.safe import Ask, Safe
     from triskele.whynot import WhyNot
     from triskele.worker import Worker
 
 _SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at"}
 _NARROWING = ("category", "tags", "as_of", "known_at")
 BUNDLED = "bundled"
+NO_MODEL = "none"
 SHORTEST_PREFIX = 4
 EVERYWHERE = ""
 
 
-def open_memory(store: str | None = None, *, settings: Settings | None = None, folder: Path | None = None) -> Engine:
-    """Open the memory at a store address, or the user's own."""
+def open_memory(
+    store: str | None = None,
+    *,
+    settings: Settings | None = None,
+    folder: Path | None = None,
+    ask: Ask | None = None,
+) -> Engine:
+    """Open the memory at a store address, or the user's own; `ask` is asked for the passphrase of a vault."""
     settings = settings or config.load(store_url=store)
-    return Engine(settings, folder or Path.cwd())
+    return Engine(settings, folder or Path.cwd(), ask=ask)
 
 
 class Engine:
     """Long-term memory: every change goes through here, and every answer comes from here."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
         self.settings = settings
         self.project = intake.check_name(settings.project or project.resolve(folder), "the project")
         analyzer = _analyzer(settings.index.language)
@@ -83,7 +92,7 @@ class Engine:
         self._meaning: Meaning | None = None
         self._meaning_lock = threading.Lock()
         self._worker: Worker | None = None
-        self._ids = IdMaker()
+        self._ask = ask
 
     def __enter__(self) -> Engine:
         return self
@@ -101,55 +110,35 @@ class Engine:
         if self._meaning is not None:
             self._meaning.close()
             self._meaning = None
+        if "safe" in vars(self):
+            self.safe.close()
         self.lexical.close()
         self.store.close()
 
+    # Both know many rules and ciphers, which whoever only reads need not load.
+
+    @cached_property
+    def safe(self) -> Safe:
+        """Where secrets are sealed."""
+        from triskele.safe import Safe
+
+        return Safe(self.store, self.settings.privacy, self.settings.home, self._ask)
+
+    @cached_property
+    def _drafter(self) -> Drafter:
+        from triskele.drafting import Drafter
+
+        return Drafter(self.settings.memory, self.project)
+
     # Writing
 
-    def draft(
-        self,
-        content: str,
-        *,
-        category: str | None = None,
-        tags: Iterable[str] = (),
-        keywords: str = "",
-        importance: float = 0.5,
-        sensitivity: Sensitivity = Sensitivity.OPEN,
-        project: str | None = None,
-        origin: Origin = Origin.USER,
-        session: str | None = None,
-        position: int | None = None,
-        created_at: Moment | None = None,
-        valid_from: Moment | None = None,
-        valid_to: Moment | None = None,
-    ) -> Memory:
-        """A checked memory that is not stored yet; `project` None is the project worked in, "" everywhere."""
-        settings = self.settings.memory
-        text = intake.check_content(content, settings)
-        now = moments.now()
-        created = intake.check_moment(created_at) or now
-        memory = Memory(
-            id=self._ids.make(now),
-            content=text,
-            category=intake.check_category(category or intake.usual_category(settings), settings),
-            tags=intake.check_tags(tags, settings),
-            keywords=intake.check_keywords(keywords, settings),
-            importance=intake.check_importance(importance),
-            sensitivity=sensitivity,
-            owner=settings.owner,
-            project=self.project if project is None else intake.check_name(project, "the project"),
-            origin=origin,
-            session=None if session is None else intake.check_name(session, "the session") or None,
-            position=None if position is None else intake.check_position(position),
-            created_at=created,
-            updated_at=created,
-            valid_from=intake.check_moment(valid_from),
-            valid_to=intake.check_moment(valid_to),
-            known_from=now,
-            content_hash=content_hash(text),
-        )
-        intake.check_period(memory)
-        return memory
+    def draft(self, content: str, **details: Any) -> Memory:
+        """A checked memory that is not stored yet; details are those of `Drafter.draft`."""
+        return self._drafter.draft(content, **details)
+
+    def draft_pieces(self, text: str, **details: Any) -> list[Memory]:
+        """A longer text as several memories that are not stored yet; details are those of `Drafter.draft`."""
+        return self._drafter.draft_pieces(text, **details)
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Any) -> Outcome:
         """Keep one memory, durably; it can be recalled when this returns."""
@@ -173,28 +162,34 @@ class Engine:
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
         """Change a memory's content or details; the older version stays in the history."""
+        from triskele.curation import secrecy
+
         memory = self.get(reference)
-        settings = self.settings.memory
-        checks: dict[str, Callable[[Any], Any]] = {
-            "content": lambda value: intake.check_content(value, settings),
-            "category": lambda value: intake.check_category(value, settings),
-            "tags": lambda value: intake.check_tags(value, settings),
-            "keywords": lambda value: intake.check_keywords(value, settings),
-            "importance": intake.check_importance,
-            "sensitivity": Sensitivity,
-            "project": lambda value: intake.check_name(value, "the project"),
-            "valid_from": intake.check_moment,
-            "valid_to": intake.check_moment,
-        }
-        unknown = set(changes) - set(checks)
-        if unknown:
-            raise BadInput(f"a memory's {', '.join(sorted(unknown))} cannot be edited")
-        checked = {name: checks[name](value) for name, value in changes.items()}
-        if "content" in checked:
-            checked["content_hash"] = content_hash(checked["content"])
-        revised = replace(memory, **checked, updated_at=moments.now())
-        intake.check_period(revised)
-        return self.apply([Revise(revised, base=memory.version)])[0]
+        revised = self._drafter.revised(memory, changes, lambda: secrecy.text_of(self.store, self.safe, memory))
+        if "sensitivity" in changes and is_secret(revised) and not is_secret(memory):
+            sealed = self.seal(memory.id, title=changes.get("title"))
+            if not changes.keys() - {"sensitivity", "title"}:
+                return sealed
+        return self.apply(secrecy.revision(memory, revised))[0]
+
+    def seal(self, reference: str, *, title: str | None = None) -> Outcome:
+        """Make a memory secret in all its versions; whatever was derived from its text is erased for good."""
+        from triskele.curation import secrecy
+
+        versions = secrecy.sealed_versions(self.store, self.safe, self.resolve(reference), title, self.settings.memory)
+        outcome = self.store.seal(versions, batch=_new_batch())
+        self.lexical.rebuild()
+        self._rebuild_vectors()
+        return outcome
+
+    def reveal(self, reference: str) -> str:
+        """The text of a secret; the journal notes that it was shown."""
+        from triskele.curation import secrecy
+
+        memory = self.get(reference)
+        text = secrecy.text_of(self.store, self.safe, memory)
+        self.apply([Reveal(memory.id)])
+        return text
 
     def forget(self, *references: str) -> list[Outcome]:
         """Stop recalling these memories; history and undo keep them."""
@@ -228,7 +223,8 @@ class Engine:
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
-        outcomes = self.store.apply(changes, batch=batch or _new_batch(), undoes=undoes)
+        sealed = [self.safe.sealed(change) for change in changes]
+        outcomes = self.store.apply(sealed, batch=batch or _new_batch(), undoes=undoes)
         if self._worker is not None:
             self._worker.wake()
         return outcomes
@@ -285,7 +281,7 @@ class Engine:
         """Recall by a plan of one's own."""
         from triskele.recall import Readers, recall
 
-        if self.settings.recall.model != BUNDLED:
+        if self.settings.recall.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         depth = max(self.settings.recall.depth, 2 * limit)
@@ -329,8 +325,9 @@ class Engine:
         from triskele.meaning import Meaning
 
         with self._meaning_lock:
-            if self._meaning is None and self.settings.recall.model == BUNDLED:
-                self._meaning = Meaning.open(self._index_folder, self.store, tail_cap=self.settings.index.tail_cap)
+            if self._meaning is None and self.settings.recall.model != NO_MODEL:
+                model, cap = self.settings.recall.model, self.settings.index.tail_cap
+                self._meaning = Meaning.open(self._index_folder, self.store, model=model, tail_cap=cap)
             return self._meaning
 
     def embed(
@@ -478,7 +475,9 @@ class Engine:
         from triskele import health
 
         meaning, needed = self.meaning(), self.settings.recall.model == BUNDLED
-        return health.inspect(self.store, self.lexical, meaning, needs_model=needed, deep=deep, repair=repair)
+        return health.inspect(
+            self.store, self.lexical, meaning, needs_model=needed, deep=deep, repair=repair, safe=self.safe
+        )
 
 
 def _analyzer(language: str) -> Analyzer:

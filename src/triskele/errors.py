@@ -9,7 +9,9 @@ TriskeleError
     ├── StoreUnavailable     the store is busy, read-only, full or from a newer version
     │   └── StoreDamaged     the file is broken, or no database at all
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
-    └── ModelUnavailable     a model file is missing, damaged or speaks nonsense
+    ├── ModelUnavailable     a model file is missing, damaged or speaks nonsense
+    ├── VaultLocked, VaultDamaged   (privacy/failures.py) the key is missing, or a sealed text was altered
+    └── EndpointUnavailable  (egress.py) a service of others does not answer as it should
 """
 
 from __future__ import annotations

@@ -8,18 +8,22 @@ from pathlib import Path
 from triskele import config, moments
 from triskele.config import Settings
 from triskele.embed import bundled
-from triskele.errors import ModelUnavailable
+from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
 from triskele.meaning import Meaning
+from triskele.privacy.detect import find
+from triskele.safe import Safe
 from triskele.stores.protocol import Finding, Store
 from triskele.stores.sqlite import SqliteStore
+from triskele.types import Sensitivity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """What an inspection found, and what it mended; `waiting` memories have no vectors yet.
 
-    `model_problem` says why the model cannot be asked, if it cannot.
+    `model_problem` says why the model cannot be asked, if it cannot, and `vault_problem` why secrets cannot be read.
+    `exposed` memories are not secret and look as if they should be; a deep inspection alone looks for them.
     """
 
     findings: tuple[Finding, ...]
@@ -29,14 +33,25 @@ class Health:
     vectors_orphaned: int
     waiting: int
     model_problem: str | None
+    vault_problem: str | None
+    exposed: tuple[str, ...]
     repaired: tuple[str, ...]
 
 
 def inspect(
-    store: Store, lexical: LexicalIndex, meaning: Meaning | None, *, needs_model: bool, deep: bool, repair: bool
+    store: Store,
+    lexical: LexicalIndex,
+    meaning: Meaning | None,
+    *,
+    needs_model: bool,
+    deep: bool,
+    repair: bool,
+    safe: Safe,
 ) -> Health:
     """Check truth and indexes; a damaged truth is left as it is, so that nothing is derived from it."""
     findings = store.check(deep=deep)
+    locked = safe.problem()
+    findings += _unreadable(store, safe) if deep and locked is None else []
     behind = lexical.behind()
     faults = lexical.faults() if deep else 0
     damaged = meaning.damaged() if deep and meaning is not None else 0
@@ -49,6 +64,8 @@ def inspect(
             repaired += _mended_vectors(damaged, orphaned)
         if not store.is_scrubbed():
             lexical.rebuild()
+            if meaning is not None:
+                meaning.mentions.rebuild()
             store.scrub()
             repaired.append("an erasure that was cut short has been finished")
     return Health(
@@ -59,8 +76,26 @@ def inspect(
         vectors_orphaned=orphaned,
         waiting=store.count_waiting(),
         model_problem=_model_problem() if needs_model else None,
+        vault_problem=locked,
+        exposed=tuple(_exposed(store)) if deep else (),
         repaired=tuple(repaired),
     )
+
+
+def _unreadable(store: Store, safe: Safe) -> list[Finding]:
+    findings = []
+    for row in store.sealed():
+        try:
+            safe.open(row)
+        except Unavailable as error:
+            findings.append(Finding(f"memory {row.id} version {row.version}", str(error)))
+    return findings
+
+
+def _exposed(store: Store) -> list[str]:
+    """Memories with a version that is not secret and holds what looks like a secret."""
+    open_ones = (memory for _, memory in store.versions() if memory.sensitivity is not Sensitivity.SECRET)
+    return list(dict.fromkeys(memory.id for memory in open_ones if find(memory.content)))
 
 
 def _model_problem() -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from triskele.embed import Embedder, bundled
+from triskele.embed.choosing import BUNDLED, local_embedder
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
@@ -27,10 +28,10 @@ class Meaning:
     mentions: MentionIndex
 
     @staticmethod
-    def open(folder: Path, store: Store, *, tail_cap: int) -> Meaning | None:
-        """The bundled model over a store; None where the model is missing or damaged."""
+    def open(folder: Path, store: Store, *, model: str = BUNDLED, tail_cap: int) -> Meaning | None:
+        """A model over a store, by its name in the settings; None where it is missing or damaged."""
         try:
-            embedder = bundled()
+            embedder = bundled() if model == BUNDLED else local_embedder(model)
         except ModelUnavailable:
             return None
         mark = embedder.fingerprint

@@ -8,10 +8,11 @@ from enum import StrEnum
 
 
 class Sensitivity(StrEnum):
-    """Who may learn of a memory: anyone with access, or this machine alone."""
+    """Who may learn of a memory: anyone with access, this machine alone, or only who asks for it by name."""
 
     OPEN = "open"
     PRIVATE = "private"
+    SECRET = "secret"
 
 
 class Origin(StrEnum):
@@ -22,6 +23,22 @@ class Origin(StrEnum):
     IMPORT = "import"
     TOOL = "tool"
     WEB = "web"
+
+
+# The most trusted first: what is made of several memories is worth as much as the least of them.
+TRUST = (Origin.USER, Origin.AGENT, Origin.IMPORT, Origin.TOOL, Origin.WEB)
+# The most open first.
+CLOSENESS = (Sensitivity.OPEN, Sensitivity.PRIVATE, Sensitivity.SECRET)
+
+
+def is_raised(before: Sensitivity, after: Sensitivity) -> bool:
+    """Whether a class is closer than another."""
+    return CLOSENESS.index(after) > CLOSENESS.index(before)
+
+
+def least_trusted(*origins: Origin) -> Origin:
+    """The origin of what is made of memories of these origins."""
+    return max(origins, key=TRUST.index)
 
 
 class LinkKind(StrEnum):
@@ -67,6 +84,26 @@ class Memory:
     content_hash: str
 
 
+def is_secret(memory: Memory) -> bool:
+    """Whether its text is in the vault."""
+    return memory.sensitivity is Sensitivity.SECRET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsealed(Memory):
+    """A secret memory on its way into the vault: `content` is its title, `text` is what no row ever holds."""
+
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A secret's text as the vault gave it; `keys` tells the state of the vault's keys that it was sealed under."""
+
+    blob: bytes
+    keys: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """A typed, directed connection; `known_to` is None while it stands."""
@@ -84,14 +121,19 @@ class Add:
 
     memory: Memory
     verbatim: bool = False
+    sealed: Sealed | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Replace the current version, which must still be `base`, or bring a forgotten memory back."""
+    """Replace the current version, which must still be `base`, or bring a forgotten memory back.
+
+    A secret without a `sealed` text of its own keeps the one of the version that `memory` was made of.
+    """
 
     memory: Memory
     base: int
+    sealed: Sealed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +157,21 @@ class Disconnect:
     link: Link
 
 
-Change = Add | Revise | Forget | Connect | Disconnect
+@dataclass(frozen=True, slots=True)
+class Reveal:
+    """Note that the text of a secret was shown."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Let no version of a memory be more open than private."""
+
+    id: str
+
+
+Change = Add | Revise | Forget | Connect | Disconnect | Reveal | Withdraw
 
 
 class Action(StrEnum):
@@ -130,6 +186,12 @@ class Action(StrEnum):
     LINKED = "linked"
     UNLINKED = "unlinked"
     ERASED = "erased"
+    REVEALED = "revealed"
+    SEALED = "sealed"
+
+
+# What the journal tells and undo passes over: it changed nothing that could be brought back.
+LASTING = frozenset({Action.REVEALED, Action.SEALED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

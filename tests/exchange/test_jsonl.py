@@ -71,8 +71,12 @@ def row_hashes(engine: Engine) -> tuple[list[str], list[str]]:
     return sorted(versions), sorted(row_hash(from_link(link)) for link in engine.store.all_links())
 
 
+def texts_of_secrets(engine: Engine) -> dict[tuple[str, int], str]:
+    return {(row.id, row.version): engine.safe.open(row) for row in engine.store.sealed()}
+
+
 def open_at(folder: str, name: str) -> Engine:
-    environment = {"TRISKELE_HOME": folder, "TRISKELE_PROJECT": "garden"}
+    environment = {"TRISKELE_HOME": folder, "TRISKELE_PROJECT": "garden", "TRISKELE_PRIVACY_KEY": "file"}
     return Engine(config.load(environment, store_url=f"sqlite:///{folder}/{name}.db"), Path(folder))
 
 
@@ -84,13 +88,14 @@ def test_export_and_import_give_the_same_store(steps: list[tuple[Any, ...]]) -> 
         for step in steps:
             carry_out(one, ids, step)
         file = Path(folder, "export.jsonl")
-        export_memories(one, file, include_private=True)
-        report = import_memories(two, file)
+        export_memories(one, file, include_private=True, with_secrets=True)
+        report = import_memories(two, file, keep_origin=True)
         assert row_hashes(two) == row_hashes(one)
+        assert texts_of_secrets(two) == texts_of_secrets(one)
         assert report.added == len({memory.id for _, memory in one.store.versions()})
         assert two.store.check(deep=True) == []
         again = Path(folder, "again.jsonl")
-        export_memories(two, again, include_private=True)
+        export_memories(two, again, include_private=True, with_secrets=True)
         assert again.read_bytes() == file.read_bytes()
         assert import_memories(two, file).added == 0
         assert row_hashes(two) == row_hashes(one)
@@ -135,7 +140,7 @@ def exported(export: str, tmp_path: Path) -> Path:
 
 def test_the_file_holds_every_version_and_link(filled: tuple[Engine, Path]) -> None:
     header, *records = [json.loads(line) for line in filled[1].read_text().splitlines()]
-    assert header == {"triskele": 1, "versions": 4, "links": 2}
+    assert header == {"triskele": 2, "versions": 4, "links": 2}
     assert [list(record) for record in records] == [["memory"]] * 4 + [["link"]] * 2
     assert [record["memory"]["version"] for record in records[:4]] == [1, 1, 2, 1]
     assert records[4]["link"]["known_to"] is None
@@ -146,10 +151,10 @@ def test_only_what_stands_now(filled: tuple[Engine, Path], open_engine: OpenEngi
     target = tmp_path / "now.jsonl"
     assert export_memories(filled[0], target, current_only=True).written == 2
     other = open_engine(tmp_path / "other.db")
-    import_memories(other, target)
+    import_memories(other, target, keep_origin=True)
     assert {m.content for m in other.browse()} == {m.content for m in filled[0].browse()}
     # The full export then brings the past that was left out.
-    import_memories(other, filled[1])
+    import_memories(other, filled[1], keep_origin=True)
     assert row_hashes(other) == row_hashes(filled[0])
 
 
@@ -167,14 +172,60 @@ def test_a_stream_that_knows_only_ascii(filled: tuple[Engine, Path], open_engine
         stream.flush()
         (tmp_path / "ascii.jsonl").write_bytes(raw.getvalue())
     other = open_engine(tmp_path / "other.db")
-    import_memories(other, tmp_path / "ascii.jsonl")
+    import_memories(other, tmp_path / "ascii.jsonl", keep_origin=True)
     assert row_hashes(other) == row_hashes(filled[0])
 
 
 def test_origins_are_kept(filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
     other = open_engine(tmp_path / "other.db")
-    import_memories(other, filled[1])
+    import_memories(other, filled[1], keep_origin=True)
     assert {memory.origin for memory in other.browse()} == {"user"}
+
+
+def test_a_file_cannot_say_that_the_user_wrote_it(
+    filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path
+) -> None:
+    other = open_engine(tmp_path / "other.db")
+    file = tmp_path / "forged.jsonl"
+    file.write_text(filled[1].read_text().replace('"origin":"user"', '"origin":"web"', 1))
+    import_memories(other, file)
+    assert {memory.origin for _, memory in other.store.versions()} == {"import", "web"}
+    assert import_memories(other, file).added == 0
+
+
+def test_an_export_of_before_is_searched_for_secrets(
+    filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path
+) -> None:
+    engine = filled[0]
+    id = engine.remember("the wifi password is Tq8/+xPv2#kd", sensitivity=Sensitivity.OPEN).id
+    export_memories(engine, tmp_path / "now.jsonl")
+    now = (tmp_path / "now.jsonl").read_text()
+    (tmp_path / "before.jsonl").write_text(now.replace('{"triskele":2', '{"triskele":1', 1))
+    one, two = open_engine(tmp_path / "one.db"), open_engine(tmp_path / "two.db")
+    import_memories(one, tmp_path / "now.jsonl")
+    assert one.get(id).sensitivity is Sensitivity.OPEN
+    assert import_memories(two, tmp_path / "before.jsonl").secrets == 1
+    assert two.get(id).sensitivity is Sensitivity.SECRET
+    assert two.reveal(id) == "the wifi password is Tq8/+xPv2#kd"
+
+
+def test_secrets_leave_only_on_a_request_of_its_own(
+    filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path
+) -> None:
+    engine, file = filled[0], tmp_path / "out.jsonl"
+    id = engine.remember("the wifi password is Tq8/+xPv2#kd", tags=["wifi"]).id
+    report = export_memories(engine, file, include_private=True)
+    assert (report.left_out_secret, report.revealed) == (1, 0)
+    assert "Tq8" not in file.read_text() and id not in file.read_text()
+    assert export_memories(engine, file, with_secrets=True).revealed == 1
+    assert file.stat().st_mode & 0o077 == 0
+    assert [entry.action for entry in engine.history(id)] == ["added", "revealed"]
+    other = open_engine(tmp_path / "other.db")
+    import_memories(other, file)
+    assert other.reveal(id) == "the wifi password is Tq8/+xPv2#kd"
+    for target, format in ((io.StringIO(), "jsonl"), (tmp_path / "notes", "markdown")):
+        with pytest.raises(BadInput, match="jsonl"):
+            export_memories(engine, target, format=format, with_secrets=True)
 
 
 def test_what_was_edited_here_since_stays(filled: tuple[Engine, Path]) -> None:
@@ -247,7 +298,7 @@ FORGERIES: dict[str, tuple[int, Callable[[dict[str, Any]], object], str]] = {
     "boolean": (1, lambda v: v.update(importance=True), "line 2: importance must be a number"),
     "owner": (1, lambda v: v.update(owner="eve"), "line 2: belongs to 'eve'"),
     "origin": (1, lambda v: v.update(origin="heaven"), "line 2: unknown origin 'heaven'"),
-    "sensitivity": (1, lambda v: v.update(sensitivity="secret"), "line 2: unknown sensitivity"),
+    "sensitivity": (1, lambda v: v.update(sensitivity="hush"), "line 2: unknown sensitivity"),
     "id": (1, lambda v: v.update(id="../../etc/passwd"), "line 2: '../../etc/passwd' is not an id"),
     "version": (1, lambda v: v.update(version=0), "line 2: version 0 is out of range"),
     "huge position": (1, lambda v: v.update(position=2**63), "line 2: position must be a whole number"),
@@ -267,7 +318,10 @@ FORGERIES: dict[str, tuple[int, Callable[[dict[str, Any]], object], str]] = {
     ),
     "self": (5, lambda v: v.update(target=v["source"]), "line 6: the link leads .* to itself"),
     "link kind": (5, lambda v: v.update(kind="hates"), "line 6: unknown kind 'hates'"),
-    "newer": (0, lambda v: v.update(triskele=2), "line 1: was written in format 2"),
+    "stubs": (1, lambda v: v.update(sensitivity="secret"), "line 2: is a secret without its text"),
+    "stray texts": (1, lambda v: v.update(secret="x"), "line 2: has the text of a secret"),
+    "secret tags": (1, lambda v: v.update(tags=["password is tq8/+xpv2#kd"]), "line 2: a tag looks like a secret"),
+    "newer": (0, lambda v: v.update(triskele=3), "line 1: was written in format 3"),
     "header": (0, lambda v: v.update(compressed=True), "line 1: the header has an unknown field 'compressed'"),
     "count": (0, lambda v: v.update(versions=9), "the end: the file announces 9 versions and holds 4"),
 }

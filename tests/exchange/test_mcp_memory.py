@@ -73,7 +73,7 @@ def test_a_long_observation_is_cut(open_engine: OpenEngine, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"type": "entity", "entityType": "x", "observations": []}', "the name must be text, not None"),
+        ('{"type": "entity", "entityType": "x", "observations": []}', "the name must be text, not null"),
         ('{"type": "entity", "name": " ", "observations": []}', "has an empty name"),
         ('{"type": "entity", "name": "a", "observations": "b"}', "the observations must be a list"),
         ('{"type": "entity", "name": "a", "observations": [3]}', "each of the observations must be text"),

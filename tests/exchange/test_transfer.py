@@ -143,12 +143,12 @@ def test_a_killed_verbatim_import_goes_on(
     with monkeypatch.context() as patched:
         crash_on(call, target, patched)
         with pytest.raises(Crash):
-            import_memories(target, file)
+            import_memories(target, file, keep_origin=True)
     for _, memory in target.store.versions():
         # A memory is there with all its versions or not at all.
         assert target.store.history(memory.id) == source.store.history(memory.id)
     assert not target.store.links(ids) or len(target.browse()) == 6
-    import_memories(target, file)
+    import_memories(target, file, keep_origin=True)
     assert [m for _, m in target.store.versions()] == [m for id in ids for m in source.store.history(id)]
     assert list(target.store.all_links()) == list(source.store.all_links())
 
@@ -229,7 +229,7 @@ def test_an_import_may_be_private(open_engine: OpenEngine, tmp_path: Path) -> No
 
 
 BAD_PLAIN = {
-    '{"content": 3}': "content must be text, not 3",
+    '{"content": 3}': "content must be text, not a number",
     '{"tags": ["a"]}': "has neither content nor text",
     '{"content": "a", "text": "b"}': "says the same thing under two names",
     '{"content": "a", "tags": [1]}': "each of tags must be text",
@@ -273,3 +273,21 @@ def test_unknown_formats(open_engine: OpenEngine, tmp_path: Path) -> None:
         import_memories(engine, SAMPLES / "plain.jsonl", format="yaml")
     with pytest.raises(BadInput, match="unknown format 'agents': one of jsonl, markdown"):
         export_memories(engine, tmp_path / "x", format="agents")
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\n" + "\n".join("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 2 for _ in range(40))
+
+
+@pytest.mark.parametrize("way", ["markdown", "agents", "mcp-memory"])
+def test_a_note_that_is_cut_through_a_secret_is_secret_in_all_its_pieces(
+    way: str, open_engine: OpenEngine, tmp_path: Path
+) -> None:
+    engine = open_engine()
+    name = {"markdown": "a.md", "agents": "AGENTS.md", "mcp-memory": "memory.json"}[way]
+    entity = {"type": "entity", "name": "box", "entityType": "thing", "observations": [PEM]}
+    (tmp_path / name).write_text(json.dumps(entity) + "\n" if way == "mcp-memory" else f"The key of the box:\n{PEM}\n")
+    report = import_memories(engine, tmp_path / name, format=way)
+    assert report.added == report.secrets > 1
+    assert {memory.sensitivity for memory in engine.browse()} == {Sensitivity.SECRET}
+    # Run again it adds nothing, although titles alone would not tell.
+    assert import_memories(engine, tmp_path / name, format=way).added == 0

@@ -59,6 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (work / ".git").mkdir()
     monkeypatch.setenv("TRISKELE_HOME", str(home))
     monkeypatch.setenv("TRISKELE_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "file")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(work)
     return home

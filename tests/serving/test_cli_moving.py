@@ -32,18 +32,18 @@ def test_export_and_import_give_the_same_memories(run: Run, add: Add, tmp_path: 
     assert (document["written"], document["left_out_private"], document["target"]) == (2, 0, str(target))
     here = run("list", "--json").json
     elsewhere = f"sqlite:///{tmp_path / 'copy.db'}"
-    run("--store", elsewhere, "import", str(target))
+    run("--store", elsewhere, "import", str(target), "--keep-origin")
     assert run("list", "--store", elsewhere, "--json").json == here
 
 
 def test_private_memories_leave_only_on_request(run: Run, add: Add) -> None:
-    add("The door code is 4711", "--private")
+    add("The meeting is in room 4711", "--private")
     add("The office is in Altona")
     plain = run("export")
     assert "4711" not in plain.out and "Altona" in plain.out
     assert "1 private memory left out" in plain.err
     assert all(json.loads(line) for line in plain.out.splitlines())
-    assert "4711" in run("export", "--include-private").out
+    assert "4711" in run("export", "--private").out
 
 
 def test_export_answers_programs_with_one_document(run: Run, add: Add) -> None:

@@ -210,4 +210,6 @@ def test_stats_count(run: Run, add: Add) -> None:
     }
     assert document["by_category"] == {"decisions": 1, "facts": 1}
     assert document["project"] == "shop"
+    assert document["graph"]["waiting"] == 3
     assert "By category" in run("stats").out
+    assert "0 concepts, 0 mentions, 3 memories to read" in run("stats").out

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from triskele import moments
 from triskele.errors import BadInput, Conflict
 from triskele.identity import same_words
 from triskele.stores.protocol import Store
 from triskele.types import (
+    LASTING,
     Action,
     Change,
     Connect,
@@ -35,7 +36,7 @@ def last_undoable(store: Store) -> str | None:
             continue
         if first.undoes is not None:
             cancelled.add(first.undoes)
-        elif not all({entry.id, entry.other} & erased for entry in entries):
+        elif not all({entry.id, entry.other} & erased or entry.action in LASTING for entry in entries):
             return first.batch
     return None
 
@@ -44,23 +45,31 @@ def inverse(entries: Sequence[JournalEntry], store: Store) -> list[Change]:
     """The changes that bring every memory and link of a batch back to what it was before."""
     of_memories: dict[str, list[JournalEntry]] = {}
     for entry in entries:
-        if entry.link_kind is None:
+        if entry.link_kind is None and entry.action not in LASTING:
             of_memories.setdefault(entry.id, []).append(entry)
     links = [entry for entry in reversed(entries) if entry.link_kind is not None]
     ends = {end for entry in links for end in (entry.id, entry.other) if end is not None}
     histories = {id: history for id in {*of_memories, *ends} if (history := store.history(id))}
-    changes = [_before(told, histories[id]) for id, told in of_memories.items() if id in histories]
+    texts = {(row.id, row.version): row.sealed_as for row in store.sealed(sorted(histories))}
+    changes = [_before(told, histories[id], texts) for id, told in of_memories.items() if id in histories]
     changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
     if not changes:
-        raise BadInput(f"{entries[0].id} was erased for good: that cannot be undone")
+        done = entries[-1].action if entries[-1].action in LASTING else "erased for good"
+        raise BadInput(f"{entries[0].id} was {done}: that cannot be undone")
     return changes
 
 
-def _before(told: Sequence[JournalEntry], history: Sequence[Memory]) -> Change:
+def _before(told: Sequence[JournalEntry], history: Sequence[Memory], texts: Mapping[tuple[str, int], int]) -> Change:
     """The change from what the batch left of a memory to what it found."""
     first, last, now = told[0], told[-1], history[-1]
     number = last.previous if last.action is Action.FORGOTTEN else last.version
-    is_as_left = any(version.version == number and same_words(version, now) for version in history)
+    # Behind equal titles the sealed texts must be the same too.
+    is_as_left = any(
+        version.version == number
+        and same_words(version, now)
+        and texts.get((now.id, version.version)) == texts.get((now.id, now.version))
+        for version in history
+    )
     is_forgotten = now.known_to is not None
     was_absent = first.action in (Action.ADDED, Action.RESTORED)
     if was_absent and is_forgotten:

@@ -1,8 +1,7 @@
-"""The bundled graph in onnxruntime; the only module of this room that imports numpy and the runtime."""
+"""The bundled graph in onnxruntime; imported with the first encode."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from tokenizers import Tokenizer
 
 from triskele.embed.manifest import GRAPH_FILE, TOKENIZER_FILE, Manifest, read_verified
 from triskele.embed.protocol import Encoding
+from triskele.embed.sessions import open_session, open_tokenizer, readable
 from triskele.embed.windows import MAX_WINDOWS, Window, batches, cut
 from triskele.errors import ModelUnavailable
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     Piece = tuple[Window, NDArray[np.float32], NDArray[np.float32]]
 
 SPECIAL_TOKENS = 2
-# Bounds the tokenizer's work; 64 windows hold about 65,000 characters of English.
-MAX_CHARACTERS = 250_000
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +41,14 @@ class Runtime:
         """Verify the files of a model folder and load them."""
         graph = read_verified(folder / GRAPH_FILE, manifest.graph_sha256)
         words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 3
-        # A waiting thread that spins would burn a core between two batches.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        try:
-            session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-            tokenizer = Tokenizer.from_str(words.decode())
-        except Exception as error:
-            raise ModelUnavailable(f"The model in {folder} cannot be loaded: {error}") from error
-        # "[SEP]" in somebody's text is five characters, not the end of it.
-        tokenizer.encode_special_tokens = True
+        session = open_session(graph, folder, threads)
+        tokenizer = open_tokenizer(words, folder)
         first, last = tokenizer.encode("").ids
         return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS)
 
     def encode(self, texts: Sequence[str], most_windows: int = MAX_WINDOWS) -> list[Encoding]:
         """Encode texts in their order; long ones by windows."""
-        cleaned = [_SURROGATES.sub("\ufffd", text[:MAX_CHARACTERS]) for text in texts]
-        tokenized = self.tokenizer.encode_batch(cleaned, add_special_tokens=False)
+        tokenized = self.tokenizer.encode_batch([readable(text) for text in texts], add_special_tokens=False)
         windows = [
             window
             for number, found in enumerate(tokenized)

@@ -22,7 +22,7 @@ from triskele.fusion import Fused
 from triskele.meaning import Meaning
 from triskele.plan import Plan
 from triskele.succession import Priors, serve
-from triskele.types import Add, Memory, Origin, Query, Sort
+from triskele.types import Add, Memory, Origin, Query, Sensitivity, Sort
 
 _BATCH = 2000
 GROUND_FORMAT = 2
@@ -241,6 +241,8 @@ def _drafted(window: Window, engine: Engine) -> Memory:
         project=window.scope or "",
         importance=window.importance,
         origin=Origin.IMPORT,
+        # A benchmark measures ranking, whatever its texts hold.
+        sensitivity=Sensitivity.OPEN,
         session=window.session,
         created_at=window.created,
     )

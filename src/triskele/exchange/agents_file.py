@@ -13,6 +13,8 @@ from triskele.exchange import frontmatter, sources
 from triskele.exchange.blocks import Block, blocks, labels
 from triskele.exchange.markdown import fitting
 from triskele.exchange.records import Item, Note
+from triskele.privacy.detect import is_cut
+from triskele.types import Sensitivity
 
 _FILE_NAMES = ("claude.md", "claude.local.md", "agents.md", "gemini.md")
 _IMPORT = re.compile(r"\s*(?:[-*+]\s+)?@[\w~./-]+\s*$")
@@ -70,10 +72,13 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
         lead = f"{headings[-1]}:\n"
     whole = lead + block.text
     limit = settings.max_characters
-    for piece in [whole] if len(whole) <= limit else intake.split_sentences(whole, limit):
+    pieces = [whole] if len(whole) <= limit else intake.split_sentences(whole, limit)
+    sensitivity = Sensitivity.SECRET.value if is_cut(whole, pieces) else None
+    for piece in pieces:
         yield Note(
             place=f"line {block.line}",
             content=piece,
+            sensitivity=sensitivity,
             category=_category(" ".join([*headings, piece]), settings),
             tags=fitting(labels(name for name in headings if name.lower() not in _FILE_NAMES), settings),
         )

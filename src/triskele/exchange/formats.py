@@ -35,10 +35,11 @@ class ExportFormat:
 
     write: writing.Writer
     is_current_only: bool = False
+    tells_secrets: bool = False
 
 
 EXPORTS: dict[str, ExportFormat] = {
-    "jsonl": ExportFormat(writing.write_jsonl),
+    "jsonl": ExportFormat(writing.write_jsonl, tells_secrets=True),
     "markdown": ExportFormat(writing.write_markdown, is_current_only=True),
 }
 

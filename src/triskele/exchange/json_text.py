@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from triskele.errors import BadInput
 
 MAX_INTEGER = 2**63 - 1
+_SHORT = 5
+_PLAIN = re.compile(r"[A-Za-z_\- ]{1,40}")
 
 
 def parse(text: str) -> Any:
@@ -64,8 +67,17 @@ def strings(value: Any, what: str) -> tuple[str, ...]:
     return tuple(string(item, f"each of {what}") for item in value)
 
 
+def shown(name: str) -> str:
+    """A value out of a file for a message, if it is short or a plain word; anything else may be a secret."""
+    return repr(name) if len(name) <= _SHORT or _PLAIN.fullmatch(name) else "(not told: no plain word)"
+
+
 def _kind(value: Any) -> str:
-    return repr(value)[:40]
+    """What a value is; never the value, which may be a secret."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    kinds: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")
 
 
 def _refuse(name: str) -> None:

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import plain, sources
-from triskele.exchange.json_text import parse_object, whole
+from triskele.exchange.json_text import parse_object, shown, whole
 from triskele.exchange.records import Item, Problem, StoredLink, StoredVersion
 from triskele.exchange.verbatim import check_names, link_of, memory_of, values_of
 from triskele.types import Link, Memory
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Before it nobody looked for secrets, so "open" was no decision.
+_CLASSIFIED_SINCE = 2
 _COUNTED = {"memory": "versions", "link": "links"}
 
 _Made = TypeVar("_Made")
@@ -49,11 +51,12 @@ def _read_export(
     if isinstance(header, Problem):
         yield header
         return
+    is_classified = first["triskele"] >= _CLASSIFIED_SINCE
     found = dict.fromkeys(header, 0)
     for place, record in records:
         for name in _COUNTED.keys() & (record if isinstance(record, dict) else ()):
             found[_COUNTED[name]] += 1
-        yield _attempt(record, place, lambda values, place: _stored(values, place, settings))
+        yield _attempt(record, place, lambda values, place: _stored(values, place, settings, is_classified))
     for name, announced in header.items():
         if found[name] != announced:
             yield Problem("the end", f"the file announces {announced} {name} and holds {found[name]}: it is incomplete")
@@ -99,17 +102,21 @@ def _line(record: dict[str, Any], ascii_only: bool) -> str:
 
 def _checked_header(record: dict[str, Any], _place: str) -> dict[str, int]:
     version = whole(record["triskele"], "the format's version")
-    if version != FORMAT_VERSION:
+    if not 1 <= version <= FORMAT_VERSION:
         raise BadInput(f"was written in format {version}, and this triskele knows format {FORMAT_VERSION}: upgrade it")
     check_names(record, {"triskele", *_COUNTED.values()}, "the header")
     return {name: whole(record[name], f"the number of {name}") for name in _COUNTED.values()}
 
 
-def _stored(record: dict[str, Any], place: str, settings: MemorySettings) -> StoredVersion | StoredLink:
+def _stored(
+    record: dict[str, Any], place: str, settings: MemorySettings, is_classified: bool
+) -> StoredVersion | StoredLink:
     kind = next(iter(record), "")
     if len(record) != 1 or kind not in _COUNTED:
-        raise BadInput(f"is of no known kind: {', '.join(map(repr, record))[:60] or 'an empty object'}")
+        raise BadInput(f"is of no known kind: {', '.join(map(shown, record))[:60] or 'an empty object'}")
     values = record[kind]
     if not isinstance(values, dict):
         raise BadInput(f"the {kind} is not a JSON object")
-    return StoredLink(place, link_of(values)) if kind == "link" else StoredVersion(place, memory_of(values, settings))
+    if kind == "link":
+        return StoredLink(place, link_of(values))
+    return StoredVersion(place, memory_of(values, settings, is_classified=is_classified))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
 from triskele.exchange.blocks import Block, blocks, labels
 from triskele.exchange.frontmatter import Value
+from triskele.exchange.json_text import shown
 from triskele.exchange.records import Item, Note, Problem, Skipped
+from triskele.privacy.detect import is_cut
 from triskele.types import Memory, Sensitivity
 
 SUFFIXES = (".md", ".markdown")
@@ -62,9 +64,17 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
     if len(whole) <= settings.max_characters:
         yield Note(place=place, content=whole, **details)
         return
-    for line, headings, piece in _pieces(body, first_line, settings.max_characters):
+    pieces = list(_pieces(body, first_line, settings.max_characters))
+    details |= _class_of_pieces(whole, [piece for _, _, piece in pieces], details)
+    for line, headings, piece in pieces:
         tags = fitting((*details["tags"], *labels([title, *headings])), settings)
         yield Note(place=f"{place} line {line}", content=piece, **(details | {"tags": tags}))
+
+
+def _class_of_pieces(whole: str, pieces: Sequence[str], details: Mapping[str, Any]) -> dict[str, str]:
+    """A secret that a cut goes through would be known by none of its pieces, so that all of them are secret."""
+    is_decided = details.get("sensitivity") == Sensitivity.OPEN
+    return {"sensitivity": Sensitivity.SECRET.value} if not is_decided and is_cut(whole, pieces) else {}
 
 
 def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
@@ -148,14 +158,14 @@ def _number(value: Value) -> float:
     try:
         return float(_text(value))
     except ValueError:
-        raise BadInput(f"{_text(value)[:40]!r} is not a number") from None
+        raise BadInput(f"{shown(_text(value))} is not a number") from None
 
 
 def _whole(value: Value) -> int:
     try:
         return int(_text(value))
     except ValueError:
-        raise BadInput(f"{_text(value)[:40]!r} is not a whole number") from None
+        raise BadInput(f"{shown(_text(value))} is not a whole number") from None
 
 
 def _slug(text: str) -> str:

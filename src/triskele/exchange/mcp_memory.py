@@ -14,6 +14,8 @@ from triskele.exchange import sources
 from triskele.exchange.json_text import parse, parse_object, string, strings
 from triskele.exchange.markdown import fitting
 from triskele.exchange.records import Item, Note, Problem, Tie
+from triskele.privacy.detect import is_cut
+from triskele.types import Sensitivity
 
 MAX_BYTES = 64 * 2**20
 MAX_TIES_PER_ENTITY = 20
@@ -125,12 +127,15 @@ def _entity(record: dict[str, Any], place: str, settings: MemorySettings, ties: 
     # An entity that nothing was observed about is still known to exist.
     told = [text for text in observations if text.strip()] or [kind or "an entity"]
     for text in told:
-        for piece in _pieces(f"{name}: ", text, settings.max_characters):
+        pieces = _pieces(f"{name}: ", text, settings.max_characters)
+        sensitivity = Sensitivity.SECRET.value if is_cut(text, pieces) else None
+        for piece in pieces:
             is_lead = name not in ties.known
             ties.known.add(name)
             yield Note(
                 place=place,
                 content=piece,
+                sensitivity=sensitivity,
                 tags=tags,
                 category=_category(kind, settings),
                 name=name if is_lead else None,

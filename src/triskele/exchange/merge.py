@@ -13,6 +13,7 @@ from triskele.errors import BadInput
 from triskele.exchange.plan import Plan
 from triskele.exchange.records import Problem, StoredLink, StoredVersion
 from triskele.identity import same_words
+from triskele.safe import row_of
 from triskele.stores.protocol import Store
 from triskele.types import Add, Change, Link, LinkKind, Memory, Revise
 
@@ -56,7 +57,7 @@ def _new_versions(id: str, read: Sequence[StoredVersion], here: Sequence[Memory]
     known = {memory.version: memory for memory in here}
     for memory in history:
         there = known.get(memory.version)
-        if there is not None and replace(there, known_to=memory.known_to) != memory:
+        if there is not None and replace(there, known_to=memory.known_to, origin=memory.origin) != row_of(memory):
             raise BadInput(f"memory {id} has another version {memory.version} here")
     new = [memory for memory in history if memory.version not in known]
     if not new:
@@ -68,8 +69,9 @@ def _new_versions(id: str, read: Sequence[StoredVersion], here: Sequence[Memory]
 
 def _brought_back(memory: Memory, here: Memory) -> Iterator[Change]:
     """A memory that stands in the export and was forgotten here, unchanged, is remembered again."""
-    if memory.known_to is None and here.known_to is not None and same_words(here, memory):
-        yield Revise(memory, base=here.version)
+    row = replace(row_of(memory), origin=here.origin)
+    if memory.known_to is None and here.known_to is not None and same_words(here, row):
+        yield Revise(row, base=here.version)
 
 
 def _check_history(id: str, history: Sequence[Memory]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from triskele.errors import BadInput
-from triskele.exchange.json_text import number, string, strings, whole
+from triskele.exchange.json_text import number, shown, string, strings, whole
 from triskele.exchange.records import Note
 
 
@@ -21,7 +21,7 @@ def note(record: dict[str, Any], place: str) -> Note:
         raise BadInput("has neither content nor text")
     unknown = sorted(set(values) - set(_FIELDS))
     if unknown:
-        raise BadInput(f"has an unknown field {unknown[0][:40]!r} (known: {', '.join(_FIELDS)})")
+        raise BadInput(f"has an unknown field {shown(unknown[0])} (known: {', '.join(_FIELDS)})")
     return Note(place=place, **{name: _FIELDS[name](value, name) for name, value in values.items()})
 
 

@@ -10,9 +10,14 @@ from typing import Protocol
 from triskele import moments
 from triskele.config import Settings
 from triskele.errors import BadInput
+from triskele.exchange.json_text import shown
 from triskele.exchange.records import Note, Problem, Tie
+from triskele.identity import content_hash
+from triskele.safe import Safe
 from triskele.stores.protocol import Store
-from triskele.types import Add, Change, Link, LinkKind, Memory, Origin, Outcome, Sensitivity
+from triskele.types import Add, Change, Link, LinkKind, Memory, Origin, Outcome, Sensitivity, Unsealed, is_secret
+
+Identity = tuple[str | int | datetime | None, ...]
 
 
 class Engine(Protocol):
@@ -41,7 +46,7 @@ class Engine(Protocol):
         tags: Iterable[str],
         keywords: str,
         importance: float,
-        sensitivity: Sensitivity,
+        sensitivity: Sensitivity | None,
         project: str | None,
         origin: Origin,
         session: str | None,
@@ -51,6 +56,11 @@ class Engine(Protocol):
         valid_to: datetime | str | None,
     ) -> Memory:
         """A checked memory that is not stored yet."""
+        ...
+
+    @property
+    def safe(self) -> Safe:
+        """Where secrets are sealed."""
         ...
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
@@ -73,6 +83,7 @@ def for_notes(engine: Engine, notes: Sequence[Note], ties: Iterable[Tie], projec
     """New memories from other people's notes; text that the project already holds is not taken again."""
     problems: list[Problem] = []
     known = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
+    sealed: dict[Identity, str] | None = None
     names: dict[str, str] = {}
     groups: list[tuple[Change, ...]] = []
     for note in notes:
@@ -81,7 +92,12 @@ def for_notes(engine: Engine, notes: Sequence[Note], ties: Iterable[Tie], projec
         except BadInput as error:
             problems.append(Problem(note.place, str(error)))
             continue
-        id = known.setdefault(_identity(memory), memory.id)
+        if isinstance(memory, Unsealed):
+            # Behind equal titles there may be different secrets: their texts are compared.
+            sealed = _secrets(engine) if sealed is None else sealed
+            id = sealed.setdefault(_identity(memory, content_hash(memory.text)), memory.id)
+        else:
+            id = known.setdefault(_identity(memory), memory.id)
         if id == memory.id:
             groups.append((Add(memory),))
         if note.name is not None:
@@ -101,15 +117,15 @@ def _drafted(engine: Engine, note: Note, project: str | None) -> Memory:
         raise BadInput(
             f"the memory has {len(note.content):,} characters, the limit is {limit:,}: cut it into single facts"
         )
-    if note.sensitivity not in tuple(Sensitivity):
-        raise BadInput(f"unknown sensitivity {note.sensitivity[:40]!r}: one of {', '.join(Sensitivity)}")
+    if note.sensitivity not in (None, *Sensitivity):
+        raise BadInput(f"unknown sensitivity {shown(note.sensitivity or '')}: one of {', '.join(Sensitivity)}")
     memory = engine.draft(
         note.content,
         category=note.category,
         tags=note.tags,
         keywords=note.keywords,
         importance=note.importance,
-        sensitivity=Sensitivity(note.sensitivity),
+        sensitivity=None if note.sensitivity is None else Sensitivity(note.sensitivity),
         project=note.project if project is None else project,
         origin=Origin.IMPORT,
         session=note.session,
@@ -123,13 +139,24 @@ def _drafted(engine: Engine, note: Note, project: str | None) -> Memory:
 
 def _standing(engine: Engine) -> Iterator[Memory]:
     owner = engine.settings.memory.owner
-    return (memory for _, memory in engine.store.versions() if memory.known_to is None and memory.owner == owner)
+    versions = (memory for _, memory in engine.store.versions() if memory.known_to is None and memory.owner == owner)
+    return (memory for memory in versions if not is_secret(memory))
 
 
-def _identity(memory: Memory) -> tuple[str | int | datetime | None, ...]:
+def _secrets(engine: Engine) -> dict[Identity, str]:
+    """The secrets that stand, by their texts."""
+    rows = {(row.id, row.version): row for row in engine.store.sealed()}
+    standing = engine.store.memories(sorted({id for id, _ in rows}))
+    found = ((memory, rows.get((memory.id, memory.version))) for memory in standing.values())
+    return {
+        _identity(memory, content_hash(engine.safe.open(row))): memory.id for memory, row in found if row is not None
+    }
+
+
+def _identity(memory: Memory, digest: str | None = None) -> Identity:
     """By what the store recognises a memory that it already holds."""
     place = (memory.project, memory.session, memory.position)
-    return (memory.content_hash, *place, memory.valid_from, memory.valid_to)
+    return (digest or memory.content_hash, *place, memory.valid_from, memory.valid_to)
 
 
 def _new_links(store: Store, names: dict[str, str], ties: Iterable[Tie]) -> Iterator[Link]:

@@ -33,7 +33,7 @@ class Note:
     tags: tuple[str, ...] = ()
     keywords: str = ""
     importance: float = 0.5
-    sensitivity: str = "open"
+    sensitivity: str | None = None
     project: str | None = None
     session: str | None = None
     position: int | None = None
@@ -79,6 +79,7 @@ class ImportReport:
     read: int
     added: int
     duplicates: int
+    secrets: int
     links: int
     batch: str
     problems: tuple[Problem, ...] = ()
@@ -87,7 +88,9 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """How many memories were written, and how many private ones were not."""
+    """How many memories were written, how many secrets among them, and how many were kept back."""
 
     written: int
     left_out_private: int
+    left_out_secret: int
+    revealed: int = 0

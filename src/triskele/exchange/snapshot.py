@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from triskele.stores.protocol import Store
@@ -12,22 +12,29 @@ from triskele.types import Link, Memory, Sensitivity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Memories with their versions oldest first, the links among them, and how many private ones stayed behind."""
+    """Memories with their versions oldest first, the links among them, and how many stayed behind.
+
+    Secrets come as titles; where they are told, as `Unsealed`.
+    """
 
     histories: tuple[tuple[Memory, ...], ...]
     links: tuple[Link, ...]
     left_out_private: int
+    left_out_secret: int
 
 
-def take(store: Store, owner: str, *, include_private: bool, current_only: bool) -> Snapshot:
-    """The memories of one owner; a memory is left out whole when any version to be told is private."""
+def take(
+    store: Store, owner: str, *, include_private: bool, current_only: bool, with_secrets: bool = False
+) -> Snapshot:
+    """The memories of one owner; a memory is left out whole when any version to be told must stay."""
     memories, links = _consistent(store)
     grouped: dict[str, list[Memory]] = defaultdict(list)
     for memory in memories:
         if memory.owner == owner and not (current_only and memory.known_to is not None):
             grouped[memory.id].append(memory)
-    private = set() if include_private else {id for id, history in grouped.items() if _is_private(history)}
-    told = grouped.keys() - private
+    secret = set() if with_secrets else _with(Sensitivity.SECRET, grouped)
+    private = set() if include_private else _with(Sensitivity.PRIVATE, grouped) - secret
+    told = grouped.keys() - private - secret
     return Snapshot(
         histories=tuple(
             tuple(sorted(history, key=lambda memory: memory.version)) for id, history in grouped.items() if id in told
@@ -38,11 +45,12 @@ def take(store: Store, owner: str, *, include_private: bool, current_only: bool)
             if link.source in told and link.target in told and not (current_only and link.known_to is not None)
         ),
         left_out_private=len(private),
+        left_out_secret=len(secret),
     )
 
 
-def _is_private(history: Iterable[Memory]) -> bool:
-    return any(memory.sensitivity is not Sensitivity.OPEN for memory in history)
+def _with(kind: Sensitivity, grouped: Mapping[str, Iterable[Memory]]) -> set[str]:
+    return {id for id, history in grouped.items() if any(memory.sensitivity is kind for memory in history)}
 
 
 def _consistent(store: Store) -> tuple[list[Memory], list[Link]]:

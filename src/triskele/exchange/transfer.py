@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -22,9 +22,22 @@ from triskele.exchange.records import (
     StoredVersion,
     Tie,
 )
+from triskele.exchange.snapshot import Snapshot
 from triskele.exchange.writing import Progress
 from triskele.identity import content_hash
-from triskele.types import Action, Add, Change, Connect
+from triskele.types import (
+    Action,
+    Add,
+    Change,
+    Connect,
+    Memory,
+    Origin,
+    Reveal,
+    Revise,
+    Unsealed,
+    is_secret,
+    least_trusted,
+)
 
 CHUNK = 500
 MAX_PROBLEMS = 1000
@@ -39,9 +52,13 @@ def import_memories(
     format: str | None = None,
     dry_run: bool = False,
     project: str | None = None,
+    keep_origin: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Take in the memories of a file or folder, all or none; run again after a crash, it goes on where it was."""
+    """Take in the memories of a file or folder, all or none; run again after a crash, it goes on where it was.
+
+    Nobody knows who wrote a file: its memories count as imported, unless the caller vouches for it by `keep_origin`.
+    """
     report_progress = progress or _silent
     path = sources.resolved(source)
     name = formats.choose(path, format)
@@ -54,6 +71,8 @@ def import_memories(
     is_export = bool(found.versions or found.links)
     if is_export and target is not None:
         raise BadInput("a triskele export keeps the projects of its memories: import it without naming one")
+    if not keep_origin:
+        found.versions = [replace(each, memory=_distrusted(each.memory)) for each in found.versions]
     planned = _planned(engine, found, target)
     problems = (*found.problems, *planned.problems)[:MAX_PROBLEMS]
     if problems and not dry_run:
@@ -64,6 +83,7 @@ def import_memories(
         read=planned.read,
         added=len(planned.groups),
         duplicates=planned.duplicates,
+        secrets=sum(any(isinstance(_memory(change), Unsealed) for change in group) for group in planned.groups),
         links=len(planned.links),
         batch=content_hash(f"{name}\0{place}\0{digest}")[:_BATCH_CHARACTERS],
         problems=problems,
@@ -78,19 +98,56 @@ def export_memories(
     *,
     format: str = "jsonl",
     include_private: bool = False,
+    with_secrets: bool = False,
     progress: Progress | None = None,
     current_only: bool = False,
 ) -> ExportReport:
-    """Write the memories of this owner; private ones only on request."""
+    """Write the memories of this owner; private ones only on request, and secrets only on a request of its own."""
     chosen = formats.EXPORTS[formats.checked(format, formats.EXPORTS)]
+    if with_secrets and not (chosen.tells_secrets and isinstance(target, Path)):
+        raise BadInput("secrets are written into a file of the format jsonl alone: name one")
     taken = snapshot.take(
         engine.store,
         engine.settings.memory.owner,
         include_private=include_private,
         current_only=current_only or chosen.is_current_only,
+        with_secrets=with_secrets,
     )
+    taken, revealed = _told(engine, taken)
     chosen.write(taken, target.expanduser() if isinstance(target, Path) else target, progress or _silent)
-    return ExportReport(written=len(taken.histories), left_out_private=taken.left_out_private)
+    return ExportReport(
+        written=len(taken.histories),
+        left_out_private=taken.left_out_private,
+        left_out_secret=taken.left_out_secret,
+        revealed=revealed,
+    )
+
+
+def _told(engine: Engine, taken: Snapshot) -> tuple[Snapshot, int]:
+    """The snapshot with the texts of its secrets; each of them is noted as revealed before anything is written."""
+    ids = [history[0].id for history in taken.histories if any(map(is_secret, history))]
+    if not ids:
+        return taken, 0
+    texts = {(row.id, row.version): engine.safe.open(row) for row in engine.store.sealed(ids)}
+    engine.apply([Reveal(id) for id in ids])
+    histories = tuple(
+        tuple(_with_text(memory, texts) if is_secret(memory) else memory for memory in history)
+        for history in taken.histories
+    )
+    return replace(taken, histories=histories), len(ids)
+
+
+def _with_text(memory: Memory, texts: Mapping[tuple[str, int], str]) -> Unsealed:
+    values = {each.name: getattr(memory, each.name) for each in fields(Memory)}
+    return Unsealed(**values, text=texts[memory.id, memory.version])
+
+
+def _distrusted(memory: Memory) -> Memory:
+    return replace(memory, origin=least_trusted(memory.origin, Origin.IMPORT))
+
+
+def _memory(change: Change) -> Memory | None:
+    return change.memory if isinstance(change, Add | Revise) else None
 
 
 @dataclass(slots=True)

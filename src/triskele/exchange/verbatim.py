@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from triskele import intake, moments
+from triskele import drafting, intake, moments
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.exchange.json_text import number, string, strings, whole
+from triskele.exchange.json_text import number, shown, string, strings, whole
 from triskele.identity import ALPHABET, ID_LENGTH, content_hash
-from triskele.types import Link, LinkKind, Memory, Origin, Sensitivity
+from triskele.privacy import detect
+from triskele.types import Link, LinkKind, Memory, Origin, Sensitivity, is_secret
 
 _MAX_VERSION = 2**31
+_SECRET = "secret"
 _Reader = Callable[[Any, str], Any]
 
 
 def values_of(value: Memory | Link) -> dict[str, Any]:
-    """Every field of a version or link, moments as text."""
-    named = {field.name: getattr(value, field.name) for field in fields(value)}
+    """Every field of a version or link, moments as text; the text of a secret has a field of its own."""
+    named = {_SECRET if field.name == "text" else field.name: getattr(value, field.name) for field in fields(value)}
     return {name: moments.to_text(v) if isinstance(v, datetime) else v for name, v in named.items()}
 
 
@@ -35,21 +37,46 @@ def link_of(values: dict[str, Any]) -> Link:
     return link
 
 
-def memory_of(values: dict[str, Any], settings: MemorySettings) -> Memory:
-    """The version that the values describe; refuses what the intake would have refused or changed."""
-    memory: Memory = _built(Memory, values, _MEMORY_FIELDS, "the memory")
+def memory_of(values: dict[str, Any], settings: MemorySettings, *, is_classified: bool) -> Memory:
+    """The version that the values describe; refuses what the intake would have refused or changed.
+
+    Where it `is_classified`, an open memory was decided to be one; else its text decides.
+    """
+    rows = {name: value for name, value in values.items() if name != _SECRET}
+    memory: Memory = _built(Memory, rows, _MEMORY_FIELDS, "the memory")
     _check_id(memory.id)
     _check_texts(memory, settings)
     if content_hash(memory.content) != memory.content_hash:
         raise BadInput("the content does not fit its hash: the line was changed or damaged")
     if memory.owner != settings.owner:
-        raise BadInput(f"belongs to {memory.owner[:40]!r}, and this store is written as {settings.owner!r}")
+        raise BadInput(f"belongs to {shown(memory.owner)}, and this store is written as {settings.owner!r}")
     if not 1 <= memory.version <= _MAX_VERSION:
         raise BadInput(f"version {memory.version} is out of range")
     if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
         raise BadInput("valid_to must be later than valid_from")
     _check_known(memory)
-    return memory
+    drafting.refuse_secret_labels(
+        tags=memory.tags, keywords=memory.keywords, session=memory.session, project=memory.project
+    )
+    if is_secret(memory):
+        return _unsealed(memory, values, settings)
+    if _SECRET in values:
+        raise BadInput(f"has the text of a secret and is {memory.sensitivity}")
+    is_decided = is_classified and memory.sensitivity is Sensitivity.OPEN
+    given = memory.sensitivity if is_decided or memory.sensitivity is not Sensitivity.OPEN else None
+    return drafting.classified(memory, given, settings)
+
+
+def _unsealed(memory: Memory, values: dict[str, Any], settings: MemorySettings) -> Memory:
+    if _SECRET not in values:
+        raise BadInput("is a secret without its text: export it with its secrets")
+    text = string(values[_SECRET], "the secret")
+    if intake.check_content(text, settings) != text:
+        raise BadInput("invisible characters or stray blanks in the secret")
+    if detect.find(memory.content):
+        raise BadInput("the title of a secret looks like a secret itself")
+    whole = replace(memory, content=text, content_hash=content_hash(text))
+    return drafting.sealable(whole, detect.find(text), memory.content)
 
 
 def _check_texts(memory: Memory, settings: MemorySettings) -> None:
@@ -86,7 +113,7 @@ def check_names(values: dict[str, Any], expected: set[str], what: str) -> None:
     """Refuse fields that are unknown or missing."""
     unknown, missing = sorted(set(values) - expected), sorted(expected - set(values))
     if unknown:
-        raise BadInput(f"{what} has an unknown field {unknown[0][:40]!r}")
+        raise BadInput(f"{what} has an unknown field {shown(unknown[0])}")
     if missing:
         raise BadInput(f"{what} has no {missing[0]}")
 
@@ -105,7 +132,7 @@ def _choice(kinds: type[Sensitivity] | type[Origin] | type[LinkKind]) -> _Reader
         try:
             return kinds(string(value, what))
         except ValueError:
-            raise BadInput(f"unknown {what} {value[:40]!r}: one of {', '.join(kinds)}") from None
+            raise BadInput(f"unknown {what} {shown(value)}: one of {', '.join(kinds)}") from None
 
     return read_choice
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from triskele import moments
-from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome
+from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
+SECRET_PREFIX = "[SECRET] "
 
 Shape = dict[str, Any]
 
@@ -40,8 +41,13 @@ def memory(value: Memory, *, superseded: bool = False) -> Shape:
 
 
 def shown_content(value: Memory, superseded: bool) -> str:
-    """The text as a reader should see it."""
-    return (SUPERSEDED_PREFIX if superseded else "") + value.content
+    """The text as a reader should see it; of a secret its title alone."""
+    return mark(value, superseded) + value.content
+
+
+def mark(value: Memory, superseded: bool) -> str:
+    """What stands before the text of a memory that is no longer true, or that is a secret."""
+    return (SUPERSEDED_PREFIX if superseded else "") + (SECRET_PREFIX if is_secret(value) else "")
 
 
 def link(value: Link) -> Shape:
@@ -92,7 +98,7 @@ def answer(value: Answer) -> Shape:
 
 
 def _leg(leg: LegEvidence, found: Hit) -> Shape:
-    shift = len(SUPERSEDED_PREFIX) if found.superseded else 0
+    shift = len(mark(found.memory, found.superseded))
     # The words of a predecessor stand in its own text, not in the one that is served.
     is_elsewhere = found.stands_for is not None
     terms: Sequence[Shape] = [

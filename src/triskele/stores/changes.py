@@ -12,6 +12,7 @@ import apsw
 from triskele.errors import Conflict, NotFound
 from triskele.identity import same_words
 from triskele.moments import to_micros
+from triskele.stores import secrets
 from triskele.stores.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
@@ -22,6 +23,7 @@ from triskele.stores.rows import (
     to_link,
     to_memory,
 )
+from triskele.stores.shelf import take_about
 from triskele.stores.vectors import enqueue
 from triskele.types import (
     Action,
@@ -34,7 +36,11 @@ from triskele.types import (
     LinkKind,
     Memory,
     Outcome,
+    Reveal,
     Revise,
+    Sealed,
+    Sensitivity,
+    Withdraw,
 )
 
 
@@ -50,19 +56,24 @@ class Writer:
     def apply(self, change: Change) -> Outcome:
         """Carry out one change and journal it."""
         match change:
-            case Add(memory, verbatim):
-                return self._add(memory, verbatim)
-            case Revise(memory, base):
-                return self._revise(memory, base)
+            case Add(memory, verbatim, sealed):
+                return self._add(memory, verbatim, sealed)
+            case Revise(memory, base, sealed):
+                return self._revise(memory, base, sealed)
             case Forget(id):
                 return self._forget(id)
             case Connect(link):
                 return self._connect(link)
             case Disconnect(link):
                 return self._disconnect(link)
+            case Reveal(id):
+                return self._note(Action.REVEALED, id, version=self._latest(id).version)
+            case Withdraw(id):
+                return self._withdraw(id)
 
-    def _add(self, memory: Memory, verbatim: bool) -> Outcome:
-        if not verbatim:
+    def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
+        # Two passwords may go by the same title.
+        if not verbatim and sealed is None:
             known = self._same_content(memory)
             if known is not None:
                 return Outcome(action=Action.DUPLICATE, id=known)
@@ -72,24 +83,46 @@ class Writer:
             raise Conflict(f"memory {memory.id} already has a current version")
         # Knowledge begins with the write, however long ago the memory was drafted.
         insert_version(self.connection, memory if verbatim else replace(memory, known_from=self.at))
+        secrets.keep(self.connection, memory, sealed)
         return self._note(Action.ADDED, memory.id, version=memory.version)
 
-    def _revise(self, memory: Memory, base: int) -> Outcome:
+    def _revise(self, memory: Memory, base: int, sealed: Sealed | None) -> Outcome:
         standing = self._current(memory.id)
         latest = self._latest(memory.id)
         if latest.version != base:
             raise Conflict(
                 f"memory {memory.id} was changed meanwhile (version {latest.version}, the edit was made on {base})"
             )
-        if standing is not None and same_words(standing, memory):
+        if standing is not None and sealed is None and self._is_same(standing, memory):
             return Outcome(action=Action.UNCHANGED, id=memory.id, version=standing.version)
         moment = max(self.at, latest.known_to or latest.known_from)
         if standing is not None:
             self._close(standing, moment)
         revised = replace(memory, version=latest.version + 1, known_from=moment, known_to=None)
         insert_version(self.connection, revised)
+        if revised.sensitivity is Sensitivity.SECRET and sealed is None:
+            secrets.copy(self.connection, memory.id, memory.version, revised.version)
+        else:
+            secrets.keep(self.connection, revised, sealed)
         action = Action.EDITED if standing is not None else Action.RESTORED
         return self._note(action, memory.id, version=revised.version, previous=latest.version)
+
+    def _is_same(self, standing: Memory, memory: Memory) -> bool:
+        """Equal in words and, behind equal titles, in the sealed text."""
+        texts = [secrets.one(self.connection, each.id, each.version) for each in (standing, memory)]
+        return same_words(standing, memory) and len({text and text.sealed_as for text in texts}) == 1
+
+    def _withdraw(self, id: str) -> Outcome:
+        latest = self._latest(id)
+        sql = f"SELECT {VERSION_COLUMNS} FROM versions WHERE id = ? AND sensitivity = ?"
+        for values in self.connection.execute(sql, [id, Sensitivity.OPEN.value]).fetchall():
+            closed = replace(to_memory(values), sensitivity=Sensitivity.PRIVATE)
+            self.connection.execute(
+                "UPDATE versions SET sensitivity = ?, row_hash = ? WHERE id = ? AND version = ?",
+                [closed.sensitivity.value, row_hash(from_memory(closed)), id, closed.version],
+            )
+        take_about(self.connection, id)
+        return Outcome(action=Action.UNCHANGED, id=id, version=latest.version)
 
     def _forget(self, id: str) -> Outcome:
         standing = self._current(id)
@@ -130,6 +163,10 @@ class Writer:
     def note_erased(self, id: str) -> Outcome:
         """Journal that a memory was erased; the line names the id and nothing else."""
         return self._note(Action.ERASED, id)
+
+    def note_sealed(self, id: str, version: int) -> Outcome:
+        """Journal that every version of a memory was sealed."""
+        return self._note(Action.SEALED, id, version=version)
 
     def _close(self, memory: Memory, moment: datetime) -> None:
         values = from_memory(replace(memory, known_to=moment))
@@ -179,6 +216,7 @@ class Writer:
         values = self._one(
             # Named, because the planner would rather walk through the whole project.
             "SELECT id FROM versions INDEXED BY current_content WHERE content_hash = ? AND known_to IS NULL"
+            " AND sensitivity <> 'secret'"
             " AND owner = ? AND project = ? AND session IS ? AND position IS ? AND valid_from IS ? AND valid_to IS ?"
             " AND content = ?",
             [

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
+from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 # row, owner, project, category, tags as JSON, importance, session, position, valid_from, valid_to, known_from, known_to
 # in microseconds, and the slot of the content's vector or -1.
@@ -45,6 +45,19 @@ class Document:
 
     value: Any
     about: Sequence[str] = ()
+
+
+class SealedRow(NamedTuple):
+    """The sealed text of a version; `sealed_as` is the version number that it is bound to."""
+
+    id: str
+    version: int
+    sealed_as: int
+    blob: bytes
+
+
+# The kind of the one document that tells the vault's keys.
+VAULT = "vault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +235,22 @@ class Store(Protocol):
 
     def erase(self, ids: Sequence[str], *, batch: str) -> list[Outcome]:
         """Remove these memories, their links and the documents about them from every byte of the store."""
+        ...
+
+    def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str) -> Outcome:
+        """Put titles and sealed texts in the place of every version of a memory, and erase all that was derived."""
+        ...
+
+    def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
+        """The sealed texts of some memories, or of all."""
+        ...
+
+    def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
+        """Put the same texts under another key in the place of some sealed ones, and leave no byte of the old."""
+        ...
+
+    def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
+        """Replace a document that is still as it was, None where it was not there; False where it is not."""
         ...
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:

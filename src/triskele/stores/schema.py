@@ -101,7 +101,15 @@ JOIN versions ON versions.row = about.row
 WHERE about.kind IN ('title', 'lead') AND other.concept <> subject.concept;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF, _NAMES)
+_SECRETS = """
+CREATE TABLE secrets (
+    id TEXT NOT NULL, version INTEGER NOT NULL, sealed_as INTEGER NOT NULL, sealed BLOB NOT NULL,
+    row_hash TEXT NOT NULL,
+    PRIMARY KEY (id, version)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF, _NAMES, _SECRETS)
 
 
 def migrate(connection: apsw.Connection) -> None:

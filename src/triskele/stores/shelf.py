@@ -34,6 +34,14 @@ def put(connection: apsw.Connection, kind: str, documents: Mapping[str, Document
         )
 
 
+def swap(connection: apsw.Connection, kind: str, key: str, before: Any, after: Any) -> bool:
+    """Write a document in the place of one that is still as it was; None stands for none."""
+    if read(connection, kind).get(key) != before:
+        return False
+    put(connection, kind, {key: Document(after)}, None)
+    return True
+
+
 def read(connection: apsw.Connection, kind: str) -> dict[str, Any]:
     """The documents of a kind in the order of their keys."""
     rows = connection.execute("SELECT key, value FROM shelf WHERE kind = ? ORDER BY key", [kind]).fetchall()

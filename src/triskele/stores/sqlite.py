@@ -16,14 +16,14 @@ import apsw
 
 from triskele import moments
 from triskele.errors import BadInput, StoreUnavailable
-from triskele.stores import shelf, upkeep, vectors
+from triskele.stores import secrets, shelf, upkeep, vectors
 from triskele.stores.changes import Writer
 from triskele.stores.locking import file_lock
 from triskele.stores.names import SqliteNames
-from triskele.stores.protocol import CatalogEntry, Census, Document, Finding
+from triskele.stores.protocol import CatalogEntry, Census, Document, Finding, SealedRow
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
 from triskele.stores.schema import migrate, refuse_foreign
-from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sort
+from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 _CHUNK = 500
 _NEVER = 2**62
@@ -72,6 +72,30 @@ class SqliteStore:
             outcomes = upkeep.erase(Writer(connection, moments.now(), batch), ids)
         self.scrub()
         return outcomes
+
+    def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str) -> Outcome:
+        """Put titles and sealed texts in the place of every version of a memory, and erase all that was derived."""
+        with self._transaction() as connection:
+            outcome = upkeep.seal(Writer(connection, moments.now(), batch), versions)
+        self.scrub()
+        return outcome
+
+    def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
+        """The sealed texts of some memories, or of all."""
+        with _told(self.path):
+            return secrets.read(self._connection(), ids)
+
+    def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
+        """Put the same texts under another key in the place of some sealed ones, and leave no byte of the old."""
+        with self._transaction() as connection:
+            upkeep.mark_unscrubbed(connection)
+            secrets.replace(connection, blobs)
+        self.scrub()
+
+    def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
+        """Replace a document that is still as it was, None where it was not there; False where it is not."""
+        with self._transaction() as connection:
+            return shelf.swap(connection, kind, key, before, after)
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         """The ids that start with a prefix, forgotten ones included."""

@@ -11,16 +11,17 @@ from typing import Any
 
 import apsw
 
-from triskele.errors import BadInput, NotFound, StoreUnavailable
+from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
 from triskele.identity import content_hash
-from triskele.stores.changes import Writer
+from triskele.stores import secrets
+from triskele.stores.changes import Writer, insert_version
 from triskele.stores.names import drop_unused_names
 from triskele.stores.protocol import Census, Finding
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, row_hash
 from triskele.stores.schema import is_empty, migrate
 from triskele.stores.shelf import SHELF_COLUMNS, take_about
 from triskele.stores.vectors import drop_unused
-from triskele.types import Outcome
+from triskele.types import Memory, Outcome, Sealed
 
 UNSCRUBBED = "unscrubbed"
 _GUARDED = (
@@ -28,6 +29,7 @@ _GUARDED = (
     ("links", "source", LINK_COLUMNS),
     ("journal", "seq", JOURNAL_COLUMNS),
     ("shelf", "key", SHELF_COLUMNS),
+    ("secrets", "id", secrets.SECRET_COLUMNS),
 )
 
 
@@ -71,6 +73,7 @@ def check(connection: apsw.Connection, *, deep: bool) -> list[Finding]:
             " OR target NOT IN (SELECT id FROM versions)"
         )
     ]
+    findings += secrets.misplaced(connection)
     return findings + (list(_wrong_hashes(connection)) if deep else [])
 
 
@@ -152,17 +155,43 @@ def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
 def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
     """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
     outcomes = []
-    writer.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", [UNSCRUBBED])
+    mark_unscrubbed(writer.connection)
     for id in dict.fromkeys(ids):
         if not writer.connection.execute("SELECT 1 FROM versions WHERE id = ?", [id]).fetchone():
             raise NotFound(f"no memory {id}")
         writer.connection.execute("DELETE FROM versions WHERE id = ?", [id])
         writer.connection.execute("DELETE FROM links WHERE source = ?1 OR target = ?1", [id])
+        secrets.drop(writer.connection, id)
         take_about(writer.connection, id)
         outcomes.append(writer.note_erased(id))
     drop_unused(writer.connection)
     drop_unused_names(writer.connection)
     return outcomes
+
+
+def seal(writer: Writer, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
+    """Write every version of a memory anew with its title and sealed text; what was derived from the text goes."""
+    id, connection = versions[0][0].id, writer.connection
+    there = [row[0] for row in connection.execute("SELECT version FROM versions WHERE id = ? ORDER BY version", [id])]
+    if there != [memory.version for memory, _ in versions]:
+        raise Conflict(f"memory {id} was changed meanwhile: try again")
+    mark_unscrubbed(connection)
+    connection.execute("DELETE FROM versions WHERE id = ?", [id])
+    secrets.drop(connection, id)
+    take_about(connection, id)
+    # An erasing tells every index, in other processes too, to begin anew.
+    writer.note_erased(id)
+    for memory, sealed in versions:
+        insert_version(connection, memory)
+        secrets.keep(connection, memory, sealed)
+    drop_unused(connection)
+    drop_unused_names(connection)
+    return writer.note_sealed(id, versions[-1][0].version)
+
+
+def mark_unscrubbed(connection: apsw.Connection) -> None:
+    """Remember that bytes of deleted rows may still be in the files."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", [UNSCRUBBED])
 
 
 def scrub(connection: apsw.Connection) -> None:

@@ -38,7 +38,7 @@ class Invocation:
         """The memory that this run works on."""
         from triskele.engine import open_memory
 
-        return open_memory(settings=self.settings())
+        return open_memory(settings=self.settings(), ask=_passphrase)
 
     def write_json(self, document: dict[str, Any]) -> None:
         """Answer a program: one JSON document on standard output."""
@@ -53,7 +53,15 @@ class Invocation:
         with screen.capture() as captured:
             screen.print(*parts, sep="\n")
         # Tables fill their cells with blanks, which are of no use in a file or a pipe.
-        return click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        return click.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
+
+
+def _passphrase(prompt: str, is_new: bool) -> str | None:
+    """What the person at the terminal types, unseen; None where nobody is there."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return None
+    said: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)
+    return said
 
 
 def console(*, is_error: bool = False) -> Console:

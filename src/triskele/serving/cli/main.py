@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stats": "reading:stats",
     },
     "Connect": {"graph": "connecting:graph"},
+    "Secrets": {"secrets": "secrecy:secrets"},
     "Import and export": {"import": "moving:import_", "export": "moving:export"},
     "Look after the store": {
         "backup": "upkeep:backup",
@@ -56,6 +57,7 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (OSError, UNAVAILABLE),
 )
 _MESSAGE_CHARACTERS = 600
+_READ_CHARACTERS = 20_000
 
 
 class Commands(click.Group):
@@ -159,10 +161,19 @@ def _where_to_read(error: click.ClickException) -> str:
 
 
 def _line(message: str) -> str:
-    """A message as one printable line, whatever was typed into it."""
-    words = " ".join(message.split())
+    """A message as one printable line, whatever was typed into it; a secret in it is not told back."""
+    words = _without_secrets(" ".join(message.split())[:_READ_CHARACTERS])
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
     return "triskele: " + (shown if len(shown) <= _MESSAGE_CHARACTERS else shown[:_MESSAGE_CHARACTERS] + "…")
+
+
+def _without_secrets(text: str) -> str:
+    # Imported here: only what fails pays for it.
+    from triskele.privacy.detect import find
+
+    for finding in reversed(find(text)):
+        text = f"{text[: finding.start]}[…]{text[finding.end :]}"
+    return text
 
 
 def _silence_output() -> None:

@@ -30,6 +30,7 @@ _PATH = click.Path(path_type=Path)
 @click.argument("source", type=_PATH)
 @click.option("--format", metavar="F", help="jsonl, markdown, agents or mcp-memory; guessed where left out.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--keep-origin", is_flag=True, help="Believe the file about who wrote what (for your own exports).")
 @writing_place
 @common
 @click.pass_context
@@ -39,6 +40,7 @@ def import_(
     source: Path,
     format: str | None,
     dry_run: bool,
+    keep_origin: bool,
     project: str | None,
     everywhere: bool,
 ) -> None:
@@ -48,7 +50,15 @@ def import_(
         from triskele.exchange.transfer import import_memories
 
         with progress_bar("Importing") as progress:
-            report = import_memories(engine, source, format=format, dry_run=dry_run, project=place, progress=progress)
+            report = import_memories(
+                engine,
+                source,
+                format=format,
+                dry_run=dry_run,
+                project=place,
+                keep_origin=keep_origin,
+                progress=progress,
+            )
         if not dry_run:
             with progress_bar("Embedding", total=engine.store.count_waiting()) as progress, suppress(ModelUnavailable):
                 engine.embed(progress=progress)
@@ -67,15 +77,19 @@ def import_(
     epilog=examples(
         "triskele export memories.jsonl",
         "triskele export notes/ --format markdown",
-        "triskele export --include-private | gzip > memories.jsonl.gz",
+        "triskele export --private | gzip > memories.jsonl.gz",
+        "triskele export everything.jsonl --private --with-secrets",
     ),
 )
 @click.argument("target", type=_PATH, required=False)
 @click.option("--format", metavar="F", default="jsonl", show_default=True, help="jsonl (lossless) or markdown.")
-@click.option("--include-private", is_flag=True, help="Write private memories too.")
+@click.option("--private", is_flag=True, help="Write private memories too.")
+@click.option("--with-secrets", is_flag=True, help="Reveal every secret into the file; the journal notes each of them.")
 @click.option("--current-only", is_flag=True, help="Leave out older versions and forgotten memories.")
 @common
-def export(invocation: Invocation, target: Path | None, format: str, include_private: bool, current_only: bool) -> None:
+def export(
+    invocation: Invocation, target: Path | None, format: str, private: bool, with_secrets: bool, current_only: bool
+) -> None:
     """Write all memories to a file or folder, or to standard output."""
     stream = io.StringIO() if invocation.as_json else sys.stdout
     with invocation.open() as engine:
@@ -86,7 +100,8 @@ def export(invocation: Invocation, target: Path | None, format: str, include_pri
                 engine,
                 stream if target is None else target,
                 format=format,
-                include_private=include_private,
+                include_private=private,
+                with_secrets=with_secrets,
                 current_only=current_only,
                 progress=progress,
             )

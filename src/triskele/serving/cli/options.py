@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from triskele.errors import TriskeleError
 from triskele.serving.cli.invocation import Invocation
+from triskele.types import Sensitivity
 
 MAX_LISTED = 1000
 LEGS = ("lexical", "dense", "graph")
@@ -114,6 +115,19 @@ def writing_place(command: Callable[..., Any]) -> Callable[..., Any]:
     everywhere = click.option("--everywhere", is_flag=True, help="The memory belongs to every project.")
     one = click.option("--project", metavar="P", help="Store it for this project instead of the one worked in.")
     return one(everywhere(command))
+
+
+def secrecy_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Who may learn of a memory; without any of them its text decides."""
+
+    def one_of(*flags: str, value: Sensitivity, help: str) -> Decorator:
+        return click.option(*flags, "sensitivity", flag_value=value, type=Sensitivity, default=None, help=help)
+
+    title = click.option("--title", metavar="WORDS", help="What a secret goes by; made by a safe rule where left out.")
+    private = one_of("--private", value=Sensitivity.PRIVATE, help="Never leaves this machine.")
+    secret = one_of("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by title and tags.")
+    not_secret = one_of("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, whatever it looks like or was.")
+    return private(secret(not_secret(title(command))))
 
 
 def only_one(first: object, second: object, names: str) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele import intake
 from triskele.errors import BadInput
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples
@@ -18,6 +17,7 @@ from triskele.serving.cli.options import (
     id_argument,
     id_option,
     listed,
+    secrecy_options,
     writing_place,
     written_project,
 )
@@ -45,7 +45,7 @@ _ANY_TEXT = {"ignore_unknown_options": True}
 @click.option("--keywords", metavar="WORDS", default="", help="Other words that people may search for.")
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
 @writing_place
-@click.option("--private", is_flag=True, help="Never leaves this machine.")
+@secrecy_options
 @click.option("--valid-from", metavar="DATE", help="True from this day on.")
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on.")
 @click.option("--session", metavar="S", help="The conversation or document that it comes from.")
@@ -59,7 +59,8 @@ def add(
     tags: str,
     project: str | None,
     everywhere: bool,
-    private: bool,
+    sensitivity: Sensitivity | None,
+    title: str | None,
     split: bool,
     supersedes: str | None,
     **details: Any,
@@ -69,39 +70,35 @@ def add(
         raise click.UsageError("--split and --supersedes exclude each other: say which memory replaces the old one")
     details["tags"] = listed(tags)
     details["project"] = written_project(project, everywhere)
-    details["sensitivity"] = Sensitivity.PRIVATE if private else Sensitivity.OPEN
+    details |= {"sensitivity": sensitivity, "title": title}
     content = given_text(text)
     with invocation.open() as engine:
         if split:
-            outcomes = _remember_split(engine, content, details)
+            outcomes = engine.remember_all(engine.draft_pieces(content, **details))
         else:
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
-        _tell_added(invocation, engine, outcomes, is_split=split)
+        _tell_added(invocation, engine, outcomes, is_split=split, is_marked=sensitivity is Sensitivity.SECRET)
 
 
-def _remember_split(engine: Engine, content: str, details: dict[str, Any]) -> list[Outcome]:
-    pieces = intake.split_sentences(content, engine.settings.memory.max_characters)
-    if not pieces:
-        raise BadInput("the memory is empty")
-    first = details.pop("position")
-    places = [None if first is None else first + place for place in range(len(pieces))]
-    drafts = [engine.draft(piece, position=at, **details) for piece, at in zip(pieces, places, strict=True)]
-    return engine.remember_all(drafts)
-
-
-def _tell_added(invocation: Invocation, engine: Engine, outcomes: Sequence[Outcome], *, is_split: bool) -> None:
+def _tell_added(
+    invocation: Invocation, engine: Engine, outcomes: Sequence[Outcome], *, is_split: bool, is_marked: bool
+) -> None:
     stored = engine.get(outcomes[0].id)
+    kept = engine.store.memories([each.id for each in outcomes])
+    secrets = [each for each in kept.values() if each.sensitivity is Sensitivity.SECRET]
+    taken = [] if is_marked else secrets
     batch = next((entry.batch for entry in _entries(engine, outcomes).values()), None)
     if invocation.as_json:
         first = next((each for each in outcomes if each.action is Action.ADDED), outcomes[0])
         document = {**shapes.outcome(first), "project": stored.project, "batch": batch}
+        document |= {"secret": bool(secrets), "detected": bool(taken)}
         if is_split:
             document["memories"] = [shapes.outcome(each) for each in outcomes]
         return invocation.write_json(document)
     from triskele.serving.cli import reports
 
     short = engine.store.shorten(each.id for each in outcomes)
-    return invocation.write(reports.added(outcomes, short, stored.project))
+    return invocation.write(reports.added(outcomes, short, stored.project), *reports.taken_for_secrets(taken, short))
 
 
 @click.command(
@@ -118,7 +115,7 @@ def _tell_added(invocation: Invocation, engine: Engine, outcomes: Sequence[Outco
 @click.option("--keywords", metavar="WORDS", help="All its keywords; empty removes them.")
 @click.option("--importance", type=float, help="From 0 to 1.")
 @writing_place
-@click.option("--private/--open", default=None, help="Keep it on this machine, or not.")
+@secrecy_options
 @click.option("--valid-from", metavar="DATE", help="True from this day on; `none` removes it.")
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on; `none` removes it.")
 @common
@@ -129,7 +126,7 @@ def edit(
     tags: str | None,
     project: str | None,
     everywhere: bool,
-    private: bool | None,
+    sensitivity: Sensitivity | None,
     **details: str | None,
 ) -> None:
     """Change a memory; the older version stays in its history."""
@@ -139,8 +136,8 @@ def edit(
         changes["tags"] = listed(tags)
     if (place := written_project(project, everywhere)) is not None:
         changes["project"] = place
-    if private is not None:
-        changes["sensitivity"] = Sensitivity.PRIVATE if private else Sensitivity.OPEN
+    if sensitivity is not None:
+        changes["sensitivity"] = sensitivity
     if text is not None:
         changes["content"] = given_text(text)
     with invocation.open() as engine:
@@ -150,6 +147,9 @@ def edit(
 
 def _edited_by_hand(invocation: Invocation, engine: Engine, id: str) -> dict[str, str]:
     memory = engine.get(id)
+    if memory.sensitivity is Sensitivity.SECRET:
+        # An editor would leave the text in files of its own.
+        raise BadInput("a secret is not opened in an editor: give its new text through a dash, from standard input")
     if invocation.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("nothing to change: give a new text or an option such as --tags")
     return {"content": click.edit(memory.content, extension=".txt") or memory.content}

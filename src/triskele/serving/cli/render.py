@@ -11,13 +11,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from triskele.serving.shapes import SUPERSEDED_PREFIX
+from triskele.serving.shapes import mark, shown_content
 from triskele.types import Answer, Hit, Link, LinkKind, Memory
 
 ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"
 _DEFAULT_IMPORTANCE = 0.5
 # A terminal obeys control characters; each is replaced one for one so that spans keep their places.
 _CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# Breaks that a table does not see: the rest of a text would begin a line of its own.
+_CONTROLS |= {0x2028: " ", 0x2029: " "}
 _SEEN_FROM_TARGET = {
     LinkKind.SUPERSEDES: "superseded by",
     LinkKind.RESOLVED_BY: "resolves",
@@ -119,8 +121,7 @@ def _hit(hit: Hit, short: Short, explain: bool) -> RenderableType:
             for term in leg.terms:
                 if term.start >= 0:
                     content.stylize(f"{MATCH} {GOOD}", term.start, term.end)
-    if hit.superseded:
-        content = Text(SUPERSEDED_PREFIX, style=OLD) + content
+    content = Text(mark(hit.memory, hit.superseded), style=OLD) + content
     lines: list[RenderableType] = [content, _details(hit.memory), note(_shortened(hit.reason, short), style=QUIET)]
     if explain:
         lines += _account(hit, short)
@@ -174,14 +175,14 @@ def _validity(memory: Memory) -> list[str]:
 
 
 def _memory_lines(memory: Memory) -> RenderableType:
-    return Group(Text(visible(memory.content)), _details(memory), Text())
+    return Group(Text(visible(shown_content(memory, False))), _details(memory), Text())
 
 
 def memory(
     value: Memory, links: Sequence[Link], others: Mapping[str, Memory], short: Short, *, superseded: bool
 ) -> RenderableType:
     """One memory with everything known about it."""
-    content = Text(SUPERSEDED_PREFIX if superseded else "", style=OLD) + Text(visible(value.content), style="")
+    content = Text(mark(value, superseded), style=OLD) + Text(visible(value.content), style="")
     title = Text(short[value.id], style=ID) + note(f" {value.category}")
     panel = Panel(content, title=title, title_align="left", border_style=QUIET)
     rows = {
@@ -208,7 +209,7 @@ def memory(
 def _linked(link: Link, id: str, others: Mapping[str, Memory], short: Short) -> Text:
     other = link.target if link.source == id else link.source
     names = {**short, other: short.get(other, other)}
-    said = others[other].content if other in others else "(forgotten)"
+    said = shown_content(others[other], False) if other in others else "(forgotten)"
     return note(_link_text(link, id, names)) + note("  " + one_line(said), style=QUIET)
 
 
@@ -247,11 +248,11 @@ def listing(
     made = table("id", "updated", "category", *places, "memory", last_takes_rest=True)
     for each in listed:
         details = [day(each.updated_at), each.category, *([each.project or "everywhere"] if places else [])]
-        mark = Text(SUPERSEDED_PREFIX, style=OLD) if each.id in superseded else Text()
+        before = Text(mark(each, each.id in superseded), style=OLD)
         made.add_row(
             Text(short[each.id], style=ID),
             *(note(detail, style=QUIET) for detail in details),
-            mark + Text(one_line(each.content)),
+            before + Text(one_line(each.content)),
         )
     following = f" · more with --offset {offset + limit}" if len(listed) == limit else ""
     counted = f"{offset + 1} to {offset + len(listed)} · {place(project)}{following}"

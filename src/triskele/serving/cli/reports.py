@@ -28,6 +28,7 @@ from triskele.serving.cli.render import (
     size,
     table,
 )
+from triskele.serving.shapes import SECRET_PREFIX, shown_content
 from triskele.stores.protocol import Census, NameCounts
 from triskele.types import Action, JournalEntry, Memory, Outcome
 from triskele.whynot import WhyNot
@@ -42,6 +43,8 @@ _SAID = {
     Action.LINKED: "Linked",
     Action.UNLINKED: "Unlinked",
     Action.ERASED: "Erased for good:",
+    Action.REVEALED: "Revealed",
+    Action.SEALED: "Sealed in the vault, in all its versions:",
 }
 _BAR_CHARACTERS = 24
 _SHOWN_PROBLEMS = 10
@@ -58,6 +61,19 @@ def added(outcomes: Sequence[Outcome], short: Short, project: str) -> Renderable
     return Group(*lines, *([note(f"… and {more:,} more", style=QUIET)] if more else []))
 
 
+def taken_for_secrets(found: Sequence[Memory], short: Short) -> list[RenderableType]:
+    """That detection sealed something, and how to change that."""
+    lines: list[RenderableType] = [
+        note(f"Taken for a secret and sealed: {SECRET_PREFIX}{each.content}", style=WARNING)
+        for each in found[:_SHOWN_OUTCOMES]
+    ]
+    if found:
+        first = short.get(found[0].id, found[0].id)
+        said = f"Read it with `triskele secrets reveal {first}`; `triskele edit {first} --not-secret` opens it."
+        lines.append(note(said, style=QUIET))
+    return lines
+
+
 def changes(
     outcomes: Sequence[Outcome], entries: Mapping[int, JournalEntry], short: Short, *, copies: Sequence[Path] = ()
 ) -> RenderableType:
@@ -69,7 +85,7 @@ def changes(
     forgotten = [entry for entry in entries.values() if entry.action is Action.FORGOTTEN]
     if forgotten:
         lines.append(note(f"Bring back with `triskele undo --batch {forgotten[0].batch}`.", style=QUIET))
-    if any(each.action is Action.ERASED for each in outcomes):
+    if any(each.action in (Action.ERASED, Action.SEALED) for each in outcomes):
         lines.append(note("Backups made before, if any, still hold the text.", style=WARNING))
         lines += [note(f"  {path}", style=WARNING) for path in copies]
     return Group(*lines)
@@ -83,7 +99,7 @@ def history(entries: Sequence[JournalEntry], versions: Sequence[Memory], short: 
     """Journal lines, oldest first, with the text that each version had."""
     if not entries:
         return note("Nothing has happened yet.")
-    texts = {each.version: one_line(each.content) for each in versions}
+    texts = {each.version: one_line(shown_content(each, False)) for each in versions}
     made = table("when (UTC)", "what", "id", "batch", "detail", last_takes_rest=True)
     for entry in entries:
         made.add_row(
@@ -159,6 +175,12 @@ def health(found: Health, *, deep: bool) -> RenderableType:
     lines += [note(f"✓ Repaired: {what}.", style="green") for what in found.repaired]
     if found.model_problem is not None:
         lines.append(note(f"✗ The model cannot be asked, words alone answer: {found.model_problem}", style="red"))
+    if found.vault_problem is not None:
+        lines.append(note(f"✗ Secrets cannot be read: {found.vault_problem}", style="red"))
+    for id in found.exposed[:_SHOWN_PROBLEMS]:
+        lines.append(note(f"· {id} looks like a secret and is not sealed: triskele secrets seal {id}", style=WARNING))
+    if len(found.exposed) > _SHOWN_PROBLEMS:
+        lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more that look so", style=WARNING))
     if not found.findings and not found.repaired:
         lines.append(note("✓ The index is up to date.", style="green"))
     if not deep:
@@ -186,6 +208,8 @@ def imported(report: ImportReport, *, dry_run: bool) -> RenderableType:
     lines: list[RenderableType] = [
         note(f"{report.added:,} of {memories(report.read)} {would}added ({report.format}), {report.links:,} links."),
     ]
+    if report.secrets:
+        lines.append(note(f"{memories(report.secrets)} {would}sealed as secrets.", style=WARNING))
     if report.duplicates:
         lines.append(note(f"{report.duplicates:,} known already.", style=QUIET))
     lines += [note(f"left out: {each.place}: {each.reason}", style=QUIET) for each in report.skipped[:_SHOWN_PROBLEMS]]
@@ -204,8 +228,14 @@ def exported(report: ExportReport, target: Path | None) -> RenderableType:
     where = f" to {target}" if target else ""
     lines: list[RenderableType] = [note(f"{memories(report.written)} written{where}.")]
     if report.left_out_private:
-        said = f"{memories(report.left_out_private, 'private ')} left out (--include-private writes them too)."
+        said = f"{memories(report.left_out_private, 'private ')} left out (--private writes them too)."
         lines.append(note(said, style=QUIET))
+    if report.left_out_secret:
+        said = f"{memories(report.left_out_secret, 'secret ')} left out (--with-secrets reveals them into the file)."
+        lines.append(note(said, style=QUIET))
+    if report.revealed:
+        said = f"The file holds {memories(report.revealed, 'secret ')} in clear; only you can read it, keep it so."
+        lines.append(note(said, style=WARNING))
     return Group(*lines)
 
 

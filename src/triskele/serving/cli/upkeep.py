@@ -144,7 +144,7 @@ def config(invocation: Invocation) -> None:
 
 def _by_name(settings: Settings) -> dict[str, Any]:
     values: dict[str, Any] = {"home": str(settings.home), "project": settings.project}
-    for section in ("store", "memory", "index", "recall"):
+    for section in ("store", "memory", "index", "recall", "privacy"):
         part = getattr(settings, section)
         values |= {f"{section}.{field.name}": shapes.plain(getattr(part, field.name)) for field in fields(part)}
     return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}

@@ -1,0 +1,46 @@
+"""From a name in the settings to a local model: the bundled one, a folder, or one of the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from triskele.embed.bundled import BundledEmbedder, bundled
+from triskele.embed.exported import GRAPHS, ExportedEmbedder
+from triskele.embed.families import Family
+from triskele.embed.hub import HubEmbedder, fetched
+from triskele.embed.manifest import MANIFEST_FILE
+from triskele.embed.paired import PairedEmbedder
+from triskele.embed.protocol import Embedder
+from triskele.errors import BadInput
+
+BUNDLED = "bundled"
+
+
+def local_embedder(name: str, settings: Family | None = None, *, may_download: bool = False) -> Embedder:
+    """The model that a name means: `bundled`, a folder's path, or owner/name on the hub.
+
+    Where it has no token vectors, the bundled one gives them.
+    """
+    if name == BUNDLED:
+        return bundled()
+    found = _named(name, settings, may_download=may_download)
+    return found if found.token_dimensions else PairedEmbedder(found, bundled())
+
+
+def _named(name: str, settings: Family | None, *, may_download: bool) -> Embedder:
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _of_folder(folder, settings)
+    if folder.is_absolute() or name.startswith(("~", ".")) or name.count("/") != 1:
+        raise BadInput(f"no model is called {name!r}: write {BUNDLED}, the path of a folder, or owner/name of the hub")
+    return HubEmbedder(fetched(name, may_download=may_download), name, settings)
+
+
+def _of_folder(folder: Path, settings: Family | None) -> Embedder:
+    if (folder / MANIFEST_FILE).is_file():
+        return BundledEmbedder(folder)
+    if any((folder / place).is_file() for place in GRAPHS):
+        return ExportedEmbedder(folder, settings)
+    if any(folder.glob("*.safetensors")):
+        return HubEmbedder(folder, folder.resolve().name, settings)
+    raise BadInput(f"no model in {folder}: expected {' or '.join(GRAPHS)}, or *.safetensors with the extra `hub`")

@@ -1,0 +1,212 @@
+"""Where the key of the vault comes from: a passphrase, a key file, or the keyring of the system."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import stat
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from triskele.errors import BadInput
+from triskele.privacy.failures import VaultDamaged, VaultLocked, lost
+
+KEY_BYTES = 32
+SALT_BYTES = 16
+LEAST_PASSPHRASE = 8
+
+_SERVICE = "triskele vault"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_MOST_MEMORY_KIB = 1 << 20
+_MOST_ROUNDS = 64
+
+Details = Mapping[str, Any]
+Answer = TypeVar("Answer")
+
+
+class KeySource(Protocol):
+    """Gives a key for the public details that are stored beside what it wraps."""
+
+    @property
+    def kind(self) -> str:
+        """The name of this way to a key, stored with every wrap."""
+
+    def fresh(self) -> dict[str, Any]:
+        """The details of a new key, which is kept safe before this returns."""
+
+    def key(self, details: Details) -> bytearray:
+        """The key of these details; the caller wipes it."""
+
+
+def wipe(key: bytearray) -> None:
+    """Overwrite a key in memory; copies made by libraries are beyond reach."""
+    key[:] = bytes(len(key))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one guess at a passphrase costs (argon2id; RFC 9106, for machines with little memory)."""
+
+    memory_kib: int = 64 * 1024
+    rounds: int = 3
+    lanes: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Passphrase:
+    """A key made from a passphrase with argon2id."""
+
+    passphrase: str = field(repr=False)
+    cost: Cost = Cost()
+    kind: str = field(default="passphrase", init=False)
+
+    def fresh(self) -> dict[str, Any]:
+        """A new salt; refuses a passphrase that is quickly guessed."""
+        if len(self.passphrase) < LEAST_PASSPHRASE:
+            raise BadInput(f"the passphrase is too short: take at least {LEAST_PASSPHRASE} characters")
+        cost = {"memory_kib": self.cost.memory_kib, "rounds": self.cost.rounds, "lanes": self.cost.lanes}
+        return {"salt": base64.b64encode(secrets.token_bytes(SALT_BYTES)).decode(), **cost}
+
+    def key(self, details: Details) -> bytearray:
+        """The key; the same whichever way the keyboard composes an accent."""
+        from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
+        salt, memory, rounds, lanes = _argon_details(details)
+        said = unicodedata.normalize("NFC", self.passphrase).encode(errors="surrogatepass")
+        maker = Argon2id(salt=salt, length=KEY_BYTES, iterations=rounds, lanes=lanes, memory_cost=memory)
+        return bytearray(maker.derive(said))
+
+
+def _argon_details(details: Details) -> tuple[bytes, int, int, int]:
+    """Checked, so that an altered document costs neither minutes nor all memory."""
+    try:
+        salt = base64.b64decode(details["salt"], validate=True)
+        memory, rounds, lanes = (int(details[name]) for name in ("memory_kib", "rounds", "lanes"))
+    except (KeyError, TypeError, ValueError):
+        raise VaultDamaged("the document of the vault's keys is damaged: restore the store from a backup") from None
+    fits = 1 <= lanes <= 64 and 8 * lanes <= memory <= _MOST_MEMORY_KIB and 1 <= rounds <= _MOST_ROUNDS
+    if not fits or len(salt) < 8:
+        raise VaultDamaged(
+            "the document of the vault's keys asks for an impossible cost: restore the store from a backup"
+        )
+    return salt, memory, rounds, lanes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A random key in a file that only its owner can read."""
+
+    path: Path
+    kind: str = field(default="key-file", init=False)
+
+    def fresh(self) -> dict[str, Any]:
+        """Writes the file and waits for the disk; a key file that already stands there is used."""
+        try:
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            wipe(self.key({}))
+            return {"path": str(self.path.absolute())}
+        except OSError as error:
+            raise BadInput(f"the key file {self.path} cannot be written: {error.strerror}") from None
+        with os.fdopen(handle, "wb") as file:
+            file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        _settle(self.path.parent)
+        return {"path": str(self.path.absolute())}
+
+    def key(self, details: Details) -> bytearray:  # noqa: ARG002
+        """The key in the file, unless others could have read it too."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY)
+        except OSError:
+            raise lost(f"the key file {self.path} cannot be read", "restore it from a backup") from None
+        with os.fdopen(handle, "rb") as file:
+            self._refuse_if_open(os.fstat(file.fileno()))
+            return _decoded(file.read(4096), f"the key file {self.path}")
+
+    def _refuse_if_open(self, status: os.stat_result) -> None:
+        # Windows has no such bits; there the folder of the user is private.
+        if os.name == "posix" and (status.st_mode & _OTHERS or status.st_uid not in {os.getuid(), 0}):
+            raise VaultLocked(f"others can read the key file {self.path}: run chmod 600 on it, then rotate the key")
+
+
+def _decoded(written: bytes, what: str) -> bytearray:
+    try:
+        key = bytearray(base64.b64decode(written.strip(), validate=True))
+    except ValueError:
+        key = bytearray()
+    if len(key) != KEY_BYTES:
+        raise lost(f"{what} holds no key", "restore it from a backup")
+    return key
+
+
+def _settle(folder: Path) -> None:
+    """Waits until the name of a new file is on the disk, where folders can be opened."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class PasswordStore(Protocol):
+    """The two calls of a keyring that are used here."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """What is kept under these names."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Keep this under these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemKeyring:
+    """A random key in the keyring of the operating system."""
+
+    store: PasswordStore = field(repr=False)
+    kind: str = field(default="keyring", init=False)
+
+    def fresh(self) -> dict[str, Any]:
+        """Keeps a new key under a name of its own, so that the old one stays until nobody needs it."""
+        name = secrets.token_hex(8)
+        kept = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+        _asked(lambda: self.store.set_password(_SERVICE, name, kept))
+        if _asked(lambda: self.store.get_password(_SERVICE, name)) != kept:
+            raise VaultLocked("the keyring did not keep the key: use a passphrase or a key file")
+        return {"entry": name}
+
+    def key(self, details: Details) -> bytearray:
+        """The key under the name in the details."""
+        kept = _asked(lambda: self.store.get_password(_SERVICE, str(details.get("entry", ""))))
+        if kept is None:
+            raise lost("the keyring has no key for this vault", "unlock or restore the keyring of your system")
+        return _decoded(kept.encode(), "the entry of the keyring")
+
+
+def _asked(call: Callable[[], Answer]) -> Answer:
+    """The answer of a keyring; backends fail in many ways, and all of them mean that the key cannot be had."""
+    try:
+        return call()
+    except Exception as error:
+        raise VaultLocked(
+            f"the keyring refused ({type(error).__name__}): unlock it, or use another key source"
+        ) from None
+
+
+def system_keyring() -> SystemKeyring | None:
+    """The keyring of this machine, or None where there is none that keeps secrets."""
+    try:
+        import keyring
+        from keyring.backends import fail, null
+    except ImportError:
+        return None
+    backend = keyring.get_keyring()
+    inside = list(getattr(backend, "backends", [backend]))
+    real = [one for one in inside if not isinstance(one, fail.Keyring | null.Keyring) and one.priority >= 1]
+    return SystemKeyring(backend) if real else None

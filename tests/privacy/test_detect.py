@@ -1,0 +1,223 @@
+"""Detection on the labelled samples, at the edges of its rules, and on texts made to slow it down."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import secret_samples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from triskele.privacy import detect
+from triskele.privacy.detect import find, find_provider_keys
+from triskele.privacy.findings import Finding, merge
+from triskele.privacy.providers import PROVIDERS, Provider
+
+SAMPLES = secret_samples.load()
+GUILTY = [sample for sample in SAMPLES if sample.kind]
+INNOCENT = [sample for sample in SAMPLES if sample.kind is None]
+LONG = 200_000
+
+
+def _kinds(text: str) -> list[str]:
+    return [finding.kind for finding in find(text)]
+
+
+def _covers(sample: secret_samples.Sample) -> bool:
+    return any(finding.start <= sample.start and sample.end <= finding.end for finding in find(sample.text))
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_most_secrets_are_found_and_few_others(half: int) -> None:
+    found = sum(_covers(sample) for sample in GUILTY if sample.half == half)
+    false = sum(bool(find(sample.text)) for sample in INNOCENT if sample.half == half)
+    all_of_them = sum(sample.half == half for sample in GUILTY)
+    assert found / all_of_them >= 0.95
+    assert found / (found + false) >= 0.95
+
+
+def test_the_samples_are_many_and_half_of_them_innocent() -> None:
+    assert len(SAMPLES) >= 400 and len(INNOCENT) * 2 >= len(SAMPLES)
+    assert len({sample.text for sample in SAMPLES}) == len(SAMPLES)
+
+
+def test_no_template_holds_a_secret() -> None:
+    # A scanner of the repository would find nothing either: what the templates hold are forms.
+    stored = "\n".join(re.sub(r"‹[^›]*›", "‹›", line) for line in secret_samples.TEMPLATES.read_text().splitlines())
+    assert not list(find_provider_keys(stored))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.kind)
+def test_every_provider_is_told_by_its_form(provider: Provider) -> None:
+    own = [sample for sample in GUILTY if sample.kind == provider.kind]
+    assert own and all(sample.kind in _kinds(sample.text) for sample in own)
+
+
+def test_there_are_forty_kinds_of_keys() -> None:
+    assert len({provider.kind for provider in PROVIDERS}) >= 40
+
+
+@pytest.mark.parametrize("prefix", ["ghp_", "npm_", "gsk_", "hf_", "AIza", "r8_"])
+def test_a_key_cut_short_or_grown_is_none(prefix: str) -> None:
+    length = {"ghp_": 36, "npm_": 36, "gsk_": 52, "hf_": 34, "AIza": 35, "r8_": 37}[prefix]
+    body = secret_samples.fill(f"‹alpha:{length}›")
+    assert _kinds(prefix + body)
+    assert not _kinds(prefix + body[:-1]) and not _kinds(f"{prefix}{body}Q")
+
+
+def test_a_checksum_that_holds_is_told() -> None:
+    right = secret_samples.fill("ghp_‹crc:30›")
+    wrong = right[:-1] + ("A" if right[-1] != "A" else "B")
+    assert "checksum holds" in find(right)[0].why
+    assert "checksum" not in find(wrong)[0].why
+
+
+def test_a_web_token_must_decode() -> None:
+    token = secret_samples.fill("‹jwt›")
+    assert _kinds(token) == ["jwt"]
+    head, body, sign = token.split(".")
+    assert _kinds(f"{head}.eyJ{'A' * len(body)}.{sign}") == []
+
+
+def test_a_locked_private_key_is_one_too() -> None:
+    head = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123456789ABCDEF\n\n"
+    begin, body, end = secret_samples.fill(
+        "-----BEGIN RSA PRIVATE KEY-----\n|‹pem:4›|\n-----END RSA PRIVATE KEY-----"
+    ).split("|")
+    (finding,) = find(begin + head + body + end)
+    assert (finding.kind, finding.start, finding.end) == ("private-key", 0, len(begin + head + body + end))
+
+
+def test_one_wrong_digit_makes_a_card_innocent() -> None:
+    card = secret_samples.fill("‹luhn:4:16›")
+    for place in range(1, 16):
+        changed = card[:place] + str((int(card[place]) + 1) % 10) + card[place + 1 :]
+        assert _kinds(f"card {changed}") == []
+    assert _kinds(f"card {card}") == ["card"]
+    assert _kinds(f"order {card}") == []
+
+
+def test_one_wrong_character_makes_an_iban_innocent() -> None:
+    account = secret_samples.fill("‹iban:DE›")
+    assert _kinds(account) == ["iban"]
+    for place in range(4, 22):
+        changed = account[:place] + str((int(account[place]) + 1) % 10) + account[place + 1 :]
+        assert _kinds(changed) == []
+
+
+def test_capitals_behind_an_iban_are_no_part_of_it() -> None:
+    account = secret_samples.fill("‹iban:DE:4›")
+    (finding,) = find(f"{account} AN ANNA")
+    assert finding.end == len(account)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "hint", "found"),
+    [
+        ("legal winner thank year wave sausage worth useful legal winner thank yellow", "", True),
+        ("legal winner thank year wave sausage worth useful legal winner thank zone", "", False),
+        ("legal winner thank year wave sausage worth useful legal winner thank zone", "wallet seed: ", True),
+        ("legal winner thank year wave sausage worth useful legal winner thank", "wallet seed: ", False),
+        ("abandon " * 11 + "about", "", False),
+    ],
+)
+def test_a_wallet_phrase_needs_its_checksum_or_a_hint(phrase: str, hint: str, found: bool) -> None:
+    assert ("seed-phrase" in _kinds(hint + phrase)) is found
+
+
+@pytest.mark.parametrize("text", ["kQ7zX2mWp9Lr4TvB8nYc3DfG6hJ", "see kQ7zX2mWp9Lr4TvB8nYc3DfG6hJ for more"])
+def test_randomness_alone_is_no_secret(text: str) -> None:
+    assert find(text) == []
+    assert _kinds("api key: " + text.replace("see ", "").replace(" for more", "")) == ["secret"]
+
+
+def test_overlapping_findings_become_one_that_covers_all() -> None:
+    first, second = Finding("a", 5, 10, "one"), Finding("b", 0, 7, "two")
+    assert merge([first, second]) == [Finding("a", 0, 10, "one")]
+    assert merge([second, first]) == [Finding("b", 0, 10, "two")]
+    assert merge([Finding("a", 5, 6, ""), Finding("b", 0, 5, "")]) == [Finding("b", 0, 5, ""), Finding("a", 5, 6, "")]
+
+
+@pytest.mark.parametrize("sample", GUILTY, ids=lambda sample: sample.kind)
+def test_no_reason_quotes_the_secret(sample: secret_samples.Sample) -> None:
+    secret = sample.text[sample.start : sample.end]
+    pieces = {secret[at : at + 5] for at in range(len(secret) - 4)}
+    drawn = [piece for piece in pieces if any(character.isdigit() for character in piece)]
+    assert not any(piece in finding.why for finding in find(sample.text) for piece in drawn)
+
+
+@given(
+    st.text(max_size=300)
+    | st.lists(st.sampled_from("password: is key token sk- = ' 4 DE PIN eyJ . @ ://".split())).map("".join)
+)
+def test_any_text_gives_ordered_findings_inside_it(text: str) -> None:
+    end = 0
+    for finding in find(text):
+        assert end <= finding.start < finding.end <= len(text)
+        end = finding.end
+
+
+# Long values after a word for password: every judgement of a value meets its worst case.
+HARD_VALUES = [
+    f"pw: {value} "
+    for value in (f"1{'a' * 100}!", f"1{'.1' * 50}é", f"a{'_a' * 50}!", "a-" * 50, f"{'/' * 100}!", "@a." * 30)
+]
+ATTACKS = {
+    "find_private_keys": ["-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----AAAA", "-----BEGIN A B C "],
+    "find_web_tokens": ["eyJ", "eyJhbGciOi.", "eyJhbGciOi.eyJhbGciOi.", "eyJ[[[[[[[["],
+    "find_provider_keys": ["sk-", "-", ".", "A1b2", "K", "1/123456789012", "eyJ", "xox", "a-us"],
+    "find_aws_secrets": ["AKIAABCDEFGHIJKLMNOP ", "aws ", "aws secret ", "aB3/" * 10 + " "],
+    "find_url_passwords": ["a://", "a:", "a://b:", "http://a:b", "a+", "@"],
+    "find_cards": ["4", "4444 ", "4444-4444-", "4111 1111 1111 1111 "],
+    "find_ibans": ["DE", "DE12 ", "DE12 3456 7890 ", "DE123456789012345678901234567890"],
+    "find_phrases": ["apple ", "apple,,,", "apple 1. ", "wallet apple "],
+    "find_codes": ["PIN ", "door code ", "PIN a ", "1-", "recovery code ", "backup codes: abcd-1234 "],
+    "find_passwords": [
+        "password A-b_2/",
+        "pw is ",
+        "pw:",
+        "pass=",
+        "passphrase: ab ",
+        "curl -u ",
+        "a is my ",
+        "login: ",
+        "ab ",
+        *HARD_VALUES,
+    ],
+    "find_keys": ["key ", "api key is A-b_2/", "token:", "basic ", "key = a", "auth", "secret'"],
+}
+
+
+def _work(rule: Callable[[str], Iterator[Finding]], text: str) -> float:
+    started = time.process_time()
+    for _ in rule(text):
+        pass
+    return time.process_time() - started
+
+
+def _grows_in_line(rule: Callable[[str], Iterator[Finding]], piece: str) -> bool:
+    """Twice the text is no four times the work; a busy machine gets three tries."""
+    text = piece * (LONG // len(piece))
+    return any(_work(rule, text) < 3.2 * _work(rule, text[: LONG // 2]) + 0.05 for _ in range(3))
+
+
+def test_every_rule_is_attacked() -> None:
+    assert set(ATTACKS) == {rule.__name__ for rule in detect.RULES}
+
+
+@pytest.mark.parametrize("rule", detect.RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_takes_time_in_proportion(rule: Callable[[str], Iterator[Finding]]) -> None:
+    pieces = ATTACKS[rule.__name__]
+    assert [piece for piece in pieces if not _grows_in_line(rule, piece)] == []
+    # One start and an endless body.
+    assert _grows_in_line(lambda text: rule(pieces[0] + text), "a1B2")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.kind)
+def test_a_form_takes_time_in_proportion(provider: Provider) -> None:
+    for mark in provider.marks:
+        assert _grows_in_line(lambda text: find_provider_keys(text, [provider]), f"{mark}0a1b")
+        assert _grows_in_line(lambda text, mark=mark: find_provider_keys(mark + text, [provider]), "0a1b2c3d")

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from triskele.errors import BadInput
+from triskele.privacy import keys
+from triskele.privacy.failures import VaultDamaged, VaultLocked
+from triskele.privacy.keys import Cost, KeyFile, Passphrase, SystemKeyring
+
+QUICK = Cost(memory_kib=64, rounds=1, lanes=1)
+
+
+class Drawer:
+    """A keyring in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+
+class Broken(Drawer):
+    def get_password(self, service: str, username: str) -> str | None:
+        raise RuntimeError(f"no such {service} {username}")
+
+
+class Forgetful(Drawer):
+    def set_password(self, service: str, username: str, password: str) -> None:
+        pass
+
+
+def test_a_passphrase_gives_one_key_per_salt() -> None:
+    source = Passphrase("correct horse", QUICK)
+    one, other = source.fresh(), source.fresh()
+    assert source.key(one) == source.key(one) != source.key(other)
+    assert len(source.key(one)) == keys.KEY_BYTES
+
+
+def test_a_composed_accent_is_the_same_passphrase() -> None:
+    details = Passphrase("gr\u00fcne Wiese", QUICK).fresh()
+    assert Passphrase("gr\u00fcne Wiese", QUICK).key(details) == Passphrase("gru\u0308ne Wiese", QUICK).key(details)
+
+
+def test_a_short_passphrase_is_refused_for_a_new_key() -> None:
+    with pytest.raises(BadInput, match="at least 8"):
+        Passphrase("seven77", QUICK).fresh()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"memory_kib": 1 << 30}, {"rounds": 10_000}, {"lanes": 0}, {"salt": "AA=="}, {"salt": "?"}, {"rounds": None}],
+)
+def test_an_altered_cost_is_refused_before_it_is_paid(change: dict[str, object]) -> None:
+    source = Passphrase("correct horse", QUICK)
+    with pytest.raises(VaultDamaged):
+        source.key(source.fresh() | change)
+
+
+def test_the_default_cost_is_that_of_the_rfc() -> None:
+    assert Cost() == Cost(memory_kib=65536, rounds=3, lanes=4)
+
+
+def test_no_source_shows_its_secret(tmp_path: Path) -> None:
+    assert "horse" not in repr(Passphrase("correct horse", QUICK))
+    drawer = Drawer()
+    SystemKeyring(drawer).fresh()
+    assert not any(kept in repr(SystemKeyring(drawer)) for kept in drawer.kept.values())
+
+
+def test_a_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    source = KeyFile(tmp_path / "vault.key")
+    details = source.fresh()
+    assert stat.S_IMODE(source.path.stat().st_mode) == 0o600
+    key = source.key(details)
+    assert len(key) == keys.KEY_BYTES
+    source.fresh()
+    assert source.key(details) == key, "an existing key file must never be overwritten"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601])
+def test_a_key_file_that_others_can_reach_is_refused(tmp_path: Path, mode: int) -> None:
+    source = KeyFile(tmp_path / "vault.key")
+    source.fresh()
+    os.chmod(source.path, mode)
+    with pytest.raises(VaultLocked, match="chmod 600"):
+        source.key({})
+
+
+@pytest.mark.parametrize("written", [b"", b"short", b"A" * 44, b"\xff" * 44])
+def test_a_file_without_a_key_is_refused(tmp_path: Path, written: bytes) -> None:
+    path = tmp_path / "vault.key"
+    path.write_bytes(written)
+    path.chmod(0o600)
+    with pytest.raises(VaultLocked, match="holds no key"):
+        KeyFile(path).key({})
+
+
+def test_a_lost_key_file_says_what_is_lost_and_what_is_not(tmp_path: Path) -> None:
+    with pytest.raises(VaultLocked, match=r"secret memories cannot be read.*every other memory stay readable"):
+        KeyFile(tmp_path / "gone").key({})
+    with pytest.raises(BadInput, match="cannot be written"):
+        KeyFile(tmp_path / "no" / "folder").fresh()
+
+
+def test_a_keyring_keeps_every_key_under_a_name_of_its_own() -> None:
+    source = SystemKeyring(Drawer())
+    one, other = source.fresh(), source.fresh()
+    assert source.key(one) != source.key(other)
+
+
+def test_a_keyring_that_fails_is_told_in_one_line() -> None:
+    with pytest.raises(VaultLocked, match="no key for this vault"):
+        SystemKeyring(Drawer()).key({"entry": "gone"})
+    with pytest.raises(VaultLocked, match="RuntimeError") as caught:
+        SystemKeyring(Broken()).key({"entry": "x"})
+    assert "no such" not in str(caught.value)
+    with pytest.raises(VaultLocked, match="did not keep"):
+        SystemKeyring(Forgetful()).fresh()
+
+
+@pytest.mark.parametrize("name", ["fail", "null"])
+def test_a_keyring_without_a_real_backend_is_none(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    keyring = pytest.importorskip("keyring")
+    backend = __import__(f"keyring.backends.{name}", fromlist=["Keyring"]).Keyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: backend)
+    assert keys.system_keyring() is None
+
+
+def test_a_real_backend_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyring = pytest.importorskip("keyring")
+    drawer = Drawer()
+    drawer.priority = 5  # type: ignore[attr-defined]
+    monkeypatch.setattr(keyring, "get_keyring", lambda: drawer)
+    source = keys.system_keyring()
+    assert source is not None and len(source.key(source.fresh())) == keys.KEY_BYTES
+
+
+def test_wiping_leaves_zeros() -> None:
+    key = bytearray(b"secret")
+    keys.wipe(key)
+    assert key == bytes(6)
