@@ -30,7 +30,7 @@ def test_a_near_miss_is_answered_with_what_was_probably_meant(team: Any) -> None
 def test_nothing_is_suggested_that_cannot_be_seen(team: Any) -> None:
     team.add("Zanzibar is the staging cluster", project="elsewhere")
     team.add("Kestrel is the report")
-    with pytest.raises(NotFound, match=r"mentions “Zanzibr”$"):
+    with pytest.raises(NotFound, match=r"is called “Zanzibr”$"):
         team.view().find("Zanzibr")
     with pytest.raises(NotFound, match="“Zanzibar”"):
         team.view(all_projects=True).find("Zanzibr")
