@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "triskele"
 # Every room may import the ones on lines above its own, and its own.
 LAYERS: list[set[str]] = [
     {"types", "errors"},
-    {"moments", "identity", "deadline", "models", "samples"},
+    {"disk", "letters", "moments", "identity", "deadline", "models", "samples"},
     {"config", "plan", "privacy", "project"},
     {"egress"},
     {"intake", "llm", "embed", "stores", "graph"},

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from drawer import Drawer
 
 from triskele import safe as safes
 from triskele.config import PrivacySettings
@@ -17,19 +18,6 @@ from triskele.types import Add, Sensitivity
 
 OpenEngine = Callable[..., Engine]
 TEXT = "the wifi password is Tq8/+xPv2#kd"
-
-
-class Wallet:
-    """A keyring in memory."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
 
 
 @pytest.fixture
@@ -102,7 +90,7 @@ def test_a_passphrase_from_the_environment_or_from_whoever_is_asked(
 
 
 def test_auto_takes_the_keyring_where_there_is_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    wallet = Wallet()
+    wallet = Drawer()
     monkeypatch.setattr(safes, "system_keyring", lambda: SystemKeyring(wallet))
     again(engine, key="auto").seal("a", 1, TEXT)
     assert len(wallet.kept) == 1
@@ -157,7 +145,7 @@ def _rotated(open_engine: OpenEngine, path: Path, dies_at: int | None, monkeypat
     engine = open_engine(path)
     ids = [engine.remember(f"{TEXT}{number}").id for number in range(3)]
     engine.edit(ids[0], importance=0.9)
-    wallet = Wallet()
+    wallet = Drawer()
     monkeypatch.setattr(safes, "system_keyring", lambda: SystemKeyring(wallet))
     with monkeypatch.context() as patched:
         moments = steps_of(engine, patched, dies_at)

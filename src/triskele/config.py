@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from triskele.errors import BadInput
 
+# Names of models that are no model's own.
+BUNDLED, NO_MODEL = "bundled", "none"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 
@@ -50,7 +52,7 @@ class RecallSettings:
     limit: int = 10
     depth: int = 100
     importance_prior: float = 0.3
-    model: str = "bundled"
+    model: str = BUNDLED
     embed_first: int = 16
     log: bool = False
 

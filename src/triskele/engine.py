@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from triskele import config, intake, moments, project
-from triskele.config import Settings
+from triskele.config import BUNDLED, NO_MODEL, Settings
 from triskele.curation import undo
 from triskele.errors import AmbiguousId, BadInput, NotFound, TriskeleError, Unavailable
 from triskele.identity import ALPHABET, ID_LENGTH
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 _SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at"}
 _NARROWING = ("category", "tags", "as_of", "known_at")
-BUNDLED = "bundled"
-NO_MODEL = "none"
 SHORTEST_PREFIX = 4
 EVERYWHERE = ""
 

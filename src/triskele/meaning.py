@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from triskele.config import BUNDLED
 from triskele.embed import Embedder, bundled
-from triskele.embed.choosing import BUNDLED, local_embedder
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
@@ -31,7 +31,7 @@ class Meaning:
     def open(folder: Path, store: Store, *, model: str = BUNDLED, tail_cap: int) -> Meaning | None:
         """A model over a store, by its name in the settings; None where it is missing or damaged."""
         try:
-            embedder = bundled() if model == BUNDLED else local_embedder(model)
+            embedder = bundled() if model == BUNDLED else _other(model)
         except ModelUnavailable:
             return None
         mark = embedder.fingerprint
@@ -78,3 +78,10 @@ class Meaning:
         self.dense.close()
         self.tokens.close()
         self.mentions.close()
+
+
+def _other(model: str) -> Embedder:
+    # Imported here: who stays with the bundled model does not pay for the ways to bring another.
+    from triskele.embed.choosing import local_embedder
+
+    return local_embedder(model)

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from drawer import Drawer
 
 from triskele.errors import BadInput
 from triskele.privacy import keys
@@ -12,19 +13,6 @@ from triskele.privacy.failures import VaultDamaged, VaultLocked
 from triskele.privacy.keys import Cost, KeyFile, Passphrase, SystemKeyring
 
 QUICK = Cost(memory_kib=64, rounds=1, lanes=1)
-
-
-class Drawer:
-    """A keyring in memory."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
 
 
 class Broken(Drawer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from triskele.config import BUNDLED
 from triskele.embed.bundled import BundledEmbedder, bundled
 from triskele.embed.exported import GRAPHS, ExportedEmbedder
 from triskele.embed.families import Family
@@ -12,8 +13,6 @@ from triskele.embed.manifest import MANIFEST_FILE
 from triskele.embed.paired import PairedEmbedder
 from triskele.embed.protocol import Embedder
 from triskele.errors import BadInput
-
-BUNDLED = "bundled"
 
 
 def local_embedder(name: str, settings: Family | None = None, *, may_download: bool = False) -> Embedder:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from triskele.disk import settle_folder
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import jsonl, markdown, sources
 from triskele.exchange.snapshot import Snapshot
@@ -42,7 +43,7 @@ def write_jsonl(snapshot: Snapshot, target: Path | TextIO, progress: Progress) -
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        _settle_folder(target.parent)
+        settle_folder(target.parent)
 
 
 def write_markdown(snapshot: Snapshot, target: Path | TextIO, progress: Progress) -> None:
@@ -67,7 +68,7 @@ def write_markdown(snapshot: Snapshot, target: Path | TextIO, progress: Progress
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        _settle_folder(target.parent)
+        settle_folder(target.parent)
 
 
 def _write(file: TextIO, texts: Iterable[str]) -> None:
@@ -78,16 +79,6 @@ def _write(file: TextIO, texts: Iterable[str]) -> None:
 def _settle(file: TextIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _settle_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where the system knows how."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _watched(pieces: Iterable[_Piece], total: int, progress: Progress) -> Iterator[_Piece]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
 from triskele.graph.vocabulary import COMMON
-from triskele.graph.words import UNSPACED
+from triskele.letters import MARKS, UNSPACED, fold
 
-_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
-_LETTER = rf"[^\W\d_{UNSPACED}{_MARKS}]"
+_LETTER = rf"[^\W\d_{UNSPACED}{MARKS}]"
 # A possessive ending is read over; numbers keep what is between their digits: 3.1 is not 31.
 _PART = re.compile(
-    rf"([{UNSPACED}]|#?+\d++(?:[.\-/:]\d++)*+|(?:{_LETTER}|[{_MARKS}])(?:[^\W_{UNSPACED}]|[{_MARKS}])*+(?:\+\+|#(?!\w))?+"
+    rf"([{UNSPACED}]|#?+\d++(?:[.\-/:]\d++)*+|(?:{_LETTER}|[{MARKS}])(?:[^\W_{UNSPACED}]|[{MARKS}])*+(?:\+\+|#(?!\w))?+"
     r"|(?<= )&(?= ))(?:['’`][sS](?![^\W_]))?+"
 )
 _ASCII_PART = re.compile(
@@ -54,7 +52,7 @@ class Part(NamedTuple):
 def parts(text: str) -> list[Part]:
     """The words of a text as names are compared: one case, no accents on Latin letters, no possessive."""
     pattern = _ASCII_PART if text.isascii() else _PART
-    return [Part(_fold(match.group(1)), *match.span(1)) for match in pattern.finditer(text)]
+    return [Part(_folded(match.group(1)), *match.span(1)) for match in pattern.finditer(text)]
 
 
 def key(name: str) -> str:
@@ -68,7 +66,7 @@ def key(name: str) -> str:
 
 def single(word: str) -> str:
     """The key of one word: IT and WHO are not the small words of the same letters."""
-    return word if len(word) > 1 and word.isupper() and word.lower() in COMMON else _fold(word)
+    return word if len(word) > 1 and word.isupper() and word.lower() in COMMON else _folded(word)
 
 
 def block(name: str) -> str:
@@ -135,19 +133,9 @@ def _singular(word: str) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def _fold(word: str) -> str:
-    """One case, compatibility forms joined, accents off Latin letters and kept elsewhere."""
-    if word == "&":
-        return "and"
-    if word.isascii():
-        return word.lower()
-    decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", word).casefold())
-    kept: list[str] = []
-    for character in decomposed:
-        is_accent = unicodedata.combining(character) != 0
-        if not (is_accent and kept and kept[-1].isascii()):
-            kept.append(character)
-    return unicodedata.normalize("NFC", "".join(kept))
+def _folded(word: str) -> str:
+    """A word in the form that is compared."""
+    return "and" if word == "&" else fold(word)
 
 
 class Names:

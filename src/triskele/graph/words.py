@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# Scripts written without spaces: Thai to Khmer, kana, Han, Hangul. Each character is a word of its own.
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-# Vowel signs and accents that Python's \w leaves out would break words apart.
-_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
-_RUN = rf"(?:[^\W{UNSPACED}]++|[{_MARKS}]++)++"
+from triskele.letters import MARKS, UNSPACED
+
+# Where words are not set apart by spaces, each character is a word of its own.
+_RUN = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
 # Nothing is ever given back, so that no text takes more than one pass.
 _WORD = re.compile(rf"[{UNSPACED}]|{_RUN}(?:['’.&\-]++{_RUN})*+(?:\+\+|#(?!\w))?+")
 _ASCII_WORD = re.compile(r"\w++(?:['.&\-]++\w++)*+(?:\+\+|#(?!\w))?+", re.ASCII)

@@ -10,18 +10,16 @@ from typing import NamedTuple
 
 import Stemmer
 
+from triskele.letters import MARKS, UNSPACED, fold
+
 MAX_TERM_CHARACTERS = 100
 MAX_QUERY_CHARACTERS = 40_000
 MAX_CACHED_WORDS = 100_000
 
-# Scripts written without spaces: Thai to Khmer, kana, Han, Hangul.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-# Vowel signs and accents that Python's \w leaves out would break words apart.
-_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
-_LETTER = rf"(?:[^\W{_UNSPACED}]|[{_MARKS}])"
+_LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
 # Runs of one class at a time, never given back: much faster than letter by letter.
-_LETTERS = rf"(?:[^\W{_UNSPACED}]++|[{_MARKS}]++)++"
-_TOKEN = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTERS})*)")
+_LETTERS = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
+_TOKEN = re.compile(rf"[{UNSPACED}]+|{_LETTERS}(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTERS})*)")
 _ASCII_TOKEN = re.compile(r"\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*)", re.ASCII)
 # A text as what lies between its words, and the words, in turn.
 _PIECES = {pattern: re.compile(f"({pattern.pattern})", pattern.flags) for pattern in (_TOKEN, _ASCII_TOKEN)}
@@ -29,7 +27,7 @@ _PARTS = re.compile(_LETTERS)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
 _CONTRACTIONS = {"s", "t", "d", "ll", "m", "re", "ve"}
 _SCRIPTS = (
@@ -167,9 +165,9 @@ class Analyzer:
             return tuple(term for half in halves for term in self._word_terms(half))
         pattern = _ASCII_PARTS if word.isascii() else _PARTS
         parts = [piece for part in pattern.findall(word) for piece in _pieces(part)]
-        terms = [self._stem(_fold(part)) for part in parts]
+        terms = [self._stem(fold(part)) for part in parts]
         if _IDENTIFIER.search(word):
-            terms.append(_fold(word))
+            terms.append(fold(word))
         return tuple(dict.fromkeys(term[:MAX_TERM_CHARACTERS] for term in terms if term))
 
     def _stem(self, word: str) -> str:
@@ -223,16 +221,3 @@ def _grams(run: str) -> list[tuple[str, int, int]]:
 
 def _is_single(token: Token) -> bool:
     return token.end - token.start == 1 and IS_UNSPACED.match(token.text) is not None
-
-
-def _fold(word: str) -> str:
-    """Lower case, compatibility forms joined, accents off Latin letters and kept elsewhere."""
-    if word.isascii():
-        return word.lower()
-    decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", word).casefold())
-    kept: list[str] = []
-    for character in decomposed:
-        is_accent = unicodedata.combining(character) != 0
-        if not (is_accent and kept and kept[-1].isascii()):
-            kept.append(character)
-    return unicodedata.normalize("NFC", "".join(kept))

@@ -16,7 +16,6 @@ from triskele import moments
 from triskele.stores.protocol import Store
 from triskele.types import Action, Scope
 
-NO_SLOT = -1
 _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
 _JOURNAL_PAGE = 1000

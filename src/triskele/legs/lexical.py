@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
-from triskele.types import Memory, Query, Ranking, Sort, Term
+from triskele.types import Query, Ranking, Sort
 
 NAME = "lexical"
 _RELEVANCE_SHARE = 0.4
@@ -35,16 +34,3 @@ def _blended(terms: Sequence[str], query: Query, index: LexicalIndex) -> Ranking
     }
     ordered = sorted(blend, key=lambda row: (-blend[row], row))[: query.depth]
     return Ranking(NAME, tuple(ordered), tuple(blend[row] for row in ordered))
-
-
-def matched_terms(query_text: str, memory: Memory, analyzer: Analyzer) -> tuple[Term, ...]:
-    """Where the question's words stand in a memory, once each; labels have no place in the text."""
-    wanted = set(analyzer.query_terms(query_text))
-    found: dict[str, Term] = {}
-    for token in analyzer.tokens(memory.content):
-        if token.text in wanted and token.text not in found:
-            found[token.text] = Term(memory.content[token.start : token.end], token.start, token.end)
-    for token in analyzer.tokens(" ".join((memory.keywords, *memory.tags, memory.category))):
-        if token.text in wanted and token.text not in found:
-            found[token.text] = Term(token.text, -1, -1)
-    return tuple(found.values())

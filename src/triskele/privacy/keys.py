@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from triskele.disk import settle_folder
 from triskele.errors import BadInput
 from triskele.privacy.failures import VaultDamaged, VaultLocked, lost
 
@@ -116,7 +117,7 @@ class KeyFile:
             file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        _settle(self.path.parent)
+        settle_folder(self.path.parent)
         return {"path": str(self.path.absolute())}
 
     def key(self, details: Details) -> bytearray:  # noqa: ARG002
@@ -143,16 +144,6 @@ def _decoded(written: bytes, what: str) -> bytearray:
     if len(key) != KEY_BYTES:
         raise lost(f"{what} holds no key", "restore it from a backup")
     return key
-
-
-def _settle(folder: Path) -> None:
-    """Waits until the name of a new file is on the disk, where folders can be opened."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 class PasswordStore(Protocol):

@@ -9,13 +9,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from triskele.errors import TriskeleError
+from triskele.plan import FUSIONS, LEGS, RERANKS
 from triskele.serving.cli.invocation import Invocation
 from triskele.types import Sensitivity
 
 MAX_LISTED = 1000
-LEGS = ("lexical", "dense", "graph")
-FUSIONS = ("default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore")
-RERANKS = ("default", "off", "late")
+# By shares is how the default does it.
+_FUSIONS = tuple(method for method in FUSIONS if method != "share")
 _COMPLETIONS = 25
 _HINT_CHARACTERS = 60
 
@@ -85,7 +85,7 @@ def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
     legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"Which legs to ask, of {', '.join(LEGS)}.")
     fusion = click.option(
         "--fusion",
-        type=click.Choice(FUSIONS),
+        type=click.Choice(_FUSIONS),
         default="default",
         show_default=True,
         help="How their scores are joined.",
