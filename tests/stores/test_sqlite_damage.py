@@ -208,6 +208,18 @@ def test_a_flipped_bit_in_the_index_is_harmless_once_the_doctor_came(
         engine.close()
 
 
+def test_damage_is_seen_before_tantivy_stumbles_over_it(with_damage: Callable[..., Engine], tmp_path: Path) -> None:
+    guarded = {name: data for name, data in _index_files(tmp_path).items() if not name.endswith((".json", ".lock"))}
+    assert {name.rpartition(".")[2] for name in guarded} >= {"idx", "term", "store", "fast", "fieldnorm", "del"}
+    for name, data in guarded.items():
+        middle = len(data) // 3
+        engine = with_damage(
+            name, data[:middle] + bytes(255 - byte for byte in data[middle : middle + 4]) + data[middle + 4 :]
+        )
+        assert _is_right(engine), name
+        engine.close()
+
+
 def test_a_cut_index_file_is_harmless(with_damage: Callable[..., Engine], tmp_path: Path) -> None:
     for (name, data), kept in zip(_index_files(tmp_path).items(), cycle((0, 10, -1)), strict=False):
         engine = with_damage(name, data[:kept])

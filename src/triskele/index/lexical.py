@@ -16,7 +16,7 @@ from pathlib import Path
 
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
-from triskele.index.shard import FIELDS, Found, Indexed, Shard, Stamp, damaged_files, memory_document
+from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
 from triskele.stores.locking import file_lock
 from triskele.stores.protocol import Store
 from triskele.types import Action, Scope, Sort
@@ -56,6 +56,7 @@ class LexicalIndex:
         self._tail_cap = tail_cap
         self._mutex = threading.Lock()
         self._view: _View | None = None
+        self._whole: set[FileMark] = set()
 
     @property
     def path(self) -> Path:
@@ -117,13 +118,14 @@ class LexicalIndex:
 
     def faults(self) -> int:
         """How many rows only the index or only the store has, and how many files are not what was written."""
+        damaged = damaged_files(self.path, set())
         disk = self._open_disk()
-        if disk is None:
-            return 0
+        if disk is None or damaged:
+            return damaged
         changed, _ = self._changed_since(disk.stamp.seq)
         known = {row for row, memory in self._store.versions() if memory.id not in changed}
         past = {row for row, memory in self._store.versions(sorted(changed))}
-        return len(set(disk.rows()) - past ^ known) + damaged_files(self.path)
+        return len(set(disk.rows()) - past ^ known)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -161,7 +163,7 @@ class LexicalIndex:
             return None
 
     def _open_disk(self) -> Shard | None:
-        shard = Shard.open(self.path)
+        shard = Shard.open(self.path, self._whole)
         return shard if shard is not None and shard.stamp.lineage == self._store.lineage() else None
 
     def _was_erased_since(self, seq: int) -> bool:

@@ -26,12 +26,14 @@ _ANCHOR = "\u0002"
 # tantivy's length normalisation (b = 0.75) is too strong for short memories; equal padding weakens it for them alone.
 _PAD = ("\u0003",) * 32
 _FOOTER_MAGIC = 1337
-_GUARDED_FILES = {".idx", ".term", ".store", ".fast", ".fieldnorm", ".pos", ".del"}
+_GUARDED_FILES = (".idx", ".term", ".store", ".fast", ".fieldnorm", ".pos")
 _BUILD_HEAP_BYTES = 64_000_000
 _UPDATE_HEAP_BYTES = 16_000_000
 _SORT_FIELDS = {Sort.RECENCY: "updated_at", Sort.IMPORTANCE: "importance"}
 
 Indexed = tuple[Document, dict[str, int]]
+# Name, size and moment of writing: tantivy never changes a file that it has written.
+FileMark = tuple[str, int, int]
 
 
 def _schema() -> tantivy.Schema:
@@ -96,8 +98,10 @@ class Shard:
         self.live = self._searcher.num_docs - fillers
 
     @staticmethod
-    def open(path: Path) -> Shard | None:
-        """The shard in a folder; None where it is missing or damaged."""
+    def open(path: Path, whole: set[FileMark]) -> Shard | None:
+        """The shard in a folder; None where it is missing or damaged. Files marked as whole are not read again."""
+        if damaged_files(path, whole):
+            return None
         try:
             return Shard(tantivy.Index.open(str(path)))
         except (ValueError, OSError, IndexUnavailable):
@@ -200,14 +204,37 @@ class Shard:
         return Statistics(documents, lengths)
 
 
-def damaged_files(path: Path) -> int:
-    """How many files of an index are not what tantivy wrote: each ends with a checksum of what comes before."""
-    return sum(_is_damaged(file) for file in path.glob("*.*") if file.suffix in _GUARDED_FILES)
+def damaged_files(path: Path, whole: set[FileMark]) -> int:
+    """How many files of an index are not what tantivy wrote: each ends with a checksum of what comes before.
+
+    A damaged one can make tantivy ask for all the memory there is, so they are checked before it sees them.
+    """
+    segments = _segments(path)
+    return sum(_is_damaged(file, whole) for file in path.glob("*.*") if _is_guarded(file.name, segments))
 
 
-def _is_damaged(file: Path) -> bool:
+def _segments(path: Path) -> dict[str, str]:
+    """Which segments the index has, with the name of each one's list of deletions; others may be half written."""
     try:
-        return not _is_whole(file.read_bytes())
+        listed = json.loads((path / "meta.json").read_bytes())["segments"]
+        plain = [(segment["segment_id"].replace("-", ""), segment["deletes"]) for segment in listed]
+        return {id: f"{id}.{deletes['opstamp']}.del" if deletes else "" for id, deletes in plain}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _is_guarded(name: str, segments: dict[str, str]) -> bool:
+    id, _, _ = name.partition(".")
+    return id in segments and (name.endswith(_GUARDED_FILES) or name == segments[id])
+
+
+def _is_damaged(file: Path, whole: set[FileMark]) -> bool:
+    try:
+        status = file.stat()
+        mark = (file.name, status.st_size, status.st_mtime_ns)
+        if mark not in whole and _is_whole(file.read_bytes()):
+            whole.add(mark)
+        return mark not in whole
     except FileNotFoundError:
         # Another process has merged it away meanwhile.
         return False
