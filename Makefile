@@ -4,13 +4,16 @@ BIN := $(VENV)/bin
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test lint bench lock clean
+.PHONY: demo test e2e lint bench lock clean
 
 demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 	$(BIN)/triskele demo
 
 test: lint  ## everything that must hold
 	$(BIN)/python -m pytest
+
+e2e: $(VENV)/dev.done  ## real clients, installed from npm into a scratch folder
+	$(BIN)/python -m pytest tests/e2e -m e2e -rs
 
 lint: $(VENV)/dev.done  ## style and types
 	$(BIN)/ruff check .

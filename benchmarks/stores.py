@@ -58,7 +58,7 @@ def rehearse(engine: Engine, questions: Iterable[str]) -> Rehearsed:
     meaning = engine.meaning()
     assert meaning is not None, "the benchmark needs the bundled model"
     embedder = Rehearsed(meaning.embedder, questions)
-    engine._meaning = replace(meaning, embedder=embedder)
+    engine.mind._meaning = replace(meaning, embedder=embedder)
     return embedder
 
 

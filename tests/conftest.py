@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +15,9 @@ from triskele.engine import Engine
 from triskele.identity import IdMaker, content_hash
 from triskele.serving.cli.showcase import throw_away_memory
 from triskele.types import Memory
+
+if TYPE_CHECKING:
+    from crossing.kernels import Network
 
 PROJECT = "garden"
 
@@ -69,3 +72,24 @@ def team_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         engine.close()
         shutil.copytree(engine.settings.home, home)
     return home
+
+
+@pytest.fixture(scope="session")
+def trained_network(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Network:
+    """A small cross-encoder in numpy that learned from the sample questions of the tune half."""
+    # Imported here: most tests need none of it.
+    from crossing import trained
+
+    folder = tmp_path_factory.mktemp("lessons")
+    shutil.copytree(team_home, folder / "home")
+    environment = {"TRISKELE_HOME": str(folder / "home"), "TRISKELE_PROJECT": "demo"}
+    with Engine(config.load(environment), folder) as engine:
+        return trained.learn(trained.untrained(), trained.lessons(engine))
+
+
+@pytest.fixture(scope="session")
+def trained_cross_encoder(trained_network: Network, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a model folder; whoever changes it copies it first."""
+    from crossing import trained
+
+    return trained.export(trained_network, tmp_path_factory.mktemp("models") / "team-cross")

@@ -53,6 +53,12 @@ class Loopback:
     seen: list[Seen] = field(default_factory=list)
     turns: deque[Turn] = field(default_factory=deque)
     ended: threading.Event = field(default_factory=threading.Event)
+    streams: list[bytearray] = field(default_factory=list)
+
+    @property
+    def captured(self) -> bytes:
+        """Every byte that arrived, connection by connection: lines of requests, headers and bodies."""
+        return b"\n".join(map(bytes, self.streams))
 
     @property
     def sent(self) -> str:
@@ -60,12 +66,41 @@ class Loopback:
         return "\n".join(f"{seen.path} {json.dumps(seen.body, ensure_ascii=False)}" for seen in self.seen)
 
 
+class _Noted:
+    """A stream that keeps what is read from it."""
+
+    def __init__(self, stream: Any, kept: bytearray) -> None:
+        self._stream = stream
+        self._kept = kept
+
+    def readline(self, limit: int = -1) -> bytes:
+        return self._keep(self._stream.readline(limit))
+
+    def read(self, size: int = -1) -> bytes:
+        return self._keep(self._stream.read(size))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _keep(self, content: bytes) -> bytes:
+        self._kept += content
+        return content
+
+
 class Handler(BaseHTTPRequestHandler):
     """Takes the next turn that a test has set, or lets the service answer."""
 
     protocol_version = "HTTP/1.1"
+    # Headers and body are written one after the other: without this the second would wait for an acknowledgement.
+    disable_nagle_algorithm = True
     state: Loopback
     service: Service
+
+    def setup(self) -> None:
+        super().setup()
+        kept = bytearray()
+        self.state.streams.append(kept)
+        self.rfile = _Noted(self.rfile, kept)  # type: ignore[assignment]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

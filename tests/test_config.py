@@ -59,6 +59,40 @@ def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, text: str) -> No
     assert "\n" not in str(refused.value)
 
 
+def test_what_agents_get_is_set_in_the_users_file_alone(tmp_path: Path) -> None:
+    variables = {"TRISKELE_AGENTS_MOST": "1", "TRISKELE_AGENTS_PRIVATE_TO": "stranger"}
+    home = {"TRISKELE_HOME": str(tmp_path), **variables}
+    assert config.load(home).agents == config.AgentSettings()
+    assert config.load(home).agents.private_to == ()
+    (tmp_path / "config.toml").write_text(
+        "[agents]\nmost = 3\nprivate_to = ['claude-code', 'codex']\nidle_minutes = 0.5\n"
+    )
+    agents = config.load(home).agents
+    assert (agents.most, agents.private_to, agents.idle_minutes) == (3, ("claude-code", "codex"), 0.5)
+    (tmp_path / "config.toml").write_text("[agents]\nprivate_to = []\n")
+    assert config.load(home).agents.private_to == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "most = 0",
+        "most = 6",
+        "budget_tokens = 99",
+        "budget_tokens = 2401",
+        "least_confidence = 1.1",
+        "least_confidence = -0.1",
+        "idle_minutes = 0",
+        "private_to = ['']",
+        "private_to = 3",
+    ],
+)
+def test_what_agents_get_has_bounds(tmp_path: Path, line: str) -> None:
+    (tmp_path / "config.toml").write_text(f"[agents]\n{line}\n")
+    with pytest.raises(BadInput, match=f"agents.{line.split(' ')[0]}"):
+        config.load({"TRISKELE_HOME": str(tmp_path)})
+
+
 @pytest.mark.parametrize("url", ["notes.db", "sqlite:///", "mysql://x", "postgresql://x/y"])
 def test_an_address_of_no_known_store_is_refused(url: str) -> None:
     with pytest.raises(BadInput):

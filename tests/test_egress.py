@@ -412,10 +412,14 @@ def test_lone_surrogates_do_not_stop_a_text(open_door: Callable[..., Door], make
 CLIENTS = {
     "httpx", "httpx2", "httpcore", "requests", "urllib3", "aiohttp", "pycurl", "websockets", "websocket", "socket",
     "ssl", "ftplib", "smtplib", "poplib", "imaplib", "telnetlib", "nntplib", "xmlrpc", "http.client", "urllib.request",
-    "openai", "voyageai", "cohere", "anthropic", "litellm",
+    "openai", "voyageai", "cohere", "anthropic", "litellm", "_socket", "mcp.client",
 }  # fmt: skip
 HUB = {"huggingface_hub", "sentence_transformers", "transformers", "torch"}
 HUB_ROOMS = {"embed/hub.py"}
+# Whoever meets other processes of this machine: sockets on the disk, or ports of loopback where there are none. None
+# of them may know a client of HTTP, and an address that is not loopback's is refused in `listening.loopback_address`.
+LOCAL = {"socket", "_socket"}
+LOCAL_ROOMS = {"serving/hook_client.py", "serving/listening.py", "serving/mcp/dialing.py"}
 
 
 def _named(tree: ast.AST) -> Iterator[str]:
@@ -439,7 +443,7 @@ def _reaches(module: str, clients: set[str]) -> bool:
 
 def _offences(path: Path, text: str) -> list[str]:
     name = path.as_posix()
-    allowed = (CLIENTS if name == "egress.py" else set()) | (HUB if name in HUB_ROOMS else set())
+    allowed = CLIENTS if name == "egress.py" else HUB if name in HUB_ROOMS else LOCAL if name in LOCAL_ROOMS else set()
     return [module for module in _named(ast.parse(text)) if _reaches(module, (CLIENTS | HUB) - allowed)]
 
 
@@ -460,6 +464,14 @@ def test_the_door_alone_can_open_a_connection(path: Path) -> None:
 def test_the_watch_over_imports_sees(line: str) -> None:
     assert _offences(Path("recall.py"), line)
     assert not _offences(Path("recall.py"), "from urllib.parse import quote\nimport http\n")
+
+
+@pytest.mark.parametrize("room", sorted(LOCAL_ROOMS))
+def test_rooms_that_meet_other_processes_of_this_machine_know_no_client(room: str) -> None:
+    assert (SOURCE / room).exists()
+    assert not _offences(Path(room), "import socket, _socket")
+    for client in sorted((CLIENTS | HUB) - LOCAL):
+        assert _offences(Path(room), f"import {client}"), client
 
 
 def test_the_door_costs_nothing_until_it_is_used() -> None:

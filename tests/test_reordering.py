@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.reordering import distances, diverse, most_mentioned, nearest
+from triskele.reordering import diverse, most_mentioned, nearest
 
 
 def unit(*values: float) -> np.ndarray:
@@ -58,20 +57,3 @@ def test_nearer_rows_come_first_and_unreachable_ones_last() -> None:
 
 def test_what_is_mentioned_more_comes_first() -> None:
     assert most_mentioned([1, 2, 3, 4], {4: 2, 2: 2, 3: 9}) == [3, 2, 4, 1]
-
-
-EDGES = {"a": ["b"], "b": ["a", "c"], "c": ["d"], "d": ["a"]}
-
-
-@pytest.mark.parametrize(
-    ("start", "most", "expected"),
-    [
-        (["a"], 6, {"a": 0, "b": 1, "c": 2, "d": 3}),
-        (["a"], 1, {"a": 0, "b": 1}),
-        (["a", "c"], 6, {"a": 0, "c": 0, "b": 1, "d": 1}),
-        (["z"], 6, {"z": 0}),
-        ([], 6, {}),
-    ],
-)
-def test_distances_are_steps_from_the_nearest_start(start: list[str], most: int, expected: dict[str, int]) -> None:
-    assert distances(start, EDGES, most) == expected

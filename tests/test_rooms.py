@@ -20,15 +20,19 @@ LAYERS: list[set[str]] = [
     {"crossing", "drafting", "index", "safe"},
     {"legs", "meaning"},
     {"fusion", "reordering", "rerank"},
+    {"expansion"},
+    {"outside"},
     {"question"},
     {"connections"},
     {"candidates", "succession"},
-    {"explain", "whynot"},
+    {"explain", "ordering", "whynot"},
     {"recall", "naming"},
     {"curation", "code", "concepts", "exchange", "health", "worker"},
+    {"mind"},
     {"engine"},
     {"evaluation"},
     {"serving"},
+    {"__main__"},
 ]
 
 

@@ -308,8 +308,8 @@ def test_the_background_survives_a_failure_and_tries_again(
     toy.before = lambda: None
     engine.remember("second")
     _until(lambda: engine.store.count_waiting() == 0)
-    assert engine._worker is not None and engine._worker._thread is not None
-    assert engine._worker._thread.is_alive()
+    assert engine.mind._worker is not None and engine.mind._worker._thread is not None
+    assert engine.mind._worker._thread.is_alive()
 
 
 def test_a_folder_that_cannot_be_written_does_not_stop_the_background(

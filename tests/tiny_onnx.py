@@ -1,15 +1,15 @@
-"""ONNX graphs written by hand: just enough of the protocol buffers format for small real models."""
+"""ONNX graphs by hand: just enough of the protocol buffers format to write small real models and to read weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-FLOAT, INT64 = 1, 7
+FLOAT, INT8, INT64 = 1, 3, 7
 Shape = Sequence[int | str]
 
 
@@ -68,3 +68,39 @@ def write(
     graph += b"".join(_bytes(12, _value(name, FLOAT, shape)) for name, shape in outputs.items())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_number(1, 8) + _bytes(7, graph) + _bytes(8, _number(2, 17)))
+
+
+def read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
+    """Some of a model's weights."""
+    graph = dict(_fields(memoryview(path.read_bytes())))[7]
+    tensors = (list(_fields(value)) for field, value in _fields(graph) if field == 5)
+    return {name: _values(tensor) for tensor in tensors if (name := str(dict(tensor)[8], "utf-8")) in names}
+
+
+def _values(tensor: Sequence[tuple[int, Any]]) -> NDArray[Any]:
+    last = dict(tensor)
+    kind = {FLOAT: "<f4", INT8: "<i1", INT64: "<i8"}[last[2]]
+    return np.frombuffer(last[9], dtype=kind).reshape([size for field, size in tensor if field == 1])
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """The numbered fields of a message: whole numbers, or bytes."""
+    place = 0
+    while place < len(message):
+        key, place = _read_varint(message, place)
+        number, place = _read_varint(message, place)
+        if key & 7 == 2:
+            yield key >> 3, message[place : place + number]
+            place += number
+        else:
+            yield key >> 3, number
+
+
+def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = message[place]
+        number |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return number, place

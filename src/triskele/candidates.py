@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +18,14 @@ from triskele.fusion import SHARES, Fused, Part, Weighing
 from triskele.index.catalog import Columns, Ints
 from triskele.index.lexical import LexicalIndex
 from triskele.legs import dense, lexical
+from triskele.legs.dense import Elsewhere
 from triskele.meaning import Meaning
-from triskele.plan import DEFAULT, Plan
+from triskele.plan import CROSS, DEFAULT, Plan
 from triskele.question import LEAST_SIMILARITY, Question
-from triskele.types import Query, Ranking, Sort
+from triskele.types import Agreement, Query, Ranking, Sort
+
+if TYPE_CHECKING:
+    from triskele.crossing.judging import Verdict
 
 # What the default counts of each leg's share of its ceiling, for memories that stand alone and for those of a talk.
 ALONE: Mapping[str, float] = {"lexical": 0.12, "dense": 0.41, "late": 0.47}
@@ -28,6 +34,7 @@ IN_TALK: Mapping[str, float] = {"lexical": 0.08, "dense": 0.05, "late": 0.87}
 FOREIGN: Mapping[str, float] = {"lexical": 0.70, "dense": 0.10, "late": 0.20}
 # A memory without vectors yet is judged by its words alone, a little below those that were fully judged.
 STAND_IN = 0.75
+WORDS_ALONE = "words alone answered"
 SMOOTHING = 0.2
 _MORE_IN_TALK = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
@@ -41,9 +48,12 @@ class Pool:
     fused: list[Fused]
     missing: tuple[str, ...] = ()
     trail: Trail | None = None
+    agreement: Agreement | None = None
 
 
-def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning | None) -> Pool:
+def candidates(
+    query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning | None, elsewhere: Elsewhere | None = None
+) -> Pool:
     """Score the memories that any leg brings up."""
     if not any(character.isalnum() for character in query.text):
         return Pool([])
@@ -51,13 +61,13 @@ def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning |
     if query.sort is not Sort.RELEVANCE or not plan.asks_meaning:
         return Pool(_in_order(by_words))
     if meaning is None:
-        return Pool(_in_order(by_words), ("no model is installed",))
+        return Pool(_in_order(by_words), (f"{WORDS_ALONE}: no model is installed",))
     try:
         encoding = meaning.embedder.encode_query(query.text)
     except ModelUnavailable as error:
-        return Pool(_in_order(by_words), (str(error),))
+        return Pool(_in_order(by_words), (f"{WORDS_ALONE}: {error}",))
     columns = meaning.catalog.columns()
-    asked = Question(query, plan, encoding, words, meaning, columns, columns.mask(query.scope))
+    asked = Question(query, plan, encoding, words, meaning, columns, columns.mask(query.scope), elsewhere)
     by_words = _known(by_words, columns)
     near = _near(asked, by_words)
     if plan.fusion != DEFAULT:
@@ -67,11 +77,34 @@ def candidates(query: Query, plan: Plan, words: LexicalIndex, meaning: Meaning |
     return _default(asked, _smoothed(asked, by_words) if plan.context else by_words, near)
 
 
+def reviewed(pool: Pool, verdict: Verdict) -> Pool:
+    """The pool in the order of a verdict: whoever takes a place takes the score that stood there."""
+    if verdict.agreement is None:
+        return replace(pool, missing=(*pool.missing, f"not read again: {verdict.missing}"))
+    before = {candidate.row: candidate for candidate in pool.fused}
+    scores = [candidate.score for candidate in pool.fused if candidate.row in set(verdict.order)]
+    best_first = sorted(verdict.scores, key=lambda row: -verdict.scores[row])
+    ranks = {row: rank for rank, row in enumerate(best_first, start=1)}
+    head = [
+        _moved(before.pop(row), score, ranks.get(row), verdict.scores.get(row, 0.0))
+        for row, score in zip(verdict.order, scores, strict=True)
+    ]
+    return replace(pool, fused=[*head, *before.values()], agreement=verdict.agreement)
+
+
+def _moved(candidate: Fused, score: float, rank: int | None, raw: float) -> Fused:
+    """A candidate with another score, told as what the cross-encoder added to it."""
+    if rank is None:
+        return candidate._replace(score=score)
+    likely = 1 / (1 + math.exp(-max(-50.0, min(50.0, raw))))
+    return Fused(candidate.row, score, {**candidate.parts, CROSS: Part(rank, raw, likely, score - candidate.score)})
+
+
 def _near(asked: Question, by_words: Ranking) -> Ranking:
     """What lies near in meaning; the nearest of strangers, without a shared word, is still a stranger."""
     if "dense" not in asked.plan.legs:
         return Ranking(dense.NAME)
-    near = dense.rank(asked.query, asked.encoding, asked.meaning.dense, asked.columns, asked.mask)
+    near = asked.nearness.rank()
     if not near.scores or near.scores[-1] >= LEAST_SIMILARITY:
         return near
     named = set(by_words.rows)
@@ -83,7 +116,7 @@ def _default(asked: Question, by_words: Ranking, near: Ranking) -> Pool:
     """Each leg's share of what was possible, weighed by the kind of memory and of question."""
     rows = _head(asked, by_words, near)
     if near.rows:
-        near = dense.complete(near, rows, asked.encoding, asked.meaning.dense, asked.columns)
+        near = asked.nearness.complete(near, rows)
     rankings = [_only(by_words, rows), _only(near, rows)]
     if asked.plan.rerank != "off":
         rankings.append(asked.late(rows))
@@ -104,7 +137,7 @@ def _named_fusion(asked: Question, rankings: Sequence[Ranking]) -> list[Fused]:
     if "graph" in plan.legs:
         rankings = [*rankings, connections.walked(asked, rankings)]
     fused = fusion.fuse(plan.fusion, rankings, weighing)
-    if plan.rerank in ("off", DEFAULT) or not fused:
+    if plan.rerank != "late" or not fused:
         return fused
     # What lies below has scores of another kind, which would not compare.
     head = fused[: asked.rescored]
@@ -118,12 +151,16 @@ def _named_fusion(asked: Question, rankings: Sequence[Ranking]) -> list[Fused]:
 
 def _with_parts(mixed: Fused, before: Fused) -> Fused:
     """The mixed score told in the parts of the legs: what the fusion gave is shared out as they gave it."""
-    given = mixed.parts["fused"].contribution if "fused" in mixed.parts else 0.0
-    scale = given / before.score if before.score > 0 else 0.0
-    parts = {leg: part._replace(contribution=part.contribution * scale) for leg, part in before.parts.items()}
+    parts = with_contribution(before, mixed.parts["fused"].contribution if "fused" in mixed.parts else 0.0)
     if "late" in mixed.parts:
         parts["late"] = mixed.parts["late"]
     return Fused(mixed.row, mixed.score, parts)
+
+
+def with_contribution(candidate: Fused, given: float) -> dict[str, Part]:
+    """A candidate's parts, which together gave so much."""
+    scale = given / candidate.score if candidate.score > 0 else 0.0
+    return {leg: part._replace(contribution=part.contribution * scale) for leg, part in candidate.parts.items()}
 
 
 def _in_order(ranking: Ranking) -> list[Fused]:

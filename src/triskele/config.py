@@ -13,6 +13,8 @@ from triskele.errors import BadInput
 
 # Names of models that are no model's own.
 BUNDLED, NO_MODEL = "bundled", "none"
+# How the fingerprint of a model begins that somebody else runs.
+HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 
@@ -66,6 +68,62 @@ class PrivacySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HostedSettings:
+    """An embedding model that somebody else runs, asked beside the local one; none without `service`."""
+
+    service: str = ""
+    model: str = ""
+    url: str = ""
+    key_variable: str = ""
+    key_file: str = ""
+    dimensions: int = 0
+    price_per_million: float = 0.0
+    timeout_s: float = 10.0
+    question_timeout_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSettings:
+    """A cross-encoder: with `service` a hosted one, else a folder or a name of the hub; off unless `always`."""
+
+    model: str = ""
+    service: str = ""
+    url: str = ""
+    key_variable: str = ""
+    key_file: str = ""
+    price_per_million: float = 0.0
+    timeout_s: float = 2.0
+    depth: int = 30
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """A language model: openai, anthropic, compatible, or a command of yours; `expand` lets it reword questions."""
+
+    service: str = ""
+    model: str = ""
+    url: str = ""
+    key_variable: str = ""
+    key_file: str = ""
+    command: tuple[str, ...] = ()
+    price_per_million: float = 0.0
+    timeout_s: float = 10.0
+    expand: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What agents get unasked: at most so many memories and tokens, none below a confidence; who sees private ones."""
+
+    most: int = 5
+    budget_tokens: int = 1200
+    least_confidence: float = 0.4
+    private_to: tuple[str, ...] = ()
+    idle_minutes: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set, with the origin of each value."""
 
@@ -76,10 +134,28 @@ class Settings:
     index: IndexSettings
     recall: RecallSettings
     privacy: PrivacySettings = PrivacySettings()
+    hosted: HostedSettings = HostedSettings()
+    rerank: RerankSettings = RerankSettings()
+    llm: LlmSettings = LlmSettings()
+    agents: AgentSettings = AgentSettings()
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-Section = TypeVar("Section", StoreSettings, MemorySettings, IndexSettings, RecallSettings, PrivacySettings)
+# Who says where texts are sent: only the user's own file may, for an environment can come from a project's folder.
+OUTSIDE = ("hosted", "rerank", "llm", "agents")
+
+Section = TypeVar(
+    "Section",
+    StoreSettings,
+    MemorySettings,
+    IndexSettings,
+    RecallSettings,
+    PrivacySettings,
+    HostedSettings,
+    RerankSettings,
+    LlmSettings,
+    AgentSettings,
+)
 
 
 def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
@@ -100,6 +176,10 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         index=source.section("index", IndexSettings()),
         recall=source.section("recall", RecallSettings()),
         privacy=source.section("privacy", PrivacySettings()),
+        hosted=source.section("hosted", HostedSettings()),
+        rerank=source.section("rerank", RerankSettings()),
+        llm=source.section("llm", LlmSettings()),
+        agents=source.section("agents", AgentSettings()),
         origins=source.origins,
     )
     source.refuse_unknown()
@@ -150,7 +230,7 @@ class _Source:
         return value
 
     def section(self, name: str, defaults: Section) -> Section:
-        """A section's settings: each field may be given as NAME.FIELD or as TRISKELE_NAME_FIELD."""
+        """A section's settings: each field may be given as NAME.FIELD or, but for OUTSIDE, as TRISKELE_NAME_FIELD."""
         values = {f.name: getattr(defaults, f.name) for f in fields(defaults)}
         for key, default in values.items():
             full = f"{name}.{key}"
@@ -158,7 +238,7 @@ class _Source:
             if full in self.origins:
                 continue
             given, origin = self.given.pop(full, (default, "default"))
-            if self.environment.get(variable):
+            if self.environment.get(variable) and name not in OUTSIDE:
                 given, origin = self.environment[variable], f"environment {variable}"
             values[key] = _converted(full, given, default)
             self.origins[full] = origin
@@ -178,7 +258,7 @@ def _converted(key: str, given: object, default: object) -> object:
         raise BadInput(f"setting {key} must be true or false, not {given!r}")
     if isinstance(default, tuple):
         items = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
-        if isinstance(items, list | tuple) and items and all(isinstance(i, str) and i for i in items):
+        if isinstance(items, list | tuple) and (items or not default) and all(isinstance(i, str) and i for i in items):
             return tuple(items)
         raise BadInput(f"setting {key} must be a list of words, not {given!r}")
     if isinstance(default, str) or isinstance(given, bool):
@@ -203,6 +283,16 @@ def _check(settings: Settings) -> None:
         ("recall.embed_first", settings.recall.embed_first, 0, 10_000),
         ("recall.importance_prior", settings.recall.importance_prior, 0, 1),
         ("store.busy_timeout_s", settings.store.busy_timeout_s, 0, 600),
+        ("hosted.dimensions", settings.hosted.dimensions, 0, 100_000),
+        ("hosted.timeout_s", settings.hosted.timeout_s, 0.1, 600),
+        ("hosted.question_timeout_s", settings.hosted.question_timeout_s, 0.1, 60),
+        ("rerank.timeout_s", settings.rerank.timeout_s, 0.1, 60),
+        ("rerank.depth", settings.rerank.depth, 2, 200),
+        ("llm.timeout_s", settings.llm.timeout_s, 0.1, 600),
+        ("agents.most", settings.agents.most, 1, 5),
+        ("agents.budget_tokens", settings.agents.budget_tokens, 100, 2400),
+        ("agents.least_confidence", settings.agents.least_confidence, 0, 1),
+        ("agents.idle_minutes", settings.agents.idle_minutes, 0.01, 10_080),
     ]
     for key, value, low, high in bounds:
         if not low <= value <= high:

@@ -242,7 +242,7 @@ def _with_more(question: Question, rankings: Sequence[Ranking], rows: Sequence[i
     found = []
     for ranking in rankings:
         if len(more) and ranking.leg == dense.NAME and "dense" in question.plan.legs:
-            ranking = dense.complete(ranking, more, question.encoding, question.meaning.dense, question.columns)
+            ranking = question.nearness.complete(ranking, more)
         elif len(more) and ranking.leg == "late":
             ranking = _merged(ranking, question.late(more))
         found.append(ranking)

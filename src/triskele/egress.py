@@ -110,6 +110,8 @@ class Departure:
     attempt: int
     texts: int
     characters: int
+    memories: frozenset[str] = frozenset()
+    """the ids of the memories whose texts are among them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ class _Request:
     content: bytes
     texts: int
     characters: int
+    memories: frozenset[str]
 
 
 class Door:
@@ -169,6 +172,11 @@ class Door:
         self._resting: dict[str, float] = {}
         self._mutex = threading.Lock()
         self._made: httpx.Client | None = None
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """The machines behind the door, by the names of their endpoints."""
+        return {name: endpoint.host for name, endpoint in self._endpoints.items()}
 
     def post(self, name: str, path: str, body: Mapping[str, Any], tokens: Callable[[Any], object]) -> Any:
         """The JSON answer of an endpoint; `tokens` reads from it how many were counted."""
@@ -198,9 +206,7 @@ class Door:
         ends = self._clock() + endpoint.timeout_s
         trouble = _Trouble("is never asked: its attempts are set to 0")
         for attempt in range(1, endpoint.attempts + 1):
-            self._ledger.leaving(
-                Departure(request.name, endpoint.host, moments.now(), attempt, request.texts, request.characters)
-            )
+            self._ledger.leaving(_departure(request, attempt))
             found = self._tried(request, ends - self._clock())
             if isinstance(found, bytes):
                 return found
@@ -237,6 +243,18 @@ class Door:
                 # Nothing of the environment: a variable set by a project's folder could lead requests elsewhere.
                 self._made = httpx.Client(trust_env=False, follow_redirects=False)
             return self._made
+
+
+def _departure(request: _Request, attempt: int) -> Departure:
+    return Departure(
+        request.name,
+        request.endpoint.host,
+        moments.now(),
+        attempt,
+        request.texts,
+        request.characters,
+        request.memories,
+    )
 
 
 def _exchange(client: httpx.Client, request: _Request, left_s: float, clock: Callable[[], float]) -> bytes | _Trouble:
@@ -338,7 +356,7 @@ def _request(name: str, endpoint: Endpoint, path: str, body: Mapping[str, Any]) 
     writer = _Writer(endpoint)
     writer.word(path)
     content = json.dumps(writer.fields(body)).encode()
-    return _Request(name, endpoint, path, content, writer.texts, writer.characters)
+    return _Request(name, endpoint, path, content, writer.texts, writer.characters, frozenset(writer.memories))
 
 
 class _Writer:
@@ -348,6 +366,7 @@ class _Writer:
         self._endpoint = endpoint
         self.texts = 0
         self.characters = 0
+        self.memories: set[str] = set()
 
     def fields(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {self.word(name): self._field(value) for name, value in body.items()}
@@ -376,4 +395,5 @@ class _Writer:
         text = _SURROGATES.sub("\ufffd", value.text)
         self.texts += 1
         self.characters += len(text)
+        self.memories |= {value.source} - {""}
         return text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +21,8 @@ from triskele.identity import ALPHABET, ID_LENGTH
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
 from triskele.intake import Moment
+from triskele.mind import Mind
+from triskele.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan
 from triskele.stores.protocol import Census, Store
 from triskele.stores.sqlite import SqliteStore
 from triskele.types import (
@@ -41,6 +42,7 @@ from triskele.types import (
     Scope,
     Sort,
     is_secret,
+    withholds,
 )
 
 if TYPE_CHECKING:
@@ -48,10 +50,9 @@ if TYPE_CHECKING:
     from triskele.drafting import Drafter
     from triskele.health import Health
     from triskele.meaning import Meaning
-    from triskele.plan import Plan
+    from triskele.outside.ledger import Sent
     from triskele.safe import Ask, Safe
     from triskele.whynot import WhyNot
-    from triskele.worker import Worker
 
 _SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at"}
 _NARROWING = ("category", "tags", "as_of", "known_at")
@@ -77,7 +78,7 @@ class Engine:
     def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
         self.settings = settings
         self.project = intake.check_name(settings.project or project.resolve(folder), "the project")
-        analyzer = _analyzer(settings.index.language)
+        analyzer = Analyzer(settings.index.language)
         path = config.sqlite_path(settings.store.url)
         self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s)
         self._index_folder = path.with_name(path.name + ".index")
@@ -87,10 +88,8 @@ class Engine:
             analyzer,
             tail_cap=settings.index.tail_cap,
         )
-        self._meaning: Meaning | None = None
-        self._meaning_lock = threading.Lock()
-        self._worker: Worker | None = None
         self._ask = ask
+        self.mind = Mind(settings, self._index_folder, self.store, self.lexical, lambda: self.safe)
 
     def __enter__(self) -> Engine:
         return self
@@ -102,12 +101,7 @@ class Engine:
 
     def close(self) -> None:
         """Let go of files and connections."""
-        if self._worker is not None:
-            self._worker.stop()
-            self._worker = None
-        if self._meaning is not None:
-            self._meaning.close()
-            self._meaning = None
+        self.mind.close()
         if "safe" in vars(self):
             self.safe.close()
         self.lexical.close()
@@ -177,7 +171,7 @@ class Engine:
         versions = secrecy.sealed_versions(self.store, self.safe, self.resolve(reference), title, self.settings.memory)
         outcome = self.store.seal(versions, batch=_new_batch())
         self.lexical.rebuild()
-        self._rebuild_vectors()
+        self.mind.rebuild()
         return outcome
 
     def reveal(self, reference: str) -> str:
@@ -198,7 +192,7 @@ class Engine:
         ids = [self.resolve(reference) for reference in references]
         outcomes = self.store.erase(ids, batch=_new_batch())
         self.lexical.rebuild()
-        self._rebuild_vectors()
+        self.mind.rebuild()
         return outcomes
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
@@ -223,8 +217,9 @@ class Engine:
         """Carry out changes as one journaled transaction."""
         sealed = [self.safe.sealed(change) for change in changes]
         outcomes = self.store.apply(sealed, batch=batch or _new_batch(), undoes=undoes)
-        if self._worker is not None:
-            self._worker.wake()
+        if any(map(withholds, changes)):
+            self.mind.take_back()
+        self.mind.wake()
         return outcomes
 
     # Reading
@@ -239,24 +234,40 @@ class Engine:
         legs: Iterable[str] | None = None,
         fusion: str = "default",
         rerank: str = "default",
+        order: str = AS_RANKED,
+        near: str | None = None,
         budget: int | None = None,
         logged: bool = True,
+        alone: bool = False,
         **filters: Any,
     ) -> Answer:
-        """The memories that answer a question, each with its reasons; filters are those of `scope`."""
-        from triskele.plan import Plan
+        """The memories that answer a question, each with its reasons; filters are those of `scope`.
+
+        `near` is a memory that the best hits are to be near to, by the names that they share. With `alone` nobody but
+        the local model is asked, whoever the settings name: for those who cannot wait.
+        """
         from triskele.recall import pack
 
         settings = self.settings.recall
         chosen = Plan().legs if legs is None else frozenset(legs)
         plan = self.plan_in_force(Plan(legs=chosen, fusion=fusion, rerank=rerank))
+        plan = replace(plan, order=NEAR if near else order)
+        if alone and plan.rerank == CROSS:
+            plan = replace(plan, rerank=DEFAULT)
         wanted = intake.check_limit(settings.limit if limit is None else limit)
-        if plan.asks_meaning and self._worker is None and settings.embed_first:
+        if plan.asks_meaning and not self.mind.is_at_work and settings.embed_first:
             # What was written in the last minutes; much more is left to `embed` or to the background.
             # Whatever hinders it does not hinder the answer.
             with suppress(Unavailable, OSError):
                 self.embed(limit=settings.embed_first, wait=False)
-        answer = self.ask(text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, **filters)
+        start = self.resolve(near) if near else ""
+        answer = self.ask(
+            text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, near=start, alone=alone, **filters
+        )
+        if plan.rerank == CROSS and sort is Sort.RELEVANCE:
+            from triskele.curation import agreeing
+
+            agreeing.note(self.store, answer)
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
         if settings.log and logged and sort is Sort.RELEVANCE and not narrowed:
             from triskele.curation import recall_log
@@ -272,30 +283,30 @@ class Engine:
         limit: int = 10,
         sort: Sort = Sort.RELEVANCE,
         show_superseded: bool = False,
+        near: str = "",
+        alone: bool = False,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
     ) -> Answer:
         """Recall by a plan of one's own."""
-        from triskele.recall import Readers, recall
+        from triskele.recall import recall
 
-        if self.settings.recall.model == NO_MODEL:
+        if self.mind.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         depth = max(self.settings.recall.depth, 2 * limit)
-        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort)
-        meaning = self.meaning() if plan.asks_meaning and sort is Sort.RELEVANCE else None
-        readers = Readers(self.store, self.lexical, meaning)
+        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near)
+        readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=alone)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, readers, project=named, show_superseded=show_superseded)
 
     def plan_in_force(self, asked: Plan | None = None) -> Plan:
         """How recall ranks: as asked, else by the plan that was adopted, else as shipped."""
-        from triskele.plan import Plan
-
         prior = self.settings.recall.importance_prior
         adopted = self.adopted() if asked in (None, Plan()) else None
-        return replace(adopted.plan if adopted else asked or Plan(), prior=prior)
+        plan = replace(adopted.plan if adopted else asked or Plan(), prior=prior)
+        return replace(plan, rerank=CROSS) if plan.rerank == DEFAULT and self.settings.rerank.always else plan
 
     def adopted(self) -> Adopted | None:
         """The plan that the user's own questions put in force; None where it was measured with another model."""
@@ -318,15 +329,8 @@ class Engine:
         )
 
     def meaning(self) -> Meaning | None:
-        """The model and its indexes, opened when first needed; None where there is no model."""
-        # Imported here: numpy and the model's runtime cost more than most commands do.
-        from triskele.meaning import Meaning
-
-        with self._meaning_lock:
-            if self._meaning is None and self.settings.recall.model != NO_MODEL:
-                model, cap = self.settings.recall.model, self.settings.index.tail_cap
-                self._meaning = Meaning.open(self._index_folder, self.store, model=model, tail_cap=cap)
-            return self._meaning
+        """The local model and its indexes, opened when first needed; None where there is no model."""
+        return self.mind.meaning()
 
     def embed(
         self, *, limit: int | None = None, wait: bool = True, progress: Callable[[int], None] | None = None
@@ -335,22 +339,11 @@ class Engine:
 
         Returns how many got a vector; without `wait` writers go first.
         """
-        from triskele.naming import read_names
-        from triskele.worker import embed_waiting, restore_tokens
-
-        meaning = self.meaning()
-        if meaning is None:
-            return 0
-        done = embed_waiting(self.store, meaning, limit=limit, wait=wait, progress=progress)
-        read_names(self.store, self.lexical, limit=limit, wait=wait)
-        return done + restore_tokens(self.store, meaning, limit=limit, wait=wait)
+        return self.mind.embed(limit=limit, wait=wait, progress=progress)
 
     def work_in_background(self) -> None:
         """Embed what waits, now and after every write, in a thread of this process."""
-        from triskele.worker import Worker
-
-        self._worker = self._worker or Worker(self.store, self.lexical, self.meaning)
-        self._worker.wake()
+        self.mind.work_in_background()
 
     def browse(
         self,
@@ -416,6 +409,12 @@ class Engine:
         """The links of a memory, in either direction."""
         return self.store.links([self.resolve(reference)])
 
+    def sent(self, reference: str) -> list[Sent]:
+        """To whom else the text of a memory went; nobody unless the settings name a model elsewhere."""
+        from triskele.outside import ledger
+
+        return ledger.sent(self.store, self.resolve(reference))
+
     def superseded(self, ids: Sequence[str]) -> set[str]:
         """Those of these memories that another one replaces."""
         wanted = set(ids)
@@ -444,9 +443,9 @@ class Engine:
             kept.unlink(missing_ok=True)
             raise
         # Opened anew: the backup may know another model.
-        self._meaning = None
+        self.mind.forget()
         self.lexical.rebuild()
-        self._rebuild_vectors()
+        self.mind.rebuild()
         return kept
 
     def earlier_copies(self) -> list[Path]:
@@ -457,32 +456,23 @@ class Engine:
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Build every derived index anew."""
         self.lexical.rebuild(progress)
-        self._rebuild_vectors()
-
-    def _rebuild_vectors(self) -> None:
-        from triskele.meaning import Meaning
-
-        if Meaning.files(self._index_folder):
-            if (meaning := self.meaning()) is not None:
-                meaning.rebuild()
-            else:
-                Meaning.remove_files(self._index_folder)
+        self.mind.rebuild()
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the truth and mend what is derived from it."""
         from triskele import health
 
-        meaning, needed = self.meaning(), self.settings.recall.model == BUNDLED
         return health.inspect(
-            self.store, self.lexical, meaning, needs_model=needed, deep=deep, repair=repair, safe=self.safe
+            self.store,
+            self.lexical,
+            self.meaning(),
+            needs_model=self.mind.model == BUNDLED,
+            deep=deep,
+            repair=repair,
+            safe=self.safe,
+            outside=self.mind.hosts(),
+            outside_problems=self.mind.problems(),
         )
-
-
-def _analyzer(language: str) -> Analyzer:
-    try:
-        return Analyzer(language)
-    except KeyError:
-        raise BadInput(f"setting index.language: no stemmer for {language!r} (write none to do without)") from None
 
 
 def _new_batch() -> str:

@@ -143,6 +143,8 @@ def _said(served: Served, words: Sequence[str]) -> str:
     named = f"shares the word{'' if len(words) == 1 else 's'} {shared}"
     near = served.fused.parts.get("dense")
     if near is None:
+        if any(leg.startswith("wording") for leg in served.fused.parts):
+            return f"{named}, and answers other wordings of the question" if words else "answers another wording"
         return named if words else "stands beside a turn that shares words with the question"
     nearness = next(said for least, said in _NEARNESS if near.raw >= least)
     meaning = f"is {nearness} in meaning ({near.raw:.2f})"

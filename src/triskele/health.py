@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from triskele.embed import bundled
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
 from triskele.meaning import Meaning
+from triskele.outside import ledger
+from triskele.outside.ledger import Day
 from triskele.privacy.detect import find
 from triskele.safe import Safe
 from triskele.stores.protocol import Finding, Store
@@ -24,6 +27,7 @@ class Health:
 
     `model_problem` says why the model cannot be asked, if it cannot, and `vault_problem` why secrets cannot be read.
     `exposed` memories are not secret and look as if they should be; a deep inspection alone looks for them.
+    `outside` are the machines that the settings name, by what for, and `left` is what was sent to any, day by day.
     """
 
     findings: tuple[Finding, ...]
@@ -36,6 +40,9 @@ class Health:
     vault_problem: str | None
     exposed: tuple[str, ...]
     repaired: tuple[str, ...]
+    outside: Mapping[str, str]
+    outside_problems: tuple[str, ...]
+    left: tuple[Day, ...]
 
 
 def inspect(
@@ -47,6 +54,8 @@ def inspect(
     deep: bool,
     repair: bool,
     safe: Safe,
+    outside: Mapping[str, str],
+    outside_problems: tuple[str, ...],
 ) -> Health:
     """Check truth and indexes; a damaged truth is left as it is, so that nothing is derived from it."""
     findings = store.check(deep=deep)
@@ -79,6 +88,9 @@ def inspect(
         vault_problem=locked,
         exposed=tuple(_exposed(store)) if deep else (),
         repaired=tuple(repaired),
+        outside=outside,
+        outside_problems=outside_problems,
+        left=tuple(ledger.days(store)),
     )
 
 

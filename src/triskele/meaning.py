@@ -29,15 +29,20 @@ class Meaning:
 
     @staticmethod
     def open(folder: Path, store: Store, *, model: str = BUNDLED, tail_cap: int) -> Meaning | None:
-        """A model over a store, by its name in the settings; None where it is missing or damaged."""
+        """The model in force over a store, by its name in the settings; None where it is missing or damaged."""
         try:
             embedder = bundled() if model == BUNDLED else _other(model)
         except ModelUnavailable:
             return None
-        mark = embedder.fingerprint
         # A store that cannot be written now is read as it is.
         with suppress(StoreUnavailable):
-            store.queue_for(mark)
+            store.queue_for(embedder.fingerprint)
+        return Meaning.of(embedder, folder, store, tail_cap=tail_cap)
+
+    @staticmethod
+    def of(embedder: Embedder, folder: Path, store: Store, *, tail_cap: int) -> Meaning:
+        """A model over a store, in force or not."""
+        mark = embedder.fingerprint
         return Meaning(
             embedder,
             Catalog(store, mark),
@@ -70,6 +75,7 @@ class Meaning:
         """Write the files anew with what the store still holds."""
         self.catalog.forget()
         self.dense.rebuild()
+        self.tokens.remove_others()
         self.tokens.keep_only(self.catalog.columns().slots)
         self.mentions.rebuild()
 

@@ -11,8 +11,11 @@ DEFAULT = "default"
 LEGS = ("lexical", "dense", "graph")
 FUSIONS = (DEFAULT, "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share")
 OFF = "off"
-RERANKS = (DEFAULT, OFF, "late")
+CROSS = "cross"
+RERANKS = (DEFAULT, OFF, "late", CROSS)
 WALKS = ("pagerank", "hops", OFF)
+AS_RANKED, DIVERSE, MENTIONED, NEAR = "ranked", "diverse", "mentioned", "near"
+ORDERS = (AS_RANKED, DIVERSE, MENTIONED, NEAR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +32,12 @@ class Plan:
     walk: str = "pagerank"
     prior: float = 0.3
     exact: float = 0.0
+    order: str = AS_RANKED
 
     def __post_init__(self) -> None:
         """Refuse names that nobody answers to: a misspelt leg would silently find nothing."""
         chosen = ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS), ({self.walk}, WALKS))
-        for given, known in chosen:
+        for given, known in (*chosen, ({self.order}, ORDERS)):
             if unknown := sorted(given - set(known)):
                 raise BadInput(f"no way to rank is called {unknown[0]!r}: choose one of {', '.join(known)}")
 

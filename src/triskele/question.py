@@ -12,6 +12,7 @@ from triskele import rerank
 from triskele.embed.protocol import Encoding
 from triskele.index.catalog import Columns, Ints
 from triskele.index.lexical import LexicalIndex
+from triskele.legs.dense import Elsewhere, Nearness
 from triskele.meaning import Meaning
 from triskele.plan import Plan
 from triskele.rerank import Floats
@@ -32,12 +33,18 @@ class Question:
     meaning: Meaning
     columns: Columns
     mask: NDArray[np.bool_]
+    elsewhere: Elsewhere | None = None
     _matched: dict[int, Floats] = field(default_factory=dict)
 
     @property
     def rescored(self) -> int:
         """How many candidates get the finer look."""
         return max(self.plan.rescored, self.query.limit)
+
+    @cached_property
+    def nearness(self) -> Nearness:
+        """How near memories lie to the question."""
+        return Nearness(self.query, self.encoding, self.meaning.dense, self.columns, self.mask, self.elsewhere)
 
     @cached_property
     def token_weights(self) -> Floats:

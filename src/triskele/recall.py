@@ -5,17 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from triskele import explain
-from triskele.candidates import candidates
+from triskele.candidates import Pool, candidates, reviewed, with_contribution
 from triskele.connections import Trail
 from triskele.index.lexical import LexicalIndex
 from triskele.legs import graph
+from triskele.legs.dense import Elsewhere
 from triskele.meaning import Meaning
-from triskele.plan import Plan
+from triskele.ordering import in_order
+from triskele.plan import AS_RANKED, CROSS, DEFAULT, Plan
 from triskele.stores.protocol import Store
 from triskele.succession import Priors, Served, serve, visible
-from triskele.types import Answer, Link, LinkKind, Memory, Path, Query, Scope
+from triskele.types import Answer, Link, LinkKind, Memory, Path, Query, Ranking, Scope, Sort
+
+if TYPE_CHECKING:
+    from triskele.outside.reviewing import Reviewer
+    from triskele.outside.rewording import Rewording
 
 MAX_RESOLUTIONS = 3
 # A text of which more than this share of words has been said already says the same again.
@@ -30,19 +38,43 @@ class Readers:
     store: Store
     lexical: LexicalIndex
     meaning: Meaning | None = None
+    elsewhere: Elsewhere | None = None
+    reviewer: Reviewer | None = None
+    rewording: Rewording | None = None
+    missing: tuple[str, ...] = ()
 
 
 def recall(query: Query, plan: Plan, readers: Readers, *, project: str | None, show_superseded: bool = False) -> Answer:
     """Answer a question from memory."""
     started = time.perf_counter()
+    asked = partial(_answer, query, plan, readers, started, project=project, show_superseded=show_superseded)
     with readers.store.snapshot():
-        return _answer(query, plan, readers, started, project=project, show_superseded=show_superseded)
+        answer = asked(())
+    if readers.rewording is None or not readers.rewording.is_worth(answer.confidence):
+        return answer
+    # Outside the snapshot: what leaves is written down first.
+    wordings, kept = readers.rewording.wordings(query.text)
+    if not wordings:
+        return replace(answer, missing=(*answer.missing, *([kept] if kept else [])))
+    with readers.store.snapshot():
+        # How sure one can be is measured for the question as it was asked.
+        return replace(asked(tuple(wordings)), confidence=answer.confidence)
 
 
 def _answer(
-    query: Query, plan: Plan, readers: Readers, started: float, *, project: str | None, show_superseded: bool
+    query: Query,
+    plan: Plan,
+    readers: Readers,
+    started: float,
+    wordings: Sequence[str],
+    *,
+    project: str | None,
+    show_superseded: bool,
 ) -> Answer:
-    pool = candidates(query, plan, readers.lexical, readers.meaning)
+    pool = expanded(query, plan, readers, wordings) if wordings else found(query, plan, readers)
+    if plan.order != AS_RANKED and readers.meaning is not None:
+        near = [row for row, _ in readers.store.versions([query.near])] if query.near else []
+        pool = in_order(pool, plan.order, readers.meaning, near)
     coverage = explain.Coverage(query.text, readers.lexical)
     priors = Priors(plan.prior, plan.exact, coverage.is_whole)
     served = serve(pool.fused, query, readers.store, priors=priors, show_superseded=show_superseded)
@@ -56,8 +88,45 @@ def _answer(
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
         waiting=readers.store.count_waiting() if readers.meaning is not None else 0,
-        missing=pool.missing,
+        missing=(*pool.missing, *readers.missing),
+        agreement=pool.agreement,
+        wordings=tuple(wordings),
     )
+
+
+def found(query: Query, plan: Plan, readers: Readers) -> Pool:
+    """The candidates of a question, read again by the cross-encoder where the plan wants it."""
+    pool = candidates(query, plan, readers.lexical, readers.meaning, readers.elsewhere)
+    if plan.rerank != CROSS or readers.reviewer is None or query.sort is not Sort.RELEVANCE:
+        return pool
+    memories = readers.store.rows(candidate.row for candidate in pool.fused[: readers.reviewer.depth])
+    read = {candidate.row: memories[candidate.row] for candidate in pool.fused if candidate.row in memories}
+    return reviewed(pool, readers.reviewer.review(query.text, read))
+
+
+def expanded(query: Query, plan: Plan, readers: Readers, wordings: Sequence[str]) -> Pool:
+    """The candidates of a question and of other wordings of it, put together."""
+    # Imported here: only those who let a language model reword questions pay for it.
+    from triskele.expansion import ORIGINAL, fused
+
+    first = found(query, plan, readers)
+    # The others are asked by what is here: a hosted model has read the question alone.
+    here, plain = replace(readers, elsewhere=None), replace(plan, rerank=DEFAULT) if plan.rerank == CROSS else plan
+    others = [found(replace(query, text=text), plain, here) for text in wordings]
+    both = fused(_ranking(first), [_ranking(other) for other in others])
+    legs = {candidate.row: candidate for candidate in first.fused}
+    # What the question itself gave is told in the parts of its legs; each other wording is a part of its own.
+    told = []
+    for each in both:
+        parts = dict(each.parts)
+        own = parts.pop(ORIGINAL, None)
+        told.append(each._replace(parts=(with_contribution(legs[each.row], own.contribution) if own else {}) | parts))
+    return replace(first, fused=told)
+
+
+def _ranking(pool: Pool) -> Ranking:
+    scores = tuple(candidate.score for candidate in pool.fused)
+    return Ranking("wording", tuple(candidate.row for candidate in pool.fused), scores)
 
 
 def _paths(served: Sequence[Served], trail: Trail | None, store: Store) -> dict[int, Path]:

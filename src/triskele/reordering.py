@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-Node = TypeVar("Node", bound=Hashable)
 
 # Beyond every distance that a walk could find.
 _FAR = 1 << 32
 
 
 def diverse(
-    rows: Sequence[int], scores: Sequence[float], vectors: Mapping[int, NDArray[np.float32]], balance: float = 0.7
+    rows: Sequence[int], scores: Sequence[float], vectors: Mapping[int, NDArray[np.float32]], balance: float = 0.5
 ) -> list[int]:
     """Maximal marginal relevance (Carbonell and Goldstein, 1998): each next row fits well and repeats little.
 
@@ -46,21 +42,6 @@ def nearest(rows: Sequence[int], distances: Mapping[int, int]) -> list[int]:
 def most_mentioned(rows: Sequence[int], mentions: Mapping[int, int]) -> list[int]:
     """Rows by how often they or what they are about is mentioned, the old order among equals."""
     return sorted(rows, key=lambda row: -mentions.get(row, 0))
-
-
-def distances(start: Iterable[Node], neighbours: Mapping[Node, Iterable[Node]], most: int = 6) -> dict[Node, int]:
-    """How many steps every node within reach is away from the nearest start."""
-    found = dict.fromkeys(start, 0)
-    waiting = deque(found)
-    while waiting:
-        node = waiting.popleft()
-        if found[node] == most:
-            continue
-        for other in neighbours.get(node, ()):
-            if other not in found:
-                found[other] = found[node] + 1
-                waiting.append(other)
-    return found
 
 
 def _to_unit(scores: Sequence[float]) -> NDArray[np.float64]:

@@ -174,6 +174,13 @@ class Withdraw:
 Change = Add | Revise | Forget | Connect | Disconnect | Reveal | Withdraw
 
 
+def withholds(change: Change) -> bool:
+    """Whether a change may keep from others what they could read before."""
+    if isinstance(change, Add | Revise):
+        return change.memory.sensitivity is not Sensitivity.OPEN
+    return isinstance(change, Withdraw)
+
+
 class Action(StrEnum):
     """What a change did to the store."""
 
@@ -235,13 +242,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A question with the scope it is asked in; `depth` is how many candidates a leg returns."""
+    """A question with the scope it is asked in; `depth` is how many candidates a leg returns.
+
+    `near` is the id of a memory that the answer is to be near to, where the plan orders it so.
+    """
 
     text: str
     scope: Scope
     limit: int = 10
     depth: int = 50
     sort: Sort = Sort.RELEVANCE
+    near: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +309,22 @@ class Hit:
     links: tuple[Link, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far a cross-encoder sees it as the ranking did."""
+
+    tau: float
+    """Kendall's tau over what was scored: 1 the same order, −1 the opposite"""
+    kept: float
+    """the share of the first five that stayed among them"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The hits of one recall; `resolutions` are attached, not ranked; `waiting` memories have no vectors yet."""
+    """The hits of one recall; `resolutions` are attached, not ranked; `waiting` memories have no vectors yet.
+
+    `missing` says what could not be asked, `wordings` in which other words the question was asked too.
+    """
 
     hits: tuple[Hit, ...]
     resolutions: tuple[Memory, ...]
@@ -309,3 +333,5 @@ class Answer:
     took_ms: float
     waiting: int = 0
     missing: tuple[str, ...] = ()
+    agreement: Agreement | None = None
+    wordings: tuple[str, ...] = ()

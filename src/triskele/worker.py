@@ -29,15 +29,28 @@ def embed_waiting(
     Without `wait` it gives way to whoever is writing.
     """
     done = 0
+    before: list[tuple[str, str]] = []
     while limit is None or done < limit:
         batch = store.waiting(BATCH if limit is None else min(BATCH, limit - done))
-        if not batch:
+        # What waits again at once waits for another model: somebody has switched.
+        if not batch or batch == before:
             break
+        before = batch
         _embed(dict(batch), store, meaning, wait=wait)
         done += len(batch)
         if progress is not None:
             progress(done)
     return done
+
+
+def embed_beside(store: Store, meaning: Meaning, progress: Callable[[int], None] = lambda _: None) -> int:
+    """Let a model that is not in force read everything; cut short, it goes on where it was."""
+    done = 0
+    while batch := dict(store.models.lacking(meaning.embedder.fingerprint, BATCH)):
+        _embed(batch, store, meaning, wait=True)
+        done += len(batch)
+        progress(done)
+    return done + restore_tokens(store, meaning)
 
 
 def restore_tokens(store: Store, meaning: Meaning, *, limit: int | None = None, wait: bool = True) -> int:
@@ -63,10 +76,17 @@ def _embed(texts: dict[str, str], store: Store, meaning: Meaning, *, wait: bool)
 class Worker:
     """A thread that embeds and reads what is written while the process goes on."""
 
-    def __init__(self, store: Store, words: LexicalIndex, meaning: Callable[[], Meaning | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        words: LexicalIndex,
+        meaning: Callable[[], Meaning | None],
+        elsewhere: Callable[[int], int] = lambda _: 0,
+    ) -> None:
         self._store = store
         self._words = words
         self._meaning = meaning
+        self._elsewhere = elsewhere
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -95,7 +115,9 @@ class Worker:
                 while not self._stop.is_set() and (meaning := self._meaning()) is not None:
                     done = embed_waiting(self._store, meaning, limit=BATCH)
                     done += read_names(self._store, self._words, limit=BATCH)
-                    if done == 0 and restore_tokens(self._store, meaning, limit=BATCH) == 0:
+                    done = done or restore_tokens(self._store, meaning, limit=BATCH)
+                    # Whoever is asked elsewhere may take long: what can be done here is done first.
+                    if not done and not self._elsewhere(BATCH):
                         break
             except (TriskeleError, OSError):
                 # What could not be embedded now still waits; the next write tries again.

@@ -22,6 +22,9 @@ class Fake:
         self.answer = answer
         self.read: list[list[str]] = []
 
+    def prepare(self) -> None:
+        pass
+
     def score(self, question: str, texts: Sequence[str]) -> Any:
         self.read.append(list(texts))
         return np.asarray(self.answer(texts), dtype=np.float32)

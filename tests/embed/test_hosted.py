@@ -11,8 +11,6 @@ import pytest
 from loopback import Book
 
 from triskele.egress import Endpoint, NotCleared
-from triskele.embed import bundled
-from triskele.embed.beside import Beside
 from triskele.embed.hosted import DoorEmbedder, HostedModel
 from triskele.embed.services import SERVICES
 from triskele.errors import BadInput, ModelUnavailable
@@ -305,31 +303,3 @@ def test_hosted_services_are_spoken_to_over_https(service: str) -> None:
     endpoint = HostedModel(service=service, model="x", key="k").endpoint
     assert isinstance(endpoint, Endpoint) and endpoint.url.startswith("https://") and not endpoint.is_loopback
     assert endpoint.timeout_s == 10.0
-
-
-def test_beside_a_local_model_what_is_not_cleared_stays(hosted: Start, clear: Clear) -> None:
-    embedder, server = hosted("voyage")
-    both = Beside(bundled(), embedder)
-    texts = {"1": "an open note", "2": "a private note", "3": "another open note"}
-    first, third = clear(texts["1"], texts["3"])
-    made = both.encode_documents(texts, {"1": first, "2": None, "3": third, "9": first})
-    assert list(made.local) == ["1", "2", "3"] and list(made.hosted) == ["1", "3"]
-    np.testing.assert_allclose(made.hosted["3"], right("document another open note"), atol=1e-6)
-    assert "private" not in server.sent
-    assert both.encode_documents({"2": "a private note"}, {}).hosted == {}
-    assert len(server.seen) == 1
-
-
-def test_beside_a_local_model_a_failure_costs_only_the_hosted_half(hosted: Start, clear: Clear) -> None:
-    embedder, server = hosted("voyage")
-    both = Beside(bundled(), embedder)
-    (text,) = clear("an open note")
-    asked = both.encode_query("a private question", None)
-    assert asked.hosted is None and "private" in asked.missing and server.seen == []
-    asked = both.encode_query(text.text, text)
-    assert asked.hosted is not None and asked.local.sentence.shape == (384,) and asked.missing == ""
-    server.turns.extend([loopback.refuse(500)] * 3)
-    made = both.encode_documents({"1": text.text}, {"1": text})
-    assert list(made.local) == ["1"] and made.hosted == {} and "failure of its own" in made.missing
-    asked = both.encode_query(text.text, text)
-    assert asked.hosted is None and "a moment ago" in asked.missing

@@ -55,7 +55,7 @@ def test_a_weight_leaves_the_others_of_a_textbook_method() -> None:
     ("name", "said"),
     [
         ("telepathy", "unknown arm 'telepathy': choose from fts, lexical"),
-        ("cross:k=1", "no cross-encoder yet"),
+        ("cross:depth=1", "nothing of an arm"),
         ("fts:k=1", "nothing to change"),
         ("rrf:depth=1", "nothing of an arm is called 'depth': choose from k, alpha"),
         ("rrf:k=ten", "'k=ten' is not a value"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 from triskele import moments
 from triskele.embed import Encoding
 from triskele.index.catalog import Codes, Columns
-from triskele.legs import dense
+from triskele.legs.dense import Nearness
 from triskele.types import Query, Ranking, Scope
 
 COSINES = np.array([0.1, 0.9, np.nan, 0.5, 0.9, -0.2], dtype=np.float32)
@@ -46,20 +48,25 @@ def _query(depth: int) -> Query:
     return Query(text="anything", scope=Scope(as_of=moments.now()), depth=depth)
 
 
+def _near(depth: int, columns: Columns, mask: NDArray[np.bool_] | None = None) -> Nearness:
+    index: Any = Index()
+    return Nearness(_query(depth), ASKED, index, columns, np.ones(6, dtype=bool) if mask is None else mask)
+
+
 def test_the_nearest_are_ranked_to_the_depth_asked_for(columns: Columns) -> None:
-    ranking = dense.rank(_query(3), ASKED, Index(), columns, np.ones(6, dtype=bool))
+    ranking = _near(3, columns).rank()
     assert (ranking.leg, ranking.rows, ranking.ceiling) == ("dense", (20, 50, 40), 1.0)
     assert ranking.scores == pytest.approx((0.9, 0.9, 0.5))
 
 
 def test_what_is_masked_is_not_ranked(columns: Columns) -> None:
     mask = np.array([True, False, True, True, False, True])
-    assert dense.rank(_query(50), ASKED, Index(), columns, mask).rows == (40, 10, 60)
+    assert _near(50, columns, mask).rank().rows == (40, 10, 60)
 
 
 def test_what_another_leg_found_is_judged_by_meaning_too(columns: Columns) -> None:
-    ranking = dense.rank(_query(1), ASKED, Index(), columns, np.ones(6, dtype=bool))
-    completed = dense.complete(ranking, np.array([10, 20, 30, 50, 60]), ASKED, Index(), columns)
+    ranking = _near(1, columns).rank()
+    completed = _near(1, columns).complete(ranking, np.array([10, 20, 30, 50, 60]))
     # Equal ones in the order of rows; the one without a vector stays out.
     assert completed.rows == (20, 50, 10, 60)
     assert completed.scores == pytest.approx((0.9, 0.9, 0.1, -0.2))
@@ -67,5 +74,5 @@ def test_what_another_leg_found_is_judged_by_meaning_too(columns: Columns) -> No
 
 def test_a_ranking_that_has_everything_stays_as_it_is(columns: Columns) -> None:
     ranking = Ranking("dense", (20, 40), (0.9, 0.5))
-    assert dense.complete(ranking, np.array([40, 20]), ASKED, Index(), columns) is ranking
-    assert dense.complete(ranking, np.array([], dtype=np.int64), ASKED, Index(), columns) is ranking
+    assert _near(1, columns).complete(ranking, np.array([40, 20])) is ranking
+    assert _near(1, columns).complete(ranking, np.array([], dtype=np.int64)) is ranking

@@ -15,7 +15,7 @@ import secret_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.privacy.clearance import Cleared, clear_memories, clear_memory, clear_question
+from triskele.privacy.clearance import Cleared, clear_memory, clear_question
 from triskele.privacy.quotes import Quotes
 from triskele.types import Memory, Sensitivity
 
@@ -78,12 +78,6 @@ def test_only_an_open_memory_is_cleared(make_memory: Callable[..., Memory]) -> N
     # A class that this version does not know is not open either.
     for value in ("secret", "OPEN", "", "unknown"):
         assert clear_memory(make_memory("a", sensitivity=SimpleNamespace(value=value))) is None
-
-
-def test_one_private_memory_holds_back_its_batch(make_memory: Callable[..., Memory]) -> None:
-    memories = [make_memory("a"), make_memory("b", sensitivity=Sensitivity.PRIVATE)]
-    assert clear_memories(memories) is None
-    assert [text.text for text in clear_memories(memories[:1]) or []] == ["a"]
 
 
 def test_a_part_of_cleared_text_is_cleared(make_memory: Callable[..., Memory]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from sample_team import answers_of_the_sample
 
 from triskele.serving.cli.main import cli
 
@@ -96,3 +98,16 @@ def add(run: Run) -> Callable[..., str]:
         return str(run("add", text, *options, "--json").json["id"])
 
     return add_one
+
+
+@pytest.fixture
+def team(home: Path, team_home: Path) -> Path:
+    """The sample memories as the user's own."""
+    shutil.copytree(team_home, home)
+    return home
+
+
+@pytest.fixture
+def answers(team: Path) -> dict[str, dict[str, int]]:
+    """What the sample's own labels say: grades of memories by the words of the question."""
+    return answers_of_the_sample()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
-from importlib import resources
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sample_team import grades_of, questions_of, written
 
 from triskele.curation import adoption
 from triskele.engine import open_memory
@@ -21,47 +19,6 @@ from triskele.serving.cli import judging_screen
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
-TEAM = resources.files("triskele.samples") / "team"
-
-
-def _rows(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (TEAM / name).read_text(encoding="utf-8").splitlines()]
-
-
-def _write(path: Path, rows: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def team(home: Path, team_home: Path) -> Path:
-    """The sample memories as the user's own."""
-    shutil.copytree(team_home, home)
-    return home
-
-
-@pytest.fixture
-def answers(team: Path) -> dict[str, dict[str, int]]:
-    """What the sample's own labels say: grades of memories by the words of the question."""
-    with open_memory() as engine:
-        ids = {memory.content: memory.id for memory in engine.browse(all_projects=True, limit=1000)}
-    texts = {row["id"]: row["text"] for row in _rows("queries.jsonl")}
-    known = {row["id"]: ids[row["text"]] for row in _rows("corpus.jsonl")}
-    grades: dict[str, dict[str, int]] = {}
-    for row in csv.DictReader((TEAM / "qrels.tsv").read_text().splitlines(), delimiter="\t"):
-        grades.setdefault(texts[row["qid"]], {})[known[row["docid"]]] = int(row["grade"])
-    return grades
-
-
-def _questions(answers: Mapping[str, Any], each: int) -> list[dict[str, str]]:
-    """So many of the sample's questions of each type."""
-    taken: Counter[str] = Counter()
-    found = []
-    for row in _rows("queries.jsonl"):
-        if row["type"] != "unanswerable" and row["text"] in answers and taken[row["type"]] < each:
-            taken[row["type"]] += 1
-            found.append({"text": row["text"], "type": row["type"]})
-    return found
 
 
 def _adopt(plan: Plan) -> None:
@@ -71,22 +28,14 @@ def _adopt(plan: Plan) -> None:
         adoption.adopt(engine.store, plan, fingerprint=meaning.embedder.fingerprint, questions=60)
 
 
-def _grades(questions: list[dict[str, str]], answers: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
-    return [
-        {"question": each["text"], "memory": memory, "grade": grade}
-        for each in questions
-        for memory, grade in answers[each["text"]].items()
-    ]
-
-
 def test_the_whole_path(run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]) -> None:
     built = run("eval", "build", "--size", "30", "--json").json
     assert Counter(question["type"] for question in built["questions"]) == dict.fromkeys(
         ("exact", "paraphrase", "multi-hop"), 10
     )
-    asked = _questions(answers, 60)
-    assert run("eval", "build", "--import", _write(tmp_path / "q.jsonl", asked), "--json").json["added"] == 180
-    grades = _write(tmp_path / "grades.jsonl", _grades(asked, answers))
+    asked = questions_of(answers, 60)
+    assert run("eval", "build", "--import", written(tmp_path / "q.jsonl", asked), "--json").json["added"] == 180
+    grades = written(tmp_path / "grades.jsonl", grades_of(asked, answers))
     state = run("eval", "judge", "--scripted", grades, "--json").json
     assert (state["judged"], state["waiting"]) == (180, 30)
 
@@ -127,9 +76,9 @@ def test_the_whole_path(run: Run, tmp_path: Path, answers: dict[str, dict[str, i
 def test_tuning_on_too_few_questions_says_how_many_are_missing(
     run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]
 ) -> None:
-    exact = [each for each in _questions(answers, 60) if each["type"] == "exact"]
-    run("eval", "build", "--import", _write(tmp_path / "q.jsonl", exact))
-    run("eval", "judge", "--scripted", _write(tmp_path / "g.jsonl", _grades(exact[:49], answers)))
+    exact = [each for each in questions_of(answers, 60) if each["type"] == "exact"]
+    run("eval", "build", "--import", written(tmp_path / "q.jsonl", exact))
+    run("eval", "judge", "--scripted", written(tmp_path / "g.jsonl", grades_of(exact[:49], answers)))
     ran = run("eval", "tune")
     assert ran.code == 1
     assert "50 are needed" in ran.out and "Nothing is adopted" in ran.out
@@ -143,7 +92,7 @@ def kettles(run: Run, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(judging_screen, "has_keys", lambda: True)
     ids = [add(f"the {colour} kettle whistles") for colour in ("red", "green", "blue")]
     rows = [{"text": "kettle one?"}, {"text": "kettle two?"}]
-    run("eval", "build", "--import", _write(tmp_path / "q.jsonl", rows))
+    run("eval", "build", "--import", written(tmp_path / "q.jsonl", rows))
     return ids
 
 
@@ -193,7 +142,7 @@ def test_an_outside_judge_gets_open_pairs_and_is_held_to_agreement(
     assert run("eval", "judge", "--export", str(pairs), "--json").json["pairs"] == 6
     assert run("eval", "judge", "--export", str(pairs)).is_refused(2, "exists already")
     rows = [json.loads(line) for line in pairs.read_text().splitlines()]
-    file = _write(tmp_path / "labels.jsonl", [{**row, "grade": 1} for row in rows])
+    file = written(tmp_path / "labels.jsonl", [{**row, "grade": 1} for row in rows])
     ran = run("eval", "judge", "--from", file, "--by", "model-x")
     assert ran.code == 1
     assert "Refused, nothing was taken over: 0 of the 6 labelled pairs" in ran.out

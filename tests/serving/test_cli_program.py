@@ -52,7 +52,7 @@ def test_every_command_has_help_with_examples_and_json(run: Run, name: str) -> N
 def test_the_commands_are_those_of_the_contract() -> None:
     words = (
         "demo add recall why-not show edit forget link history undo list stats import export backup restore reindex"
-        " doctor config bench eval graph secrets completion"
+        " doctor config bench eval graph secrets completion install uninstall serve hook mcp models"
     )
     assert set(COMMANDS) == set(words.split())
 

@@ -16,7 +16,8 @@ Add = Callable[..., str]
 def test_recall_has_the_shape_of_the_contract(run: Run, add: Add) -> None:
     id = add("We deploy with Argo CD, not Helm hooks", "--category", "decisions", "--tags", "release")
     document = run("recall", "argo release", "--json").json
-    assert set(document) == {"hits", "resolutions", "confidence", "project", "took_ms", "waiting", "missing"}
+    told = {"hits", "resolutions", "confidence", "project", "took_ms", "waiting", "missing", "agreement", "wordings"}
+    assert set(document) == told
     assert document["project"] == "shop"
     assert 0 < document["confidence"] <= 1
     [hit] = document["hits"]
@@ -213,3 +214,41 @@ def test_stats_count(run: Run, add: Add) -> None:
     assert document["graph"]["waiting"] == 3
     assert "By category" in run("stats").out
     assert "0 concepts, 0 mentions, 3 memories to read" in run("stats").out
+
+
+def test_stats_and_show_tell_what_was_used(run: Run, add: Add) -> None:
+    id, other = add("The kettle is red"), add("Roses want sun")
+    assert run("stats", "--json").json["uses"] == {"memories": [], "days": []}
+    assert "Used" not in run("stats").out
+    assert run("show", id, "--json").json["uses"] == {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
+    assert "recalled" not in run("show", id).out
+    run("recall", "kettle", "--limit", "1")
+    run("recall", "kettle", "--limit", "1", "--json")
+    used = run("stats", "--json").json["uses"]
+    assert [(each["id"], each["recalled"], each["injected"], each["tokens"]) for each in used["memories"]] == [
+        (id, 2, 0, 0)
+    ]
+    [day] = used["days"]
+    assert (day["recalled"], day["injected"], day["tokens"]) == (2, 0, 0)
+    assert used["memories"][0]["last"].startswith(day["day"])
+    shown = run("show", id, "--json").json["uses"]
+    assert shown == {name: value for name, value in used["memories"][0].items() if name != "id"}
+    assert "recalled 2 times, given to agents unasked 0 times" in run("show", id).out
+    assert "used" not in run("show", other).out
+    out = run("stats").out
+    assert "Used most" in out and "The kettle is red" in out and "Roses" not in out
+    assert "Used by day" in out and day["day"] in out
+
+
+def test_stats_of_used_memories_that_are_gone_or_secret(run: Run, add: Add) -> None:
+    forgotten, erased, secret = add("The kettle is red"), add("Roses want sun"), add("the door opens with sesame9")
+    for words in ("kettle", "roses", "door opens"):
+        run("recall", words)
+    run("forget", forgotten)
+    run("forget", "--hard", erased, "--yes")
+    run("edit", secret, "--secret", "--title", "the door")
+    run("recall", "door")
+    out = run("stats").out
+    assert "(forgotten)" in out and "[SECRET] the door" in out
+    assert "sesame9" not in out and "Roses" not in out
+    assert {each["id"] for each in run("stats", "--json").json["uses"]["memories"]} == {forgotten, secret}

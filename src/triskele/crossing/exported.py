@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,8 @@ class ExportedCrossEncoder:
         self._folder = folder
         self._graph = find_graph(folder)
         config = read_json(folder / "config.json")
-        positions = config.get("max_position_embeddings")
-        self._max_tokens = min(MAX_TOKENS, positions) if isinstance(positions, int) and positions > 0 else MAX_TOKENS
-        self._padding = int(config.get("pad_token_id") or 0)
+        self._max_tokens = min(MAX_TOKENS, _number(config, "max_position_embeddings", MAX_TOKENS, least=8))
+        self._padding = _number(config, "pad_token_id", 0, least=0)
         self._threads = threads
         self._loading = Lock()
         self._loaded: tuple[Any, Any] | None = None
@@ -36,6 +35,10 @@ class ExportedCrossEncoder:
     def name(self) -> str:
         """The folder's name."""
         return self._folder.resolve().name
+
+    def prepare(self) -> None:
+        """Load the weights, unless they are loaded."""
+        self._runtime()
 
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Read the question with every text, in one batch."""
@@ -72,3 +75,12 @@ class ExportedCrossEncoder:
                 tokenizer.enable_padding(pad_id=self._padding)
                 self._loaded = open_session(self._graph, self._folder, self._threads), tokenizer
             return self._loaded
+
+
+def _number(config: Mapping[str, Any], name: str, default: int, *, least: int) -> int:
+    given = config.get(name)
+    if given is None:
+        return default
+    if type(given) is not int or given < least:
+        raise ModelUnavailable(f"A model's config.json is of no use: {name} is {given!r}")
+    return given

@@ -75,6 +75,9 @@ class DoorCrossEncoder:
         """Service and model."""
         return f"{self._reranker.service} {self._reranker.model}"
 
+    def prepare(self) -> None:
+        """Nothing is loaded here."""
+
     def score(self, question: Cleared, texts: Sequence[Cleared]) -> NDArray[np.float32]:
         """Let the service read the question with every text, in one request."""
         from triskele.crossing.scores import checked

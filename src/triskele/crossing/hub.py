@@ -31,6 +31,10 @@ class HubCrossEncoder:
         """The model's name."""
         return self._name
 
+    def prepare(self) -> None:
+        """Load the weights, unless they are loaded."""
+        self._model()
+
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Read the question with every text, in one batch."""
         from triskele.crossing.scores import checked

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from triskele.crossing.protocol import CrossEncoder
 from triskele.deadline import within
 from triskele.errors import Unavailable
+from triskele.types import Agreement
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,21 +19,12 @@ if TYPE_CHECKING:
 
 DEPTH = 30
 TIMEOUT_S = 2.0
+_LOADING_S = 30.0
 # Work that was left behind goes on for a while: this bounds how much of it there can be.
 _AT_ONCE = 4
 _TOP = 5
 
 Text = TypeVar("Text")
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far the cross-encoder sees it as the ranking did."""
-
-    tau: float
-    """Kendall's tau over what was scored: 1 the same order, −1 the opposite"""
-    kept: float
-    """the share of the first five that stayed among them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +43,38 @@ class Judge(Generic[Text]):
     def __init__(self, encoder: CrossEncoder[Text], *, timeout_s: float = TIMEOUT_S, depth: int = DEPTH) -> None:
         self._encoder = encoder
         self._timeout_s = timeout_s
-        self._depth = depth
+        self.depth = depth
         self._free = threading.BoundedSemaphore(_AT_ONCE)
+
+    @property
+    def name(self) -> str:
+        """What the cross-encoder is called."""
+        return self._encoder.name
 
     def verdict(self, question: Text | None, texts: Mapping[int, Text | None]) -> Verdict:
         """Order rows, given best first; those without a text that may be read keep their places."""
         rows = tuple(texts)
-        read = {row: text for row in rows[: self._depth] if (text := texts[row]) is not None}
+        read = {row: text for row in rows[: self.depth] if (text := texts[row]) is not None}
         if question is None:
-            return Verdict(rows, {}, missing=f"{self._encoder.name} may not read the question")
+            return Verdict(rows, {}, missing=f"{self.name} may not read the question")
         if len(read) < 2:
-            return Verdict(rows, {}, missing=f"{self._encoder.name} has nothing to compare")
+            return Verdict(rows, {}, missing=f"{self.name} has nothing to compare")
         try:
             found = self._scored(question, list(read.values()))
         except TimeoutError:
-            return Verdict(rows, {}, missing=f"{self._encoder.name} took longer than {self._timeout_s:g} s")
+            return Verdict(rows, {}, missing=f"{self.name} took longer than {self._timeout_s:g} s")
         except Unavailable as error:
             return Verdict(rows, {}, missing=str(error))
+        except Exception as error:
+            # Whatever a model of somebody else's does, the ranking stands.
+            return Verdict(rows, {}, missing=f"{self.name} fails ({type(error).__name__})")
         scores = dict(zip(read, found.tolist(), strict=True))
         order = reordered(rows, scores)
         return Verdict(order, scores, agreement(rows, order, scores))
 
     def _scored(self, question: Text, texts: Sequence[Text]) -> NDArray[np.float32]:
+        # Weights are loaded once, which may take longer than reading with them ever does.
+        within(_LOADING_S, self._encoder.prepare)
         if not self._free.acquire(blocking=False):
             raise TimeoutError
 

@@ -19,5 +19,8 @@ class CrossEncoder(Protocol[Text]):
     def name(self) -> str:
         """What to call it in an explanation."""
 
+    def prepare(self) -> None:
+        """Load what is needed to score, unless it is loaded."""
+
     def score(self, question: Text, texts: Sequence[Text]) -> NDArray[np.float32]:
         """One number for each text, higher for a better fit; only their order means something."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from triskele.config import HOSTED
 from triskele.egress import Door, Endpoint, EndpointUnavailable, Joined
 from triskele.embed.families import Family, family
 from triskele.embed.services import SERVICES, Service
@@ -102,7 +103,7 @@ class DoorEmbedder:
         """Service, model, dimensions and prompt: vectors compare only under the same one."""
         told = "\n".join([self._model.endpoint.host, self._model.prompts.document, str(self._window)])
         name = re.sub(r"[^\w.-]", "-", f"{self._model.service}-{self._model.model}")
-        return f"{name}-{self.dimensions}d@{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        return f"{HOSTED}{name}-{self.dimensions}d@{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
     @property
     def dimensions(self) -> int:

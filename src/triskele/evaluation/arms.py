@@ -8,7 +8,7 @@ from typing import Any
 
 from triskele.errors import BadInput
 from triskele.fusion import METHODS, SHARES
-from triskele.plan import DEFAULT, LEGS, Plan
+from triskele.plan import CROSS, DEFAULT, LEGS, Plan
 from triskele.types import Sort
 
 FTS = "fts"
@@ -17,8 +17,6 @@ _WORDS = frozenset({"lexical"})
 _NEARNESS = frozenset({"dense"})
 _BOTH = _WORDS | _NEARNESS
 _GRAPH = frozenset({"graph"})
-# What the contract names and recall cannot do yet.
-_TO_COME = {"cross": "recall has no cross-encoder yet"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +73,7 @@ ARMS = {
         Arm(name="default-late", about="the default without late interaction", plan=Plan(rerank="off")),
         Arm(name="default-context", about="the default blind to neighbouring turns", plan=Plan(context=False)),
         Arm(name="default-prior", about="the default blind to importance", plan=Plan(prior=0.0)),
+        Arm(name=CROSS, about="the default, its head read again by the cross-encoder", plan=Plan(rerank=CROSS)),
         Arm(name="default+exact", about="the default with a bonus for all words", plan=Plan(exact=_EXACT_BONUS)),
     )
 }
@@ -83,8 +82,6 @@ ARMS = {
 def arm(name: str) -> Arm:
     """The arm of this name; `rrf:k=10` or `cc:alpha=0.6:rerank=late` changes single values of its plan."""
     base, *changes = name.split(":")
-    if base in _TO_COME:
-        raise BadInput(f"the arm {base!r} cannot be measured: {_TO_COME[base]}")
     if base not in ARMS:
         raise BadInput(f"unknown arm {base!r}: choose from {', '.join(ARMS)}")
     found = ARMS[base]

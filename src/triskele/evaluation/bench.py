@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from triskele import config
 from triskele.errors import BadInput, Unavailable
 from triskele.evaluation import compare, metrics, results
 from triskele.evaluation.abstention import abstention
@@ -18,11 +19,13 @@ from triskele.evaluation.guards.inspection import inspect
 from triskele.evaluation.measured import Course, Measured, Progress, depth_of
 from triskele.evaluation.resuming import Unfinished
 from triskele.evaluation.windows import windows
+from triskele.plan import CROSS
 
 
 def available_arms() -> list[str]:
-    """The names of the arms that can be measured."""
-    return list(ARMS)
+    """The names of the arms that can be measured; a cross-encoder only where the settings name one."""
+    named = config.load().rerank
+    return [name for name in ARMS if name != CROSS or named.model or named.service]
 
 
 def run_bench(

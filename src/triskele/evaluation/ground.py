@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 from triskele import config, explain
-from triskele.candidates import candidates
 from triskele.embed.protocol import Embedder, Encoding
 from triskele.engine import Engine
 from triskele.evaluation.arms import Arm
@@ -20,7 +19,8 @@ from triskele.evaluation.baseline import Found, FtsBaseline
 from triskele.evaluation.windows import Window
 from triskele.fusion import Fused
 from triskele.meaning import Meaning
-from triskele.plan import Plan
+from triskele.plan import CROSS, Plan
+from triskele.recall import Readers, found
 from triskele.succession import Priors, serve
 from triskele.types import Add, Memory, Origin, Query, Sensitivity, Sort
 
@@ -118,8 +118,8 @@ class StoredWindows:
     """Windows as memories in a store of their own, in their order; a scope is a project."""
 
     def __init__(self, windows: Sequence[Window], folder: Path, step: Step) -> None:
-        # Nothing of the user's own settings may change what is measured.
-        settings = config.load({"TRISKELE_HOME": str(folder)})
+        # Nothing of the user's own settings may change what is measured, but for the cross-encoder that only they name.
+        settings = replace(config.load({"TRISKELE_HOME": str(folder)}), rerank=config.load().rerank)
         self.engine = Engine(settings, folder)
         self._meaning: Meaning | None = None
         self.weighs = len({window.importance for window in windows}) > 1
@@ -210,12 +210,14 @@ class PlanSearcher:
         inside = engine.scope(project=scope) if scope is not None else engine.scope(all_projects=True)
         query = Query(text=text, scope=inside, depth=depth, sort=self.sort)
         meaning = self.stored.meaning() if self.plan.asks_meaning else None
-        found = candidates(query, self.plan, engine.lexical, meaning).fused
+        reviewer = engine.mind.reviewer() if self.plan.rerank == CROSS else None
+        readers = Readers(engine.store, engine.lexical, meaning, reviewer=reviewer)
+        fused = found(query, self.plan, readers).fused
         coverage = explain.Coverage(text, engine.lexical)
         priors = Priors(self.plan.prior, self.plan.exact, coverage.is_whole)
         return Answered(
-            lambda: self._ranked(found, query, priors),
-            lambda: explain.confidence(serve(found, query, engine.store, priors=priors), coverage),
+            lambda: self._ranked(fused, query, priors),
+            lambda: explain.confidence(serve(fused, query, engine.store, priors=priors), coverage),
         )
 
     def _ranked(self, found: Sequence[Fused], query: Query, priors: Priors) -> Ranked:

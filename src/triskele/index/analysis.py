@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import Stemmer
 
+from triskele.errors import BadInput
 from triskele.letters import MARKS, UNSPACED, fold
 
 MAX_TERM_CHARACTERS = 100
@@ -93,7 +94,10 @@ class Analyzer:
     def __init__(self, language: str = "english") -> None:
         self.language = language
         # The stemmers' own caches cost more than a stem; words are cached with all of their terms.
-        self._stemmer = Stemmer.Stemmer(language, 0) if language != "none" else None
+        try:
+            self._stemmer = Stemmer.Stemmer(language, 0) if language != "none" else None
+        except KeyError:
+            raise BadInput(f"setting index.language: no stemmer for {language!r} (write none to do without)") from None
         self._by_script = {name: Stemmer.Stemmer(name, 0) for _, _, name in _SCRIPTS}
         self._terms_of = _Cache(self._word_terms)
         # Ranking, weighing and explaining one question ask for its terms again and again.

@@ -92,6 +92,14 @@ class DenseIndex:
         found[own >= 0] = view.gather(own[own >= 0]) @ vector
         return np.where(_is_cosine(found), found, np.float32(np.nan))
 
+    def vectors(self, columns: Columns, at: Ints) -> Floats:
+        """The vectors of some entries of the catalog; not numbers where an entry has none."""
+        view, places = self._places(columns)
+        own = places[at]
+        found = np.full((len(at), self._file.width), np.nan, dtype=np.float32)
+        found[own >= 0] = view.gather(own[own >= 0])
+        return found
+
     def rebuild(self) -> None:
         """Write the file anew from the store's rows; vectors that are none are thrown away and made again."""
         self._store.drop_vectors(self._read_past(0)[1])

@@ -90,6 +90,12 @@ class TokenIndex:
         records = self._fresh()[0]
         return 0 if records is None else records.others(slots)
 
+    def remove_others(self) -> None:
+        """Leave no file of another model: what was erased may still be in it, and the rest can be made again."""
+        for path in self._folder.glob("tokens-*"):
+            if path != self._file.path and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+
     def keep_only(self, slots: Ints) -> None:
         """Rewrite the file with the sound records of some slots alone: what was erased leaves no byte."""
         with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NoReturn, final
 
 from triskele.privacy.detect import find
+from triskele.privacy.disguises import readings
 from triskele.privacy.quotes import Quotes
 from triskele.types import Memory
 
@@ -17,13 +17,14 @@ _MADE_HERE = object()
 class Cleared:
     """Text cleared for others; made by the functions of this room alone."""
 
-    __slots__ = ("__made", "__text")
+    __slots__ = ("__made", "__source", "__text")
 
-    def __init__(self, text: str, made: object) -> None:
+    def __init__(self, text: str, made: object, source: str = "") -> None:
         if made is not _MADE_HERE:
             raise TypeError("cleared text is made by clear_memory and clear_question alone")
         object.__setattr__(self, "_Cleared__text", text)
         object.__setattr__(self, "_Cleared__made", made)
+        object.__setattr__(self, "_Cleared__source", source)
 
     @property
     def text(self) -> str:
@@ -32,9 +33,14 @@ class Cleared:
             raise TypeError("this text was not cleared")
         return str(getattr(self, "_Cleared__text"))  # noqa: B009
 
+    @property
+    def source(self) -> str:
+        """The id of the memory that it is the text of; empty for a question."""
+        return str(getattr(self, "_Cleared__source"))  # noqa: B009
+
     def part(self, start: int, end: int) -> Cleared:
         """A piece of it, for models that read windows."""
-        return Cleared(self.text[start:end], _MADE_HERE)
+        return Cleared(self.text[start:end], _MADE_HERE, self.source)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError("cleared text never changes")
@@ -57,15 +63,9 @@ class Cleared:
 
 def clear_memory(memory: Memory) -> Cleared | None:
     """The content of an open memory; nothing of any other."""
-    return Cleared(memory.content, _MADE_HERE) if memory.sensitivity.value == _OPEN else None
-
-
-def clear_memories(memories: Iterable[Memory]) -> list[Cleared] | None:
-    """A batch, cleared as a whole or not at all: one memory that is not open holds back every other."""
-    cleared = [clear_memory(memory) for memory in memories]
-    return [text for text in cleared if text is not None] if None not in cleared else None
+    return Cleared(memory.content, _MADE_HERE, memory.id) if memory.sensitivity.value == _OPEN else None
 
 
 def clear_question(text: str, quotes: Quotes) -> Cleared | None:
-    """The question, unless it holds a secret or shares something rare with what must stay here."""
-    return None if quotes.shares(text) or find(text) else Cleared(text, _MADE_HERE)
+    """The question, unless it, in any writing, holds a secret or shares something rare with what must stay here."""
+    return None if quotes.shares(text) or any(map(find, readings(text))) else Cleared(text, _MADE_HERE)

@@ -1,4 +1,8 @@
-"""Does a text quote what must stay here? Answered from hashes of telling pairs, of numbers and of pieces of tokens."""
+"""Does a text quote what must stay here? Answered from hashes of telling pairs, of numbers and of pieces of tokens.
+
+Of a secret every word of what makes it one counts, and every word of it where it is short. A text that is spread out by
+blanks or signs, or that stands in another writing (`disguises`), is recognised as well.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ import secrets
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+
+from triskele.privacy.detect import find
+from triskele.privacy.disguises import readings, unwritten
 
 # What stands between telling words in English and German, and in nearly every question.
 _SMALL = frozenset(
@@ -20,16 +27,20 @@ _SMALL = frozenset(
     für gibt habe haben hat hatte ich ihr im in ist ja kann kein keine man mein meine mich mir mit nach nicht noch nur
     oder sich sie sind so um und uns unser von vor war waren was wann warum wer wie wird wo wurde zu zum zur""".split()
 )
-_WORD = re.compile(r"\w++")
+# Scripts without spaces: a run of characters is a sentence, so its pieces are compared.
+_DENSE_LETTERS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff"
+_DENSE = re.compile(f"[{_DENSE_LETTERS}]")
+_WORD = re.compile(rf"[{_DENSE_LETTERS}]++|(?:(?![{_DENSE_LETTERS}])\w)++")
 _DIGIT = re.compile(r"\d")
 # 84,500 and 84 500 are the number 84500.
 _GROUPED = re.compile(r"(?<=\d)[.,'’ \u202f](?=\d{3}(?!\d))")
 _LEAST_NUMBER = 4
 _LONG = 16
 _PIECE = 8
-# Scripts without spaces: a run of characters is a sentence, so its pieces are compared.
-_DENSE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff]")
 _DENSE_PIECE = 4
+# A secret of so few telling words may be any of them; in a longer one, words that stand elsewhere too would be caught.
+_FEW = 6
+_LEAST_WORD = 4
 
 
 class Quotes:
@@ -53,11 +64,19 @@ class Quotes:
     def add(self, texts: Iterable[str]) -> None:
         """Take further texts into account."""
         for text in texts:
-            self._marks.update(self._hashes(_kept_parts(text)))
+            for read in unwritten(text):
+                self._marks.update(self._hashes(_kept_parts(read)))
+
+    def add_secrets(self, texts: Iterable[str]) -> None:
+        """Take the texts of secrets into account: of what makes them secret every word counts."""
+        for text in texts:
+            self.add([text])
+            for read in unwritten(text):
+                self._marks.update(self._hashes(_secret_parts(read)))
 
     def shares(self, text: str) -> bool:
-        """Whether the text has a rare part in common with one of them."""
-        return any(mark in self._marks for mark in self._hashes(_asked_parts(text)))
+        """Whether the text, in any writing, has a rare part in common with one of them."""
+        return any(mark in self._marks for read in readings(text) for mark in self._hashes(_asked_parts(read)))
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -84,17 +103,38 @@ def _kept_parts(text: str) -> Iterator[str]:
             yield from _pieces(word)
 
 
+def _secret_parts(text: str) -> Iterator[str]:
+    values = [text[found.start : found.end] for found in find(text)]
+    if not values and len(_words(text)) <= _FEW:
+        values = [text]
+    for value in values:
+        yield from (f"1 {word}" for word in _words(value) if len(word) >= _LEAST_WORD)
+        yield from (part for joined in _joined(value) for part in _pieces(joined))
+
+
 def _asked_parts(text: str) -> Iterator[str]:
     words = _words(text)
     yield from _pairs(words)
     for word in words:
         yield f"1 {word}"
         yield from _pieces(word)
+    yield from (part for joined in _joined(text) for part in _pieces(joined))
 
 
 def _words(text: str) -> list[str]:
+    return [word for word in _all_words(text) if word not in _SMALL]
+
+
+def _all_words(text: str) -> list[str]:
     folded = _GROUPED.sub("", unicodedata.normalize("NFKC", text).casefold())
-    return [word for word in _WORD.findall(folded) if word not in _SMALL]
+    return _WORD.findall(folded)
+
+
+def _joined(text: str) -> tuple[str, str]:
+    """The words without what stands between them: those of scripts without spaces, and all others."""
+    words = _all_words(text)
+    dense = {word for word in words if _DENSE.match(word)}
+    return "".join(word for word in words if word in dense), "".join(word for word in words if word not in dense)
 
 
 def _pairs(words: list[str]) -> Iterator[str]:

@@ -7,10 +7,13 @@ from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triskele import moments
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
+
+if TYPE_CHECKING:
+    from triskele.stores.ledger import UseBook, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
@@ -60,6 +63,21 @@ def outcome(value: Outcome) -> Shape:
     return {"id": value.id, "action": str(value.action), "version": value.version}
 
 
+def use_count(value: UseCount | None) -> Shape:
+    """How often a memory was handed out."""
+    if value is None:
+        return {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
+    shape: Shape = plain(value._asdict())
+    del shape["id"]
+    return shape
+
+
+def uses(book: UseBook) -> Shape:
+    """The ledger: the memories that were handed out most often, and the newest days."""
+    memories = [{"id": count.id, **use_count(count)} for count in book.most_used()]
+    return {"memories": memories, "days": [day._asdict() for day in book.days()]}
+
+
 def journal_entry(value: JournalEntry) -> Shape:
     """One line of the journal."""
     shape: Shape = plain(value)
@@ -94,6 +112,8 @@ def answer(value: Answer) -> Shape:
         "took_ms": round(value.took_ms, 3),
         "waiting": value.waiting,
         "missing": list(value.missing),
+        "agreement": plain(value.agreement),
+        "wordings": list(value.wordings),
     }
 
 

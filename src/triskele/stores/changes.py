@@ -24,7 +24,7 @@ from triskele.stores.rows import (
     to_memory,
 )
 from triskele.stores.shelf import take_about
-from triskele.stores.vectors import enqueue
+from triskele.stores.vectors import enqueue, take_back
 from triskele.types import (
     Action,
     Add,
@@ -121,6 +121,7 @@ class Writer:
                 "UPDATE versions SET sensitivity = ?, row_hash = ? WHERE id = ? AND version = ?",
                 [closed.sensitivity.value, row_hash(from_memory(closed)), id, closed.version],
             )
+        take_back(self.connection, id)
         take_about(self.connection, id)
         return Outcome(action=Action.UNCHANGED, id=id, version=latest.version)
 
@@ -261,3 +262,5 @@ def insert_version(connection: apsw.Connection, memory: Memory) -> None:
         f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
     )
     enqueue(connection, memory.content_hash)
+    if memory.sensitivity is not Sensitivity.OPEN:
+        take_back(connection, memory.id)

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from triskele.stores.ledger import UseBook
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 # row, owner, project, category, tags as JSON, importance, session, position, valid_from, valid_to, known_from, known_to
@@ -221,12 +222,54 @@ class NameBook(Protocol):
         ...
 
 
+class ModelBook(Protocol):
+    """What models have seen of a store."""
+
+    def lacking(self, fingerprint: str, limit: int = 64) -> list[tuple[str, str]]:
+        """Contents that a model has not seen, oldest first, as (hash, text)."""
+        ...
+
+    def count_lacking(self, fingerprint: str) -> int:
+        """How many contents a model has not seen."""
+        ...
+
+    def clear_for(self, fingerprint: str, limit: int = 64) -> list[Memory]:
+        """Open memories that stand and that a hosted model has not seen, one for each content, oldest first."""
+        ...
+
+    def count_clear_for(self, fingerprint: str) -> int:
+        """How many contents a hosted model may see and has not."""
+        ...
+
+    def keep(self, fingerprint: str, found: Mapping[str, bytes]) -> None:
+        """Keep a hosted model's vectors, without those of texts that became private or were erased meanwhile."""
+        ...
+
+    def withheld(self) -> list[Memory]:
+        """Every version that nobody else may read; of a secret there is its title."""
+        ...
+
+    def seen(self) -> dict[str, int]:
+        """How many contents each model has seen, by its fingerprint."""
+        ...
+
+
 class Store(Protocol):
     """Truth: memories in all their versions, links, and the journal, changed by `apply` alone."""
 
     @property
     def names(self) -> NameBook:
         """What memories mention."""
+        ...
+
+    @property
+    def models(self) -> ModelBook:
+        """What models have seen."""
+        ...
+
+    @property
+    def uses(self) -> UseBook:
+        """How often memories are handed out, and to whom."""
         ...
 
     def apply(self, changes: Sequence[Change], *, batch: str, undoes: int | None = None) -> list[Outcome]:

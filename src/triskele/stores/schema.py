@@ -109,7 +109,26 @@ CREATE TABLE secrets (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF, _NAMES, _SECRETS)
+_USES = """
+CREATE TABLE uses (
+    id TEXT PRIMARY KEY, recalled INTEGER NOT NULL, injected INTEGER NOT NULL, tokens INTEGER NOT NULL,
+    last INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE use_days (
+    day TEXT PRIMARY KEY, recalled INTEGER NOT NULL, injected INTEGER NOT NULL, tokens INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE conversations (
+    conversation TEXT PRIMARY KEY, at INTEGER NOT NULL, ended INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE given (
+    conversation TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE, id TEXT NOT NULL,
+    content_hash TEXT NOT NULL, at INTEGER NOT NULL, lost INTEGER NOT NULL,
+    PRIMARY KEY (conversation, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE echoes (print TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (print, id)) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF, _NAMES, _SECRETS, _USES)
 
 
 def migrate(connection: apsw.Connection) -> None:

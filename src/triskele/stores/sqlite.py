@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,10 +19,12 @@ from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores import secrets, shelf, upkeep, vectors
 from triskele.stores.changes import Writer
 from triskele.stores.locking import file_lock
+from triskele.stores.models import SqliteModels
 from triskele.stores.names import SqliteNames
 from triskele.stores.protocol import CatalogEntry, Census, Document, Finding, SealedRow
 from triskele.stores.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
 from triskele.stores.schema import migrate, refuse_foreign
+from triskele.stores.uses import SqliteUses
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 _CHUNK = 500
@@ -49,6 +51,8 @@ class SqliteStore:
         self._opened: WeakSet[apsw.Connection] = WeakSet()
         self._opened_lock = threading.Lock()
         self.names = SqliteNames(self._reading, self._transaction)
+        self.models = SqliteModels(self._reading, self._transaction)
+        self.uses = SqliteUses(self._reading, self._hurried)
         with _told(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Several processes may meet an empty folder at once; only one lays the foundation.
@@ -294,7 +298,7 @@ class SqliteStore:
         self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, hurry: bool = False
     ) -> None:
         """Keep documents by key, the `most` highest keys of a kind; a hurry waits for neither writers nor the disk."""
-        with self._unsynced() if hurry else nullcontext(), self._transaction(wait=not hurry) as connection:
+        with self._hurried() if hurry else self._transaction() as connection:
             shelf.put(connection, kind, documents, most)
 
     def shelved(self, kind: str) -> dict[str, Any]:
@@ -338,6 +342,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of every connection of this thread and others."""
+        self.uses.flush()
         with self._opened_lock:
             for connection in list(self._opened):
                 connection.close()
@@ -388,13 +393,14 @@ class SqliteStore:
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
 
     @contextmanager
-    def _unsynced(self) -> Iterator[None]:
-        """Do not wait for the disk: what is written now may be lost with the power, and nothing else with it."""
+    def _hurried(self) -> Iterator[apsw.Connection]:
+        """Wait for neither writers nor the disk: this may be lost with the power, and nothing else with it."""
         with _told(self.path):
             connection = self._connection()
-        connection.pragma("synchronous", "normal")
+            connection.pragma("synchronous", "normal")
         try:
-            yield
+            with self._transaction(wait=False):
+                yield connection
         finally:
             connection.pragma("synchronous", "full")
 

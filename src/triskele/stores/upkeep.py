@@ -13,7 +13,7 @@ import apsw
 
 from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
 from triskele.identity import content_hash
-from triskele.stores import secrets
+from triskele.stores import secrets, uses
 from triskele.stores.changes import Writer, insert_version
 from triskele.stores.names import drop_unused_names
 from triskele.stores.protocol import Census, Finding
@@ -163,6 +163,7 @@ def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
         writer.connection.execute("DELETE FROM links WHERE source = ?1 OR target = ?1", [id])
         secrets.drop(writer.connection, id)
         take_about(writer.connection, id)
+        uses.drop(writer.connection, id)
         outcomes.append(writer.note_erased(id))
     drop_unused(writer.connection)
     drop_unused_names(writer.connection)
@@ -179,6 +180,7 @@ def seal(writer: Writer, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
     connection.execute("DELETE FROM versions WHERE id = ?", [id])
     secrets.drop(connection, id)
     take_about(connection, id)
+    uses.drop(connection, id)
     # An erasing tells every index, in other processes too, to begin anew.
     writer.note_erased(id)
     for memory, sealed in versions:

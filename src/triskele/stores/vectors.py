@@ -7,6 +7,9 @@ from typing import Any
 
 import apsw
 
+from triskele.config import HOSTED
+from triskele.types import Sensitivity
+
 _PAGE = 1000
 _MODEL = "model"
 _CATALOG = """
@@ -66,7 +69,9 @@ def keep(connection: apsw.Connection, fingerprint: str, found: Mapping[str, byte
             " WHERE EXISTS (SELECT 1 FROM versions WHERE content_hash = ?1)",
             [digest, fingerprint, vector],
         )
-        connection.execute("DELETE FROM pending WHERE content_hash = ?", [digest])
+    queue = connection.execute("SELECT value FROM meta WHERE name = ?", [_MODEL]).fetchone()
+    if queue[0] == fingerprint if queue else not fingerprint.startswith(HOSTED):
+        connection.executemany("DELETE FROM pending WHERE content_hash = ?", [(digest,) for digest in found])
     marks = ",".join("?" * len(found))
     rows = connection.execute(
         f"SELECT content_hash, slot FROM vectors WHERE fingerprint = ? AND content_hash IN ({marks})",
@@ -139,6 +144,15 @@ def drop(connection: apsw.Connection, slots: Sequence[int]) -> None:
             "INSERT OR IGNORE INTO pending (content_hash) SELECT content_hash FROM vectors WHERE slot = ?", [slot]
         )
         connection.execute("DELETE FROM vectors WHERE slot = ?", [slot])
+
+
+def take_back(connection: apsw.Connection, id: str) -> None:
+    """Delete what hosted models made of the texts of a memory that others may not read any more."""
+    connection.execute(
+        "DELETE FROM vectors WHERE fingerprint GLOB ? AND content_hash IN"
+        " (SELECT content_hash FROM versions WHERE id = ? AND sensitivity != ?)",
+        [f"{HOSTED}*", id, Sensitivity.OPEN.value],
+    )
 
 
 def drop_unused(connection: apsw.Connection) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from triskele.candidates import candidates
 from triskele.engine import Engine
 from triskele.evaluation.arms import Arm
 from triskele.evaluation.baseline import FtsBaseline
@@ -14,7 +13,10 @@ from triskele.evaluation.own.questions import Question
 from triskele.evaluation.own.sampling import in_use
 from triskele.evaluation.windows import Window
 from triskele.explain import Coverage
-from triskele.plan import Plan
+from triskele.meaning import Meaning
+from triskele.outside.reviewing import Reviewer
+from triskele.plan import CROSS, Plan
+from triskele.recall import Readers, found
 from triskele.succession import Priors, serve
 from triskele.types import Query, Sort
 
@@ -31,12 +33,12 @@ def quietly(_what: str, _done: int, _total: int) -> None:
 class OwnGround:
     """The user's store behind every arm; vectors are completed once and every question is encoded once."""
 
-    def __init__(self, engine: Engine, step: Step = quietly) -> None:
+    def __init__(self, engine: Engine, step: Step = quietly, *, rival: Meaning | None = None) -> None:
         self.engine = engine
         waiting = engine.store.count_waiting()
         engine.embed(progress=lambda done: step("embedding", done, waiting))
         self.memories = in_use(engine)
-        meaning = engine.meaning()
+        meaning = rival or engine.meaning()
         self._meaning = replace(meaning, embedder=RecitedQuestions(meaning.embedder)) if meaning else None
         self._fts: FtsBaseline | None = None
         self._ids = list(self.memories)
@@ -64,9 +66,12 @@ class OwnGround:
         lexical, store = self.engine.lexical, self.engine.store
         # As recall does it, less the reasons for each hit, which nobody reads here.
         with store.snapshot():
-            found = candidates(query, plan, lexical, meaning).fused
+            pool = found(query, plan, Readers(store, lexical, meaning, reviewer=self._reviewer(plan)))
             priors = Priors(plan.prior, plan.exact, Coverage(question.text, lexical).is_whole)
-            return [served.memory.id for served in serve(found, query, store, priors=priors)]
+            return [served.memory.id for served in serve(pool.fused, query, store, priors=priors)]
+
+    def _reviewer(self, plan: Plan) -> Reviewer | None:
+        return self.engine.mind.reviewer() if plan.rerank == CROSS else None
 
     def recite(self, questions: Sequence[Question], step: Step = quietly) -> None:
         """Encode questions before any clock runs."""

@@ -11,6 +11,7 @@ import click
 
 from triskele import __version__
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
+from triskele.serving import failures
 from triskele.serving.cli.invocation import Invocation, examples, global_options
 
 # A command's module is imported when the command is called, so that `--version` costs nothing.
@@ -31,9 +32,17 @@ SECTIONS: dict[str, dict[str, str]] = {
         "history": "reading:history",
         "stats": "reading:stats",
     },
+    "Agents": {
+        "install": "clients:install",
+        "uninstall": "clients:uninstall",
+        "serve": "agents:serve",
+        "hook": "agents:hook",
+        "mcp": "mcp:mcp",
+    },
     "Connect": {"graph": "connecting:graph"},
     "Secrets": {"secrets": "secrecy:secrets"},
     "Import and export": {"import": "moving:import_", "export": "moving:export"},
+    "Models": {"models": "models:models"},
     "Look after the store": {
         "backup": "upkeep:backup",
         "restore": "upkeep:restore",
@@ -56,8 +65,6 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (TriskeleError, UNAVAILABLE),
     (OSError, UNAVAILABLE),
 )
-_MESSAGE_CHARACTERS = 600
-_READ_CHARACTERS = 20_000
 
 
 class Commands(click.Group):
@@ -142,17 +149,11 @@ def _tell(error: Exception) -> int:
         return BAD_INPUT
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
-            click.echo(_line(_said(error)), err=True)
+            click.echo(_line(failures.said(error)), err=True)
             return code
     said = f"{type(error).__name__}: {error}"
     click.echo(_line(f"a fault inside triskele: {said} (TRISKELE_DEBUG=1 shows where)"), err=True)
     return UNAVAILABLE
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
 
 
 def _where_to_read(error: click.ClickException) -> str:
@@ -161,19 +162,7 @@ def _where_to_read(error: click.ClickException) -> str:
 
 
 def _line(message: str) -> str:
-    """A message as one printable line, whatever was typed into it; a secret in it is not told back."""
-    words = _without_secrets(" ".join(message.split())[:_READ_CHARACTERS])
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
-    return "triskele: " + (shown if len(shown) <= _MESSAGE_CHARACTERS else shown[:_MESSAGE_CHARACTERS] + "…")
-
-
-def _without_secrets(text: str) -> str:
-    # Imported here: only what fails pays for it.
-    from triskele.privacy.detect import find
-
-    for finding in reversed(find(text)):
-        text = f"{text[: finding.start]}[…]{text[finding.end :]}"
-    return text
+    return f"triskele: {failures.line(message)}"
 
 
 def _silence_output() -> None:

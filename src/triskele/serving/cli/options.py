@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from triskele.errors import TriskeleError
-from triskele.plan import FUSIONS, LEGS, RERANKS
+from triskele.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.serving.cli.invocation import Invocation
 from triskele.types import Sensitivity
 
@@ -95,9 +95,17 @@ def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(RERANKS),
         default="default",
         show_default=True,
-        help="Whether words are compared one by one.",
+        help="Whether words are compared one by one, or a cross-encoder reads the best again.",
     )
-    return legs(fusion(rerank(command)))
+    order = click.option(
+        "--order",
+        type=click.Choice([order for order in ORDERS if order != NEAR]),
+        default=AS_RANKED,
+        show_default=True,
+        help="The best once more in another order: unlike each other first, or those most talked about.",
+    )
+    near = click.option("--near", metavar="ID", help="The best by how few names lie between them and this memory.")
+    return legs(fusion(rerank(order(near(command)))))
 
 
 def _legs(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:

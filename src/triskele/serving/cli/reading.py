@@ -63,10 +63,15 @@ def recall(
             **options,
         )
         if invocation.as_json:
-            return invocation.write_json(shapes.answer(found))
-        from triskele.serving.cli import render
+            invocation.write_json(shapes.answer(found))
+        else:
+            from triskele.serving.cli import render
 
-        return invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
+            invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
+        from triskele.curation import uses
+
+        # When all is said: nobody waits for the counting.
+        uses.note_recall(engine.store, found)
 
 
 @click.command(
@@ -108,14 +113,16 @@ def show(invocation: Invocation, id: str) -> None:
         others = engine.store.memories({end for link in links for end in (link.source, link.target)} - {memory.id})
         successors = [each.source for each in links if each.kind is LinkKind.SUPERSEDES and each.source in others]
         superseded = memory.id in engine.superseded([memory.id])
+        used = engine.store.uses.counts([memory.id]).get(memory.id)
         if invocation.as_json:
             details = shapes.memory(memory, superseded=superseded)
             connected = [shapes.link(link) for link in links]
-            return invocation.write_json({**details, "superseded_by": successors, "links": connected})
+            details |= {"superseded_by": successors, "links": connected, "uses": shapes.use_count(used)}
+            return invocation.write_json(details)
         from triskele.serving.cli import render
 
         short = engine.store.shorten([memory.id, *others])
-        return invocation.write(render.memory(memory, links, others, short, superseded=superseded))
+        return invocation.write(render.memory(memory, links, others, short, superseded=superseded, used=used))
 
 
 @click.command(
@@ -180,18 +187,28 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
 @common
 def stats(invocation: Invocation) -> None:
     """Count what is stored."""
+    from triskele.curation import agreeing
+
     with invocation.open() as engine:
         census, waiting, names = engine.census(), engine.store.count_waiting(), engine.store.names.counts()
         address, adopted = engine.settings.store.url, engine.adopted()
         if invocation.as_json:
             counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
             counts["adopted"] = shapes.plain(adopted)
+            counts["uses"] = shapes.uses(engine.store.uses)
+            counts["agreement"] = shapes.plain(agreeing.agreed(engine.store))
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
         invocation.write(reports.stats(census, waiting, names, address, engine.project))
+        if days := engine.store.uses.days():
+            most = engine.store.uses.most_used()
+            ids = [count.id for count in most]
+            invocation.write(reports.uses(most, days, engine.store.memories(ids), engine.store.shorten(ids)))
         if adopted is not None:
             from triskele.serving.cli import proofs
 
             invocation.write(proofs.adopted(adopted))
+        if (agreed := agreeing.agreed(engine.store)) is not None:
+            invocation.write(reports.agreement(agreed))
         return None

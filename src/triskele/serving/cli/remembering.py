@@ -26,6 +26,7 @@ from triskele.types import Action, JournalEntry, LinkKind, Outcome, Sensitivity
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
+    from triskele.outside.ledger import Sent
 
 # A text may begin with a dash; what looks like an unknown option is then the text.
 _ANY_TEXT = {"ignore_unknown_options": True}
@@ -141,8 +142,11 @@ def edit(
     if text is not None:
         changes["content"] = given_text(text)
     with invocation.open() as engine:
+        before = engine.sent(id)
         outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
-        _tell_changes(invocation, engine, [outcome], {"project": engine.get(outcome.id).project})
+        memory = engine.get(outcome.id)
+        sent = [] if memory.sensitivity is Sensitivity.OPEN else before
+        _tell_changes(invocation, engine, [outcome], {"project": memory.project}, sent=sent)
 
 
 def _edited_by_hand(invocation: Invocation, engine: Engine, id: str) -> dict[str, str]:
@@ -214,6 +218,7 @@ def _tell_changes(
     outcomes: Sequence[Outcome],
     more: Mapping[str, Any] | None = None,
     copies: Sequence[Path] = (),
+    sent: Sequence[Sent] = (),
 ) -> None:
     entries = _entries(engine, outcomes)
     if invocation.as_json:
@@ -222,12 +227,19 @@ def _tell_changes(
         single = changes[0] if len(changes) == 1 else {}
         batch = next((entry.batch for entry in entries.values()), None)
         return invocation.write_json(
-            {**single, "changes": changes, "batch": batch, "project": engine.project, **(more or {})}
+            {
+                **single,
+                "changes": changes,
+                "batch": batch,
+                "project": engine.project,
+                "sent": shapes.plain(sent),
+                **(more or {}),
+            }
         )
     from triskele.serving.cli import reports
 
     ids = {each.id for each in outcomes} | {entry.other for entry in entries.values() if entry.other}
-    return invocation.write(reports.changes(outcomes, entries, engine.store.shorten(ids), copies=copies))
+    return invocation.write(reports.changes(outcomes, entries, engine.store.shorten(ids), copies=copies, sent=sent))
 
 
 def _entries(engine: Engine, outcomes: Sequence[Outcome]) -> dict[int, JournalEntry]:

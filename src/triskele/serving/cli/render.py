@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from triskele.serving.shapes import mark, shown_content
+from triskele.stores.ledger import UseCount
 from triskele.types import Answer, Hit, Link, LinkKind, Memory
 
 ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"
@@ -89,7 +90,12 @@ def answer(found: Answer, short: Short, *, explain: bool = False) -> RenderableT
 
 def _reservations(found: Answer) -> list[Text]:
     """What the answer could not take into account."""
-    lines = [note(f"Words alone answered: {reason}", style=WARNING) for reason in found.missing]
+    lines = [note(f"{reason[:1].upper()}{reason[1:]}.", style=WARNING) for reason in found.missing]
+    if found.wordings:
+        lines.append(note("Also asked as: " + " · ".join(map(visible, found.wordings)), style=QUIET))
+    if found.agreement is not None:
+        said = f"{found.agreement.kept * 100:.0f} % of the first five stayed (tau {found.agreement.tau:.2f})"
+        lines.append(note(f"The cross-encoder read the head again: {said}.", style=QUIET))
     if found.waiting:
         said = (
             f"{memories(found.waiting)} not embedded yet, found by words alone; `triskele reindex` embeds everything."
@@ -179,7 +185,13 @@ def _memory_lines(memory: Memory) -> RenderableType:
 
 
 def memory(
-    value: Memory, links: Sequence[Link], others: Mapping[str, Memory], short: Short, *, superseded: bool
+    value: Memory,
+    links: Sequence[Link],
+    others: Mapping[str, Memory],
+    short: Short,
+    *,
+    superseded: bool,
+    used: UseCount | None = None,
 ) -> RenderableType:
     """One memory with everything known about it."""
     content = Text(mark(value, superseded), style=OLD) + Text(visible(value.content), style="")
@@ -199,11 +211,17 @@ def memory(
         "updated": minute(value.updated_at) if value.version > 1 else "",
         "forgotten": minute(value.known_to) if value.known_to else "",
         "version": str(value.version),
+        "used": _used(used) if used else "",
     }
     table = pairs((name, note(said)) for name, said in rows.items() if said)
     for link in links:
         table.add_row(note("link", style=QUIET), _linked(link, value.id, others, short))
     return Group(panel, Padding(table, (0, 2)))
+
+
+def _used(count: UseCount) -> str:
+    said = f"recalled {count.recalled:,} times, given to agents unasked {count.injected:,} times"
+    return f"{said}, about {count.tokens:,} tokens, last on {day(count.last)}"
 
 
 def _linked(link: Link, id: str, others: Mapping[str, Memory], short: Short) -> Text:

@@ -9,11 +9,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from triskele.curation.agreeing import Agreed
 from triskele.evaluation.compare import UNDERPOWERED_BELOW
 from triskele.evaluation.report.reading import Verdict, verdict
 from triskele.evaluation.report.wording import noticeable
 from triskele.exchange.records import ExportReport, ImportReport
 from triskele.health import Health
+from triskele.outside.ledger import Sent
+from triskele.serving.cli import leaving
 from triskele.serving.cli.render import (
     ID,
     QUIET,
@@ -29,6 +32,7 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
+from triskele.stores.ledger import DayCount, UseCount
 from triskele.stores.protocol import Census, NameCounts
 from triskele.types import Action, JournalEntry, Memory, Outcome
 from triskele.whynot import WhyNot
@@ -52,6 +56,8 @@ _SHOWN_OUTCOMES = 10
 _SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
 _SHOWN_TIMES = ("p50", "p95")
 _ALARM = "bold red"
+# How often somebody asked for it, how often agents got it unasked, and what that took of contexts.
+_USES = ("recalled", "injected", "tokens")
 
 
 def added(outcomes: Sequence[Outcome], short: Short, project: str) -> RenderableType:
@@ -75,7 +81,12 @@ def taken_for_secrets(found: Sequence[Memory], short: Short) -> list[RenderableT
 
 
 def changes(
-    outcomes: Sequence[Outcome], entries: Mapping[int, JournalEntry], short: Short, *, copies: Sequence[Path] = ()
+    outcomes: Sequence[Outcome],
+    entries: Mapping[int, JournalEntry],
+    short: Short,
+    *,
+    copies: Sequence[Path] = (),
+    sent: Sequence[Sent] = (),
 ) -> RenderableType:
     """What became of each change, with what the journal says about it."""
     lines: list[RenderableType] = []
@@ -88,7 +99,7 @@ def changes(
     if any(each.action in (Action.ERASED, Action.SEALED) for each in outcomes):
         lines.append(note("Backups made before, if any, still hold the text.", style=WARNING))
         lines += [note(f"  {path}", style=WARNING) for path in copies]
-    return Group(*lines)
+    return Group(*lines, *leaving.sent(sent))
 
 
 def _outcome(outcome: Outcome, short: Short, closing: str) -> Text:
@@ -154,6 +165,33 @@ def stats(census: Census, waiting: int, names: NameCounts, address: str, project
     return Group(*parts)
 
 
+def uses(
+    most: Sequence[UseCount], days: Sequence[DayCount], texts: Mapping[str, Memory], short: Short
+) -> RenderableType:
+    """What was handed out, memory by memory and day by day."""
+    parts: list[RenderableType] = []
+    if most:
+        of_each = table("id", *_USES, "memory", last_takes_rest=True)
+        for count in most:
+            said = one_line(shown_content(texts[count.id], False)) if count.id in texts else "(forgotten)"
+            of_each.add_row(Text(short[count.id], style=ID), *_numbers(count), note(said))
+        parts += [Text(), note("Used most", style="bold"), of_each]
+    of_days = table("day (UTC)", *_USES)
+    for day in days:
+        of_days.add_row(note(day.day, style=QUIET), *_numbers(day))
+    return Group(*parts, Text(), note("Used by day", style="bold"), of_days)
+
+
+def agreement(found: Agreed) -> RenderableType:
+    """How a cross-encoder sees what recall ranks."""
+    said = f"The cross-encoder answered {found.answered:,} of {found.asked:,} questions in time"
+    return note(f"{said}; {found.kept * 100:.0f} % of the first five stayed (mean tau {found.tau:.2f}).", style=QUIET)
+
+
+def _numbers(count: UseCount | DayCount) -> list[Text]:
+    return [Text(f"{number:,}", justify="right") for number in (count.recalled, count.injected, count.tokens)]
+
+
 def _bars(groups: Mapping[str, int]) -> RenderableType:
     most = max(groups.values())
     made = table("", "", "")
@@ -183,6 +221,8 @@ def health(found: Health, *, deep: bool) -> RenderableType:
         lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more that look so", style=WARNING))
     if not found.findings and not found.repaired:
         lines.append(note("✓ The index is up to date.", style="green"))
+    lines += [note(f"✗ Not to be asked: {problem}", style="red") for problem in found.outside_problems]
+    lines += leaving.left(found.left, found.outside)
     if not deep:
         lines.append(note("`triskele doctor --deep` also checks every hash and every index entry.", style=QUIET))
     return Group(*lines)

@@ -62,15 +62,16 @@ def list_secrets(invocation: Invocation) -> None:
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Make a memory secret in all its versions, and erase what was derived from its text."""
     with invocation.open() as engine:
+        sent = engine.sent(id)
         outcome = engine.seal(id, title=title)
         copies = engine.earlier_copies()
         if invocation.as_json:
-            return invocation.write_json(
-                {**shapes.outcome(outcome), "kept_copies": shapes.plain(copies), "project": engine.project}
-            )
+            told = {"kept_copies": shapes.plain(copies), "sent": shapes.plain(sent), "project": engine.project}
+            return invocation.write_json({**shapes.outcome(outcome), **told})
         from triskele.serving.cli import reports
 
-        return invocation.write(reports.changes([outcome], {}, engine.store.shorten([outcome.id]), copies=copies))
+        short = engine.store.shorten([outcome.id])
+        return invocation.write(reports.changes([outcome], {}, short, copies=copies, sent=sent))
 
 
 @secrets.command(epilog=examples("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase"))

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,13 +95,16 @@ def reindex(invocation: Invocation) -> None:
             engine.reindex(progress)
         with progress_bar("Embedding", total=engine.store.count_waiting()) as progress:
             embedded = engine.embed(progress=progress)
+        elsewhere = engine.mind.embed_elsewhere()
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         if invocation.as_json:
-            done = {"indexed": count, "embedded": embedded, "took_ms": took_ms}
+            done = {"indexed": count, "embedded": embedded, "elsewhere": elsewhere, "took_ms": took_ms}
             return invocation.write_json({**done, "project": engine.project})
         from triskele.serving.cli import render
 
         said = f"Indexed {count:,} versions and embedded {embedded:,} texts in {took_ms / 1000:.1f} s."
+        if elsewhere:
+            said += f" The hosted model read {elsewhere:,} of them."
         return invocation.write(render.note(said))
 
 
@@ -144,8 +147,10 @@ def config(invocation: Invocation) -> None:
 
 def _by_name(settings: Settings) -> dict[str, Any]:
     values: dict[str, Any] = {"home": str(settings.home), "project": settings.project}
-    for section in ("store", "memory", "index", "recall", "privacy"):
-        part = getattr(settings, section)
+    parts = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    for section, part in parts.items():
+        if not is_dataclass(part):
+            continue
         values |= {f"{section}.{field.name}": shapes.plain(getattr(part, field.name)) for field in fields(part)}
     return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}
 

@@ -1,0 +1,80 @@
+"""Recognising what recall has given: a text that only says it again is not a new memory."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+
+from triskele.errors import BadInput
+from triskele.stores.protocol import Store
+
+# One line of the fence around injected memories; `serving/hook/fence.py` writes it.
+FENCED = re.compile(r"^\W*([0-9a-z]{8,16}) · \d{4}-\d\d-\d\d · (?:private · )?origin \w+ · project \"", re.MULTILINE)
+# A memory of many sentences is known by the first of them.
+MOST_PRINTS = 40
+# A sentence this short is said by anybody; alone it gives nothing away.
+SHORTEST = 20
+
+_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")
+_LIST_MARK = re.compile(r"^\s*(?:[>*•–-]|\d+[.)]|#+)\s+", re.MULTILINE)
+_WRAPPING = " \t\"'`“”‘’«»*_.!?…。！？;,"
+
+
+def prints(text: str) -> tuple[str, ...]:
+    """The fingerprints of a text: of the whole, and of each sentence that is long enough to be its own."""
+    sentences = [said for said in _sentences(text) if len(said) >= SHORTEST]
+    return tuple(dict.fromkeys(_print(said) for said in (_whole(text), *sentences[:MOST_PRINTS]) if said))
+
+
+def recognised(store: Store, text: str, *, project: str | None = None) -> str | None:
+    """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be kept."""
+    if fenced := FENCED.search(text):
+        # Whatever the fence quotes came from here, even if it has been erased since.
+        return next(iter(store.find(fenced[1], limit=1)), fenced[1])
+    sentences = _sentences(text)
+    parts = [_print(said) for said in sentences if len(said) >= SHORTEST]
+    whole = _print(_whole(text))
+    found = store.uses.echoed({whole, *parts})
+    if whole in found:
+        return _visible(store, found[whole], project)
+    # Every sentence must have been given; of a short one nobody knows.
+    if not parts or len(parts) < len(sentences) or not all(part in found for part in parts):
+        return None
+    seen = [_visible(store, found[part], project) for part in parts]
+    return seen[0] if all(seen) else None
+
+
+def refuse(store: Store, text: str, *, project: str | None = None) -> None:
+    """Raise where a text repeats what recall has given."""
+    id = recognised(store, text, project=project)
+    if id is not None:
+        raise BadInput(f"this repeats memory {id}, which recall gave you: it is stored already, edit it if it changed")
+
+
+def _visible(store: Store, ids: list[str], project: str | None) -> str | None:
+    """The first of these memories that a reader in a project sees: what others say elsewhere may be news here."""
+    for id in ids:
+        versions = store.history(id)
+        if versions and (project is None or versions[-1].project in (project, "")):
+            return id
+    return None
+
+
+def _sentences(text: str) -> list[str]:
+    return [said for part in _SENTENCE.split(_LIST_MARK.sub("", text)) if (said := _plain(part))]
+
+
+def _whole(text: str) -> str:
+    return " ".join(_sentences(text))
+
+
+def _plain(text: str) -> str:
+    """One sentence without the marks around it, its blanks, its case and its forms of letters."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    visible = "".join(character for character in folded if unicodedata.category(character) != "Cf")
+    return " ".join(visible.split()).strip(_WRAPPING)
+
+
+def _print(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,69 @@
+"""A hosted embedding model beside the local one: it reads open memories and cleared questions, under its own mark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from triskele.embed.hosted import DoorEmbedder
+from triskele.errors import Unavailable
+from triskele.index.catalog import Catalog
+from triskele.index.dense import DenseIndex
+from triskele.legs.dense import Elsewhere
+from triskele.outside.clearing import Clearing
+from triskele.privacy.clearance import clear_memory
+from triskele.stores.protocol import Store
+
+BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """The model, once with patience for texts and once without for questions, and what it said about a store."""
+
+    texts: DoorEmbedder
+    questions: DoorEmbedder
+    store: Store
+    clearing: Clearing
+    catalog: Catalog
+    dense: DenseIndex
+
+    @staticmethod
+    def open(
+        folder: Path, store: Store, texts: DoorEmbedder, questions: DoorEmbedder, clearing: Clearing, tail_cap: int
+    ) -> Hosted:
+        """The model over a store."""
+        mark = texts.fingerprint
+        dense = DenseIndex(folder, store, mark, texts.dimensions, tail_cap=tail_cap)
+        return Hosted(texts, questions, store, clearing, Catalog(store, mark), dense)
+
+    def asked(self, text: str) -> tuple[Elsewhere | None, str]:
+        """The question as this model reads it, or None with the reason; where it has read nothing, nobody asks it."""
+        if not self.store.last_slot(self.texts.fingerprint):
+            return None, ""
+        cleared, kept = self.clearing.question(text)
+        if cleared is None:
+            return None, kept
+        try:
+            return Elsewhere(self.questions.encode_query(cleared), self.dense, self.catalog), ""
+        except Unavailable as error:
+            return None, f"the hosted model was not asked: {error}"
+
+    def embed(self, *, limit: int | None = None) -> int:
+        """Let the model read open memories that it has not seen, batch by batch; returns how many."""
+        done = 0
+        while limit is None or done < limit:
+            size = BATCH if limit is None else min(BATCH, limit - done)
+            batch = self.store.models.clear_for(self.texts.fingerprint, size)
+            if not batch:
+                break
+            texts = [cleared for memory in batch if (cleared := clear_memory(memory)) is not None]
+            vectors = self.texts.encode_documents(texts)
+            named = zip((memory.content_hash for memory in batch), vectors, strict=True)
+            self.store.models.keep(self.texts.fingerprint, {digest: v.astype("<f4").tobytes() for digest, v in named})
+            done += len(batch)
+        return done
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.dense.close()

@@ -1,0 +1,157 @@
+"""From the user's settings to the models that they name, and to the one door that leads to those elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
+from triskele.crossing.hosted import DoorCrossEncoder, HostedReranker
+from triskele.crossing.judging import Judge
+from triskele.egress import Door, Endpoint
+from triskele.embed.hosted import DoorEmbedder, HostedModel
+from triskele.errors import ModelUnavailable
+from triskele.expansion import WORDS
+from triskele.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, LlmCommand
+from triskele.outside.clearing import Clearing
+from triskele.outside.hosted import Hosted
+from triskele.outside.ledger import StoreLedger
+from triskele.outside.reviewing import HostedReviewer, LocalReviewer, Reviewer
+from triskele.outside.rewording import Rewording
+from triskele.safe import Safe
+from triskele.stores.protocol import Store
+
+TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
+_Named = TypeVar("_Named", HostedSettings, RerankSettings, LlmSettings)
+_Made = TypeVar("_Made")
+_VARIABLES = {
+    "openai": "OPENAI_API_KEY",
+    "voyage": "VOYAGE_API_KEY",
+    "cohere": "COHERE_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Models besides the local one; None where the settings name none."""
+
+    door: Door
+    hosted: Hosted | None = None
+    reviewer: Reviewer | None = None
+    rewording: Rewording | None = None
+    problems: tuple[str, ...] = ()
+
+    @staticmethod
+    def open(settings: Settings, folder: Path, store: Store, safe: Safe) -> Outside:
+        """Everything that the settings name, behind a door that knows these endpoints and no others."""
+        problems: list[str] = []
+        model = _usable(_hosted_model, settings.hosted, problems)
+        reranker = _usable(_reranker, settings.rerank, problems)
+        language = _usable(_language_model, settings.llm, problems)
+        endpoints: dict[str, Endpoint] = {}
+        if model is not None:
+            patience = settings.hosted.question_timeout_s
+            endpoints |= {TEXTS: model.endpoint, QUESTIONS: replace(model.endpoint, timeout_s=patience, attempts=1)}
+        if reranker is not None:
+            endpoints[RERANK] = reranker.endpoint
+        if language is not None:
+            endpoints[LLM] = language.endpoint
+        ledger, clearing = StoreLedger(store), Clearing(store, safe)
+        door = Door(endpoints, ledger)
+        hosted = None
+        if model is not None:
+            texts, questions = DoorEmbedder(door, TEXTS, model), DoorEmbedder(door, QUESTIONS, model)
+            hosted = Hosted.open(folder, store, texts, questions, clearing, settings.index.tail_cap)
+        llm = DoorLlm(door, LLM, language) if language is not None else _command(settings.llm, ledger)
+        rewording = Rewording(llm, clearing) if llm is not None and settings.llm.expand else None
+        reviewer = _reviewer(settings.rerank, reranker, door, clearing)
+        return Outside(door, hosted, reviewer, rewording, tuple(problems))
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        if self.hosted is not None:
+            self.hosted.close()
+        self.door.close()
+
+
+def _usable(make: Callable[[_Named], _Made], settings: _Named, problems: list[str]) -> _Made | None:
+    """What the settings name, if it can be used: a key that is not there now costs no answer."""
+    if settings.service in ("", COMMAND):
+        return None
+    try:
+        return make(settings)
+    except ModelUnavailable as error:
+        problems.append(str(error))
+        return None
+
+
+def _hosted_model(settings: HostedSettings) -> HostedModel:
+    return HostedModel(
+        service=settings.service,
+        model=settings.model,
+        url=settings.url,
+        key=_key("hosted", settings),
+        dimensions=settings.dimensions,
+        timeout_s=settings.timeout_s,
+        price_per_million=settings.price_per_million or None,
+    )
+
+
+def _reranker(settings: RerankSettings) -> HostedReranker:
+    return HostedReranker(
+        service=settings.service,
+        model=settings.model,
+        url=settings.url,
+        key=_key("rerank", settings),
+        timeout_s=settings.timeout_s,
+        price_per_million=settings.price_per_million or None,
+    )
+
+
+def _language_model(settings: LlmSettings) -> HostedLlm:
+    return HostedLlm(
+        service=settings.service,
+        model=settings.model,
+        url=settings.url,
+        key=_key("llm", settings),
+        words=WORDS,
+        timeout_s=settings.timeout_s,
+        price_per_million=settings.price_per_million or None,
+    )
+
+
+def _command(settings: LlmSettings, ledger: StoreLedger) -> CommandLlm | None:
+    if settings.service != COMMAND:
+        return None
+    return CommandLlm(ledger, LLM, LlmCommand(arguments=settings.command, words=WORDS, timeout_s=settings.timeout_s))
+
+
+def _reviewer(
+    settings: RerankSettings, hosted: HostedReranker | None, door: Door, clearing: Clearing
+) -> Reviewer | None:
+    timeout_s, depth = settings.timeout_s, settings.depth
+    if hosted is not None:
+        return HostedReviewer(Judge(DoorCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing)
+    if not settings.model or settings.service:
+        return None
+    from triskele.crossing.choosing import local_cross_encoder
+
+    return LocalReviewer(Judge(local_cross_encoder(settings.model), timeout_s=timeout_s, depth=depth))
+
+
+def _key(section: str, settings: HostedSettings | RerankSettings | LlmSettings) -> str:
+    """The key that the settings lead to: in a file of the user's, or in a variable of the environment."""
+    if settings.key_file:
+        try:
+            return Path(settings.key_file).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise ModelUnavailable(f"{section}.key_file: the file {settings.key_file} cannot be read") from None
+    named = settings.key_variable or _VARIABLES.get(settings.service, "")
+    key = os.environ.get(named, "") if named else ""
+    if named and not key:
+        raise ModelUnavailable(f"{section}.key_variable: the environment has no {named}")
+    return key

@@ -1,0 +1,73 @@
+"""A cross-encoder, here or elsewhere, that reads the head of a ranking again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from triskele.crossing.judging import Judge, Verdict
+from triskele.outside.clearing import Clearing
+from triskele.privacy.clearance import Cleared, clear_memory
+from triskele.types import Memory
+
+
+class Reviewer(Protocol):
+    """Anything that orders memories for a question once more."""
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+
+    @property
+    def depth(self) -> int:
+        """How many it reads."""
+
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+        """Order memories by row, given best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReviewer:
+    """A cross-encoder on this machine: it may read everything, of a secret the title."""
+
+    judge: Judge[str]
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return self.judge.name
+
+    @property
+    def depth(self) -> int:
+        """How many it reads."""
+        return self.judge.depth
+
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+        """Order memories by row, given best first."""
+        return self.judge.verdict(question, {row: memory.content for row, memory in memories.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class HostedReviewer:
+    """A cross-encoder elsewhere: it reads open memories and cleared questions; all others keep their places."""
+
+    judge: Judge[Cleared]
+    clearing: Clearing
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return self.judge.name
+
+    @property
+    def depth(self) -> int:
+        """How many it reads."""
+        return self.judge.depth
+
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+        """Order memories by row, given best first."""
+        cleared, kept = self.clearing.question(question)
+        if cleared is None:
+            return Verdict(tuple(memories), {}, missing=kept)
+        return self.judge.verdict(cleared, {row: clear_memory(memory) for row, memory in memories.items()})

@@ -1,0 +1,215 @@
+"""What is ours in a client's file: put in, and taken out again."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol
+
+from triskele.errors import BadInput
+from triskele.serving.clients import json_text, toml_text
+from triskele.serving.clients.table import NAME, Client, ConfigFile, hook, is_our_hook, server
+
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+class Entries(Protocol):
+    """Our part of one file, as text in and text out."""
+
+    def put(self, text: str) -> str:
+        """The text with our entries as they should be."""
+
+    def drop(self, text: str, original: str | None) -> str:
+        """The text without our entries; of what they stood in, only what `original` had remains when empty."""
+
+    def shown(self) -> str:
+        """What to write by hand where we cannot."""
+
+
+def entries_of(client: Client, file: ConfigFile, environment: Mapping[str, str], *, for_project: bool) -> Entries:
+    """Our part of this file of the client."""
+    if file.format == "toml":
+        return TomlServer((*file.keys, NAME), server(client, environment))
+    if file.events is None:
+        return JsonServer((*file.keys, NAME), server(client, environment))
+    hooks = JsonHooks(file.keys, {name: hook(client, event, environment) for name, event in file.events.items()})
+    if file.reserved_by is None or for_project:
+        return hooks
+    return Several((hooks, JsonWord((file.reserved_by,), NAME)))
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Entries of several kinds in one file."""
+
+    parts: tuple[Entries, ...]
+
+    def put(self, text: str) -> str:
+        """The text with all of them."""
+        return reduce(lambda said, part: part.put(said), self.parts, text)
+
+    def drop(self, text: str, original: str | None) -> str:
+        """The text without any of them."""
+        return reduce(lambda said, part: part.drop(said, original), self.parts, text)
+
+    def shown(self) -> str:
+        """One after the other."""
+        return "\n".join(part.shown() for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonWord:
+    """A word in a list of words."""
+
+    path: tuple[str, ...]
+    word: str
+
+    def put(self, text: str) -> str:
+        """The text with the word in the list."""
+        mark, document = _opened(text)
+        return text if self._at(document) is not None else mark + json_text.append(document, self.path, self.word)
+
+    def drop(self, text: str, original: str | None) -> str:
+        """The text without the word, unless it was there before us."""
+        mark, document = _opened(text)
+        at = self._at(document)
+        if at is None or (original is not None and self._at(_opened(original)[1]) is not None):
+            return text
+        return mark + _pruned(json_text.drop(document, (*self.path, at)), [self.path], original)
+
+    def shown(self) -> str:
+        """The word in its place."""
+        return _nested(self.path, [self.word])
+
+    def _at(self, document: str) -> int | None:
+        there = json_text.find(document, self.path)
+        words = there.value if there and isinstance(there.value, list) else []
+        return words.index(self.word) if self.word in words else None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonServer:
+    """The entry of our MCP server in a JSON file."""
+
+    path: tuple[str, ...]
+    entry: dict[str, Any]
+
+    def put(self, text: str) -> str:
+        """The text with the entry."""
+        mark, text = _opened(text)
+        there = json_text.find(text, self.path)
+        return mark + (text if there and there.value == self.entry else json_text.put(text, self.path, self.entry))
+
+    def drop(self, text: str, original: str | None) -> str:
+        """The text without the entry."""
+        mark, document = _opened(text)
+        if json_text.find(document, self.path) is None:
+            return text
+        return mark + _pruned(json_text.drop(document, self.path), [self.path[:-1]], original)
+
+    def shown(self) -> str:
+        """The entry in its place."""
+        return _nested(self.path, self.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonHooks:
+    """Our hooks in a JSON file: one group of one hook per event."""
+
+    path: tuple[str, ...]
+    hooks: dict[str, dict[str, Any]]
+
+    def put(self, text: str) -> str:
+        """The text with every hook once."""
+        mark, text = _opened(text)
+        standing = {at[-4]: value for at, value in self._ours(text)}
+        if len(list(self._ours(text))) == len(standing) and standing == self.hooks:
+            return mark + text
+        text = self._without(text)
+        for event, entry in self.hooks.items():
+            text = json_text.append(text, (*self.path, event), {"hooks": [entry]})
+        return mark + text
+
+    def drop(self, text: str, original: str | None) -> str:
+        """The text without our hooks, those of events we no longer use among them."""
+        mark, document = _opened(text)
+        places = [(*self.path, event) for event in dict.fromkeys(at[-4] for at, _ in self._ours(document))]
+        return mark + _pruned(self._without(document), [*places, self.path], original) if places else text
+
+    def shown(self) -> str:
+        """The hooks in their place."""
+        return _nested(self.path, {event: [{"hooks": [entry]}] for event, entry in self.hooks.items()})
+
+    def _without(self, text: str) -> str:
+        for at, _ in reversed(list(self._ours(text))):
+            group = json_text.find(text, at[:-2])
+            is_alone = group is not None and len(group.value["hooks"]) == 1
+            text = json_text.drop(text, at[:-2] if is_alone else at)
+        return text
+
+    def _ours(self, text: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        """Each of our hooks with the path to it: event, number of its group, `hooks`, number of the hook."""
+        there = json_text.find(text, self.path)
+        events = there.value if there and isinstance(there.value, dict) else {}
+        for event, groups in events.items():
+            for number, group in enumerate(groups if isinstance(groups, list) else []):
+                hooks = group.get("hooks") if isinstance(group, dict) else None
+                for position, entry in enumerate(hooks if isinstance(hooks, list) else []):
+                    if is_our_hook(entry):
+                        yield (*self.path, event, number, "hooks", position), entry
+
+
+@dataclass(frozen=True, slots=True)
+class TomlServer:
+    """The table of our MCP server in a TOML file."""
+
+    path: tuple[str, ...]
+    entry: dict[str, Any]
+
+    def put(self, text: str) -> str:
+        """The text with the table."""
+        return toml_text.put(text, self.path, self.entry)
+
+    def drop(self, text: str, original: str | None) -> str:  # noqa: ARG002 - no empty table remains
+        """The text without the table."""
+        return toml_text.drop(text, self.path)
+
+    def shown(self) -> str:
+        """The table."""
+        return toml_text.shown(self.path, self.entry)
+
+
+def text_of(file: ConfigFile, data: bytes) -> str:
+    """The text of a file that can be changed; anything else is refused."""
+    try:
+        text = data.decode("utf-8")
+        document = tomllib.loads(text) if file.format == "toml" else json_text.parse(_opened(text)[1])
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"it is not plain {file.format.upper()} ({error})") from error
+    if not isinstance(document, dict):
+        raise BadInput("it holds no object")
+    return text
+
+
+def _opened(text: str) -> tuple[str, str]:
+    """The byte order mark, if any, and the document; an empty file is an empty document."""
+    mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
+    return mark, text.removeprefix(mark) if text.removeprefix(mark).strip() else "{}\n"
+
+
+def _pruned(text: str, places: list[tuple[str, ...]], original: str | None) -> str:
+    for place in places:
+        there = json_text.find(text, place)
+        is_empty = there is not None and not there.value
+        if is_empty and (original is None or json_text.find(_opened(original)[1], place) is None):
+            text = json_text.drop(text, place)
+    return text
+
+
+def _nested(path: tuple[str, ...], value: Any) -> str:
+    for key in reversed(path):
+        value = {key: value}
+    return json.dumps(value, ensure_ascii=False, indent=2)

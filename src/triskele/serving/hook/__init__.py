@@ -1,0 +1,1 @@
+"""What agents are told unasked: few memories, fenced as data, silence otherwise."""

@@ -1,0 +1,375 @@
+"""The hook of an agent's client: asks the resident process, writes what it says, and never fails a prompt.
+
+Started once per prompt by hook_start.py without site packages, so it knows nothing of triskele, imports hardly
+anything, and what it rarely needs only when it does.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+VERSION = "0.1.0"
+DEADLINE_MS = 300.0
+MAX_INPUT = 1_000_000
+MAX_LOG = 200_000
+# What a socket's path may measure everywhere is 103 bytes.
+LONGEST_PATH = 100
+HTTP, STREAM = "http", "mcp"
+LOOPBACK = "127.0.0.1"
+
+_PAUSE_S = 0.01
+_NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+class Silence(Exception):
+    """Why there is nothing to say."""
+
+
+class Address:
+    """Where the resident of one store listens, and where it keeps its lock, its token and the log."""
+
+    __slots__ = ("home", "is_tcp", "key", "run", "sockets", "store")
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.home = _absolute(environ.get("TRISKELE_HOME") or _default_home(environ))
+        self.store = _absolute_store(environ.get("TRISKELE_STORE") or "")
+        self.run = os.path.join(self.home, "run")
+        self.key = _hashed("\0".join((self.home, self.store, environ.get("TRISKELE_CONFIG") or "")))
+        self.is_tcp = bool(environ.get("TRISKELE_LOOPBACK")) or not hasattr(_socket, "AF_UNIX")
+        self.sockets = self.run
+        if not self.is_tcp and len(os.fsencode(self.socket(HTTP))) > LONGEST_PATH:
+            self.sockets = f"/tmp/triskele-{os.geteuid()}"
+
+    def socket(self, kind: str) -> str:
+        """The path of a socket."""
+        return os.path.join(self.sockets, f"{self.key}.{kind}")
+
+    def file(self, kind: str) -> str:
+        """The path of a file beside the sockets: lock, starting, ports, token."""
+        return os.path.join(self.run, f"{self.key}.{kind}")
+
+
+def address(environ: Mapping[str, str]) -> Address:
+    """Where the resident listens that belongs to this environment."""
+    return Address(environ)
+
+
+def own_folder(path: str) -> None:
+    """Make a folder that only its owner may enter; refuse one that belongs to anybody else."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        check_folder(path)
+
+
+def check_folder(path: str) -> None:
+    """Refuse a folder in which somebody else could have put what lies there."""
+    if os.name != "posix":
+        return
+    found = os.lstat(path)
+    if found.st_mode & 0o170000 != 0o040000 or found.st_uid != os.geteuid():
+        raise Silence(f"{path} is not a folder of yours")
+    if found.st_mode & 0o077:
+        os.chmod(path, 0o700)
+
+
+def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
+    """A connection to the resident; FileNotFoundError or ConnectionRefusedError where nobody listens."""
+    if place.is_tcp:
+        return _connect_tcp(place, kind, timeout_s)
+    check_folder(place.sockets)
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout_s)
+        made.connect(place.socket(kind))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def start(place: Address, environ: Mapping[str, str]) -> bool:
+    """Start a resident that outlives this process; False where another one is starting already.
+
+    It holds none of our pipes and learns nothing of the prompt, but inherits the lock on being the one that starts.
+    """
+    own_folder(place.run)
+    turn = os.open(place.file("starting"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if _is_held(turn):
+            return False
+        import subprocess
+
+        # The project comes with each request; and what Python imports is not for a folder's environment to say.
+        kept = {
+            name: value
+            for name, value in environ.items()
+            if name != "TRISKELE_PROJECT" and not name.upper().startswith("PYTHON")
+        }
+        kept["TRISKELE_HOME"] = place.home
+        if place.store:
+            kept["TRISKELE_STORE"] = place.store
+        command = [sys.executable, "-P", "-m", "triskele.serving.resident"]
+        detached: dict[str, Any] = {"start_new_session": True, "pass_fds": (turn,)}
+        if sys.platform == "win32":
+            # Nothing can be inherited there but by all children; the new one takes the lock by itself.
+            detached = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
+        else:
+            command.append(str(turn))
+        nothing = subprocess.DEVNULL
+        with open(os.open(place.file("err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as errors:
+            child: _Child = subprocess.Popen(
+                command, stdin=nothing, stdout=nothing, stderr=errors, cwd=place.home, env=kept, **detached
+            )
+        _started[:] = [*(each for each in _started if each.poll() is None), child]
+        return True
+    finally:
+        os.close(turn)
+
+
+# Kept so that a process which lives long takes leave of those that ended.
+_started: list[_Child] = []
+
+
+def log(place: Address, line: str) -> None:
+    """One line of the log, where it can be written; never a word of a prompt or of a memory."""
+    path = os.path.join(place.run, "hook.log")
+    try:
+        own_folder(place.run)
+        try:
+            if os.stat(path).st_size > MAX_LOG:
+                os.replace(path, path + ".old")
+        except FileNotFoundError:
+            pass
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            os.write(handle, f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n".encode())
+        finally:
+            os.close(handle)
+    except (OSError, Silence):
+        return
+
+
+class Asked:
+    """What is asked, by which client, in which project where the environment names one."""
+
+    __slots__ = ("client", "event", "project")
+
+    def __init__(self, event: str, client: str = "", project: str = "") -> None:
+        self.event, self.client, self.project = event, client, project
+
+    def headers(self, left_s: float) -> tuple[str, ...]:
+        """The same for HTTP; a project may have any letters."""
+        project = "".join(f"%{byte:02x}" for byte in os.fsencode(self.project))
+        return (
+            "Content-Type: application/json",
+            f"X-Triskele-Version: {VERSION}",
+            f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}",
+            *((f"X-Triskele-Client: {self.client}",) if self.client else ()),
+            *((f"X-Triskele-Project: {project}",) if project else ()),
+        )
+
+
+def ask(place: Address, asked: Asked, body: bytes, ends: float, environ: Mapping[str, str]) -> tuple[bytes, bool]:
+    """What the resident answers in time, and whether it is outdated; where nobody listens, one is started."""
+    is_started = False
+    while True:
+        left_s = ends - time.monotonic()
+        if left_s <= 0:
+            raise Silence("a resident was started and is not ready yet" if is_started else "no answer in time")
+        try:
+            status, head, text = exchange(place, f"POST /hook/{asked.event}", asked.headers(left_s), body, left_s)
+        except (FileNotFoundError, ConnectionRefusedError):
+            is_started = is_started or start(place, environ)
+        except TimeoutError:
+            continue
+        except (ConnectionError, BlockingIOError):
+            # It ended under our hands, or more are waiting than it can hold: what was asked is asked again.
+            pass
+        else:
+            if status in (200, 204):
+                return text, b"\r\nx-triskele-outdated:" in head.lower()
+            if status != 503:
+                raise Silence(f"the resident refused the request ({status})")
+        time.sleep(min(_PAUSE_S, max(0.0, ends - time.monotonic())))
+
+
+def run(arguments: list[str]) -> None:
+    """Answer the event of a command line: EVENT, or EVENT --client NAME."""
+    began = time.monotonic()
+    event, client = "", ""
+    if len(arguments) == 1 or (len(arguments) == 3 and arguments[1] == "--client"):
+        event, client = arguments[0], arguments[-1] if arguments[1:] else ""
+    answer(event, client, os.environ, began)
+    # Nothing is left to do that an orderly end would do.
+    os._exit(0)
+
+
+def answer(event: str, client: str, environ: Mapping[str, str], began: float) -> None:
+    """The resident's text for one event on standard output, or silence and a line in the log."""
+    place = None
+    try:
+        place = address(environ)
+        if not _is_name(event):
+            event = "?"
+            raise Silence("no event has such a name")
+        asked = Asked(event, client if _is_name(client) else "", environ.get("TRISKELE_PROJECT") or "")
+        ends = began + _deadline_s(environ)
+        text, is_outdated = ask(place, asked, _read(ends), ends, environ)
+        _write(text)
+        if is_outdated:
+            start(place, environ)
+    except Exception as error:
+        if place is not None:
+            log(place, f"{event}: {_reason(error)}")
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= 40 and _NAME_LETTERS.issuperset(text)
+
+
+def _reason(error: Exception) -> str:
+    # Of errors that others made only the kind is told: their words may quote what they were given.
+    if isinstance(error, Silence):
+        return str(error)
+    return f"{type(error).__name__} {getattr(error, 'strerror', None) or ''}".strip()
+
+
+def _deadline_s(environ: Mapping[str, str]) -> float:
+    try:
+        wanted = float(environ.get("TRISKELE_HOOK_DEADLINE_MS") or DEADLINE_MS)
+    except ValueError:
+        wanted = DEADLINE_MS
+    return min(max(wanted, 1.0), 600_000.0) / 1000 if wanted == wanted else DEADLINE_MS / 1000
+
+
+def _read(ends: float) -> bytes:
+    """Standard input up to its end; a client that does not close it is not waited for beyond the deadline."""
+    import select
+
+    taken, size = [b""], 0
+    while True:
+        if os.name == "posix" and not select.select([0], [], [], max(0.0, ends - time.monotonic()))[0]:
+            raise Silence("standard input did not end in time")
+        piece = os.read(0, 65536)
+        if not piece:
+            return b"".join(taken)
+        taken.append(piece)
+        size += len(piece)
+        if size > MAX_INPUT:
+            raise Silence("the event is larger than 1 MB")
+
+
+def _write(text: bytes) -> None:
+    while text:
+        text = text[os.write(1, text) :]
+
+
+def exchange(
+    place: Address, line: str, headers: tuple[str, ...], body: bytes, timeout_s: float
+) -> tuple[int, bytes, bytes]:
+    """Status, head and body of the resident's answer to one request."""
+    lines = [f"{line} HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}", *headers]
+    if place.is_tcp:
+        lines.append(f"Authorization: Bearer {_ports(place)[2]}")
+    connection = connect(place, HTTP, timeout_s)
+    try:
+        connection.sendall("\r\n".join((*lines, "", "")).encode() + body)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    finally:
+        connection.close()
+    head, found, text = answer.partition(b"\r\n\r\n")
+    words = head.split(None, 2)
+    if not found or len(words) < 2 or not words[1].isdigit():
+        raise ConnectionResetError
+    return int(words[1]), head, text
+
+
+def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
+    """The way where there are no unix sockets; a stream begins with the token, for it has no other place for it."""
+    http, stream, token = _ports(place)
+    made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout_s)
+        made.connect((LOOPBACK, http if kind == HTTP else stream))
+        if kind == STREAM:
+            made.sendall(f"{token}\n".encode())
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _ports(place: Address) -> tuple[int, int, str]:
+    """Where the resident listens on loopback; whoever took its ports after it ended is told nothing."""
+    with open(place.file("lock"), "rb+") as lock, open(place.file("ports"), encoding="ascii") as ports:
+        if not _is_held(lock.fileno()):
+            raise ConnectionRefusedError
+        http, stream, token = ports.read().split()
+        return int(http), int(stream), token
+
+
+def _is_held(handle: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _absolute(path: str) -> str:
+    path = os.path.expanduser(path)
+    # Asked only where it matters: the folder that one works in may be gone.
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def _absolute_store(url: str) -> str:
+    prefix = "sqlite:///"
+    return prefix + _absolute(url[len(prefix) :]) if url.startswith(prefix) and len(url) > len(prefix) else url
+
+
+def _default_home(environ: Mapping[str, str]) -> str:
+    """The data folder by the platform's convention, as the settings have it."""
+    given = environ.get("XDG_DATA_HOME", "").strip()
+    if sys.platform == "win32":
+        base = environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
+    elif sys.platform == "darwin":
+        base = given or os.path.expanduser("~/Library/Application Support")
+    else:
+        base = given or os.path.expanduser("~/.local/share")
+    return os.path.join(base, "triskele")
+
+
+def _hashed(text: str) -> str:
+    """A short name for a text (FNV-1a): `hashlib` would cost more than all the rest."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(text):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+if TYPE_CHECKING:
+    import subprocess
+
+    _Child = subprocess.Popen[bytes]
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Memory as tools, resources and prompts of the Model Context Protocol."""

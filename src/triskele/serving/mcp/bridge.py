@@ -1,0 +1,267 @@
+"""A pump between a client's standard streams and a server's socket.
+
+The server may end at any time. Requests without an answer are then asked again where they only read; of others nobody
+can say whether they were carried out, and that is what the client is told.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from triskele.serving.mcp.greeting import MODERN_KEY, Message, greeting
+
+# Tools that change nothing; a test keeps the list equal to what the tools say of themselves.
+READ_ONLY = frozenset({"memory_recall", "memory_get", "memory_list", "memory_stats", "memory_why_not"})
+_LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+_READS = frozenset({"initialize", "server/discover", "ping", "resources/read", "prompts/get", *_LISTS})
+UNKNOWN = (
+    "the memory process ended before it answered, so it is unknown whether the change was made:"
+    " look with memory_list (newest first) before you try again"
+)
+LOST = "the memory process ended twice over this request: ask otherwise, or let the user run `triskele doctor`"
+TOO_LONG = "a message may have 4 MB"
+MAX_LINE = 4 * 1024 * 1024
+DRAIN_S = 20.0
+_AHEAD = 1000
+_INTERNAL_ERROR = -32603
+_AGAIN = "triskele-again-"
+_CLIENT = 0
+
+
+class Wire(Protocol):
+    """A connection to a server."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send all of it."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request that waits for its answer."""
+
+    id: Any
+    line: bytes
+    method: str
+    may_repeat: bool
+    is_modern: bool
+    is_repeated: bool = False
+
+
+class Bridge:
+    """Carries messages both ways; everything is done in the thread that runs it, others only listen."""
+
+    def __init__(self, dial: Callable[[], Wire], output: BinaryIO) -> None:
+        self._dial = dial
+        self._output = output
+        self._heard: queue.SimpleQueue[tuple[int, bytes | None]] = queue.SimpleQueue()
+        self._ahead = threading.BoundedSemaphore(_AHEAD)
+        self._wire: Wire | None = None
+        self._generation = _CLIENT
+        self._pending: dict[str, Asked] = {}
+        self._handshake: list[Message] = []
+        self._is_greeted = False
+
+    def run(self, source: BinaryIO) -> None:
+        """Carry messages until the client has no more and those that it sent are answered."""
+        threading.Thread(target=self._listen, args=(source,), daemon=True).start()
+        ends: float | None = None
+        while ends is None or self._pending:
+            try:
+                origin, line = self._heard.get(timeout=None if ends is None else max(0.0, ends - time.monotonic()))
+            except queue.Empty:
+                break
+            if origin == _CLIENT and line is None:
+                ends = time.monotonic() + DRAIN_S
+            elif origin == _CLIENT and line is not None:
+                self._ahead.release()
+                self._from_client(line)
+            elif origin == self._generation:
+                self._from_server(line) if line is not None else self._recover()
+        self._hang_up()
+
+    # Two kinds of threads that only listen
+
+    def _listen(self, source: BinaryIO) -> None:
+        for line in source:
+            if line.strip():
+                self._ahead.acquire()
+                self._heard.put((_CLIENT, line))
+        self._heard.put((_CLIENT, None))
+
+    def _hear(self, wire: Wire, generation: int) -> None:
+        for line in lines(wire):
+            self._heard.put((generation, line))
+        self._heard.put((generation, None))
+
+    # From the client
+
+    def _from_client(self, line: bytes) -> None:
+        message = _object(line)
+        if message is None:
+            return self._pass_on(line)
+        if len(line) > MAX_LINE:
+            return self._tell(_failure(message.get("id"), TOO_LONG))
+        if "method" in message:
+            self._note(message, line)
+            return self._pass_on(line) if self._wire else self._begin(message, line)
+        answer = self._answer_to_server(message)
+        return None if answer is None else self._pass_on(_line(answer))
+
+    def _note(self, message: Message, line: bytes) -> None:
+        """Remember a request until it is answered, and what another server would have to be told first."""
+        method, params = str(message["method"]), message.get("params")
+        details = params if isinstance(params, dict) else {}
+        if method in ("initialize", "notifications/initialized"):
+            self._handshake = [message] if method == "initialize" else [*self._handshake[:1], message]
+        elif method == "notifications/cancelled":
+            self._pending.pop(_key(details.get("requestId")), None)
+        if isinstance(message.get("id"), str | int):
+            meta, tool = details.get("_meta"), str(details.get("name"))
+            may_repeat = method in _READS or (method == "tools/call" and tool in READ_ONLY)
+            is_modern = isinstance(meta, dict) and MODERN_KEY in meta
+            self._pending[_key(message["id"])] = Asked(message["id"], line, method, may_repeat, is_modern)
+
+    def _begin(self, message: Message, line: bytes) -> None:
+        """Greet the client at once; the server is told of it when it is there."""
+        answer = greeting(message)
+        if answer is None:
+            return self._pass_on(line)
+        self._answered(message["id"])
+        self._tell(answer)
+        return self._connect()
+
+    def _answered(self, id: Any) -> None:
+        asked = self._pending.pop(_key(id), None)
+        self._is_greeted = self._is_greeted or (asked is not None and asked.method == "initialize")
+
+    def _pass_on(self, line: bytes) -> None:
+        if self._wire is None:
+            self._connect()
+        try:
+            if self._wire is not None:
+                self._wire.sendall(line if line.endswith(b"\n") else line + b"\n")
+        except OSError:
+            # The listener tells that it ended, after the answers that still came through.
+            return
+
+    # From the server
+
+    def _from_server(self, line: bytes) -> None:
+        message = _object(line)
+        if message is None:
+            return
+        if "method" in message:
+            self._tell(self._asked_by_server(message))
+        elif not str(message.get("id")).startswith(_AGAIN):
+            self._answered(message.get("id"))
+            self._write(line)
+
+    def _asked_by_server(self, message: Message) -> Message:
+        """A server's request under a name that no later server uses: no consent may reach another question."""
+        params = message.get("params")
+        if "id" in message:
+            return {**message, "id": self._named(message["id"])}
+        if message["method"] == "notifications/cancelled" and isinstance(params, dict):
+            return {**message, "params": {**params, "requestId": self._named(params.get("requestId"))}}
+        return message
+
+    def _answer_to_server(self, message: Message) -> Message | None:
+        """The client's answer under the name that the server gave its question; None where that server ended."""
+        generation, _, id = str(message.get("id")).partition(":")
+        return {**message, "id": json.loads(id)} if generation == str(self._generation) and id else None
+
+    def _named(self, id: Any) -> str:
+        return f"{self._generation}:{_key(id)}"
+
+    # Connections
+
+    def _connect(self) -> None:
+        self._wire = self._dial()
+        self._generation += 1
+        threading.Thread(target=self._hear, args=(self._wire, self._generation), daemon=True).start()
+        if self._is_greeted:
+            first, *rest = self._handshake
+            for message in ({**first, "id": f"{_AGAIN}{self._generation}"}, *rest):
+                self._pass_on(_line(message))
+
+    def _recover(self) -> None:
+        """The server ended: ask another one what may be asked twice, and tell of the rest that it is not known."""
+        self._hang_up()
+        unanswered, self._pending = self._pending, {}
+        for key, asked in unanswered.items():
+            if not asked.may_repeat or asked.is_repeated:
+                self._tell(_unanswered(asked))
+                continue
+            asked.is_repeated = True
+            self._pending[key] = asked
+        for asked in list(self._pending.values()):
+            self._pass_on(asked.line)
+
+    def _hang_up(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def _tell(self, message: Message) -> None:
+        self._write(_line(message))
+
+    def _write(self, line: bytes) -> None:
+        self._output.write(line)
+        self._output.flush()
+
+
+def lines(wire: Wire) -> Iterator[bytes]:
+    """What a server says, line by line, until it ends in whatever way."""
+    rest = b""
+    while True:
+        try:
+            piece = wire.recv(65536)
+        except OSError:
+            return
+        if not piece:
+            return
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line + b"\n" for line in whole if line.strip())
+
+
+def _unanswered(asked: Asked) -> Message:
+    if asked.may_repeat:
+        return _failure(asked.id, LOST)
+    if asked.method != "tools/call":
+        return _failure(asked.id, UNKNOWN)
+    result: Message = {"content": [{"type": "text", "text": UNKNOWN}], "isError": True}
+    if asked.is_modern:
+        result["resultType"] = "complete"
+    return {"jsonrpc": "2.0", "id": asked.id, "result": result}
+
+
+def _failure(id: Any, why: str) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": _INTERNAL_ERROR, "message": why}}
+
+
+def _object(line: bytes) -> Message | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _line(message: Message) -> bytes:
+    return json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _key(id: Any) -> str:
+    return json.dumps(id)

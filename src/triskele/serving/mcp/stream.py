@@ -1,0 +1,165 @@
+"""One client's stream of JSON-RPC messages, a line each, served from any reader and writer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+
+from triskele import __version__
+from triskele.engine import Engine
+from triskele.serving.mcp.server import build
+
+logger = logging.getLogger(__name__)
+
+MAX_LINE = 4 * 1024 * 1024
+_HEADER_S = 10.0
+_DRAIN_S = 4.0
+_PIECE = 65536
+
+Inbound = SessionMessage | Exception
+
+
+async def serve(open_engine: Callable[[], Engine], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve until the client leaves; its first line says its version and where it works, ours says our version."""
+    lines = _lines(reader)
+    try:
+        header = await _header(lines)
+        if header is None:
+            return
+        await _write(writer, json.dumps({"version": __version__}).encode())
+        await _converse(open_engine, header, lines, writer)
+    finally:
+        await lines.aclose()
+        writer.close()
+
+
+async def _converse(
+    open_engine: Callable[[], Engine],
+    header: dict[str, Any],
+    lines: AsyncGenerator[bytes],
+    writer: asyncio.StreamWriter,
+) -> None:
+    folder, project = header.get("folder"), header.get("project")
+    # The SDK has no other seam for a transport of one's own.
+    server = build(
+        open_engine,
+        folder=Path(folder) if isinstance(folder, str) and folder else None,
+        project=project if isinstance(project, str) else None,
+    )._lowlevel_server
+    said, heard = anyio.create_memory_object_stream[Inbound](0)
+    answered, to_answer = anyio.create_memory_object_stream[SessionMessage](0)
+    open_requests = _Requests()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_receive, lines, said, open_requests)
+        tasks.start_soon(_send, to_answer, writer, open_requests)
+        await server.run(heard, answered, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+class _Requests:
+    """Which requests wait for an answer: the server would drop them when the client's side of the stream ends."""
+
+    def __init__(self) -> None:
+        self._ids: set[RequestId] = set()
+        self._changed = anyio.Event()
+
+    def note(self, message: JSONRPCMessage) -> None:
+        """Take notice of a message in either direction."""
+        if isinstance(message, JSONRPCRequest):
+            self._ids.add(message.id)
+        elif isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._ids.discard(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._ids.discard((message.params or {}).get("requestId", ""))
+        self._changed.set()
+
+    async def are_answered(self) -> None:
+        """Wait for the last answer, but not for long."""
+        with anyio.move_on_after(_DRAIN_S):
+            while self._ids:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+
+async def _header(lines: AsyncGenerator[bytes]) -> dict[str, Any] | None:
+    with anyio.move_on_after(_HEADER_S):
+        try:
+            found = json.loads(await anext(lines))
+        except (StopAsyncIteration, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+    return None
+
+
+async def _receive(
+    lines: AsyncGenerator[bytes], said: MemoryObjectSendStream[Inbound], open_requests: _Requests
+) -> None:
+    async with said:
+        async for line in lines:
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError as error:
+                await said.send(error)
+                continue
+            if not isinstance(message, JSONRPCResponse | JSONRPCError):
+                open_requests.note(message)
+            await said.send(SessionMessage(message))
+        await open_requests.are_answered()
+
+
+async def _send(
+    to_answer: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter, open_requests: _Requests
+) -> None:
+    async with to_answer:
+        async for each in to_answer:
+            await _write(writer, each.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+            if isinstance(each.message, JSONRPCResponse | JSONRPCError):
+                open_requests.note(each.message)
+
+
+async def _write(writer: asyncio.StreamWriter, line: bytes) -> None:
+    # Who left without taking leave needs no answer.
+    with suppress(ConnectionError):
+        writer.write(line + b"\n")
+        await writer.drain()
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
+    """Lines up to a length; a longer one is dropped, for nobody could answer it."""
+    kept, is_dropped = bytearray(), False
+    while piece := await _piece(reader):
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            line, kept = bytes(kept + end), bytearray()
+            if not is_dropped and len(line) <= MAX_LINE and line.strip():
+                yield line
+            is_dropped = False
+        kept += rest
+        if len(kept) > MAX_LINE:
+            logger.warning("a message longer than %s bytes was dropped", MAX_LINE)
+            kept, is_dropped = bytearray(), True
+
+
+async def _piece(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(_PIECE)
+    except ConnectionError:
+        return b""

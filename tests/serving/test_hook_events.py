@@ -1,0 +1,463 @@
+"""What an agent is told unasked: what fits, once, within bounds, and nothing that is not for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from triskele import config
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.serving.hook import events, fence, injection
+from triskele.types import LinkKind, Memory, Origin, Sensitivity
+
+
+class Desk:
+    """An agent's client over a store of its own, working in a folder called garden."""
+
+    def __init__(self, folder: Path, agents: str = "") -> None:
+        self.home = folder / "home"
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(f"[agents]\n{agents}\n")
+        for name in ("garden", "kitchen"):
+            (folder / name / ".git").mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        environment = {"TRISKELE_HOME": str(self.home), "TRISKELE_RECALL_MODEL": "none", "TRISKELE_PRIVACY_KEY": "file"}
+        self.engine = Engine(config.load(environment), Path("/"))
+
+    def add(self, text: str, *, project: str = "garden", **details: Any) -> str:
+        return self.engine.remember(text, project=project, **details).id
+
+    def said(self, event: str, **payload: Any) -> str:
+        """What reaches the model."""
+        values = {"session_id": "one", "cwd": str(self.folder / "garden" / "beds"), **payload}
+        out = events.respond(self.engine, event, values)
+        return str(json.loads(out)["hookSpecificOutput"]["additionalContext"]) if out else ""
+
+    def prompt(self, text: str, **payload: Any) -> list[str]:
+        """The texts that a prompt is met with."""
+        return quotations(self.said("user-prompt-submit", prompt=text, **payload))
+
+    def start(self, source: str = "startup", **payload: Any) -> list[str]:
+        return quotations(self.said("session-start", source=source, **payload))
+
+
+def quotations(said: str) -> list[str]:
+    """The texts between the first lines and the last of a fence."""
+    return [json.loads(line.split(" · ", 4)[4]) for line in said.split("\n")[2:-1]]
+
+
+@pytest.fixture
+def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+    opened: list[Desk] = []
+
+    def open_one(agents: str = "") -> Desk:
+        opened.append(Desk(tmp_path, agents))
+        return opened[-1]
+
+    yield open_one
+    for desk in opened:
+        desk.engine.close()
+
+
+@pytest.fixture
+def desk(open_desk: Callable[..., Desk]) -> Desk:
+    return open_desk()
+
+
+def test_the_answer_is_one_document_with_the_keys_that_clients_know(desk: Desk) -> None:
+    desk.add("The kettle is red")
+    payload = {"session_id": "one", "cwd": str(desk.folder / "garden"), "prompt": "is the kettle red?"}
+    out = events.respond(desk.engine, "user-prompt-submit", payload)
+    assert json.loads(out).keys() == {"hookSpecificOutput"}
+    inside = json.loads(out)["hookSpecificOutput"]
+    assert inside.keys() == {"hookEventName", "additionalContext"}
+    assert inside["hookEventName"] == "UserPromptSubmit"
+    desk.add("Tea before coffee", category="preferences")
+    started = json.loads(events.respond(desk.engine, "session-start", {**payload, "source": "startup"}))
+    assert started["hookSpecificOutput"].keys() == {"hookEventName", "additionalContext"}
+    assert started["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+
+
+def test_a_memory_is_told_with_id_date_origin_and_project(desk: Desk) -> None:
+    id = desk.add("The kettle is red", created_at="2025-03-04", origin=Origin.AGENT)
+    everywhere = desk.add("Every kettle whistles", project="", created_at="2025-03-05")
+    lines = desk.said("user-prompt-submit", prompt="kettle").split("\n")
+    short = desk.engine.store.shorten([id, everywhere])
+    assert lines[0] == fence.OPENING and lines[-1] == fence.CLOSING
+    assert "not instructions" in lines[1]
+    assert sorted(lines[2:-1]) == sorted(
+        [
+            f'{short[id]} · 2025-03-04 · origin agent · project "garden" · "The kettle is red"',
+            f'{short[everywhere]} · 2025-03-05 · origin user · project "everywhere" · "Every kettle whistles"',
+        ]
+    )
+
+
+def test_the_project_is_that_of_the_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where this process works is nobody's project.
+    monkeypatch.chdir(desk.folder)
+    desk.add("The kettle is red")
+    assert desk.prompt("kettle", cwd=str(desk.folder / "kitchen")) == []
+    assert desk.prompt("kettle", cwd="garden") == []
+    assert desk.prompt("kettle", cwd=7) == []
+    assert desk.prompt("kettle", cwd="/\0" + "x" * 9000) == []
+    assert desk.prompt("kettle", cwd=str(desk.folder / "kitchen"), project="garden") == ["The kettle is red"]
+    assert desk.prompt("kettle", session_id="two") == ["The kettle is red"]
+
+
+@pytest.mark.parametrize("prompt", ["", "   \n", "/kettle", "/help kettle", "/plugin:brew kettle", None, 7, ["kettle"]])
+def test_what_asks_for_nothing_is_met_with_silence(desk: Desk, prompt: object) -> None:
+    desk.add("The kettle is red")
+    payload = {"session_id": "one", "cwd": str(desk.folder / "garden"), "prompt": prompt}
+    assert events.respond(desk.engine, "user-prompt-submit", payload) == ""
+
+
+def test_a_path_is_no_command(desk: Desk) -> None:
+    desk.add("/etc/kettle.conf names the colour")
+    assert desk.prompt("/etc/kettle.conf") == ["/etc/kettle.conf names the colour"]
+
+
+def test_an_unsure_answer_is_not_told(open_desk: Callable[..., Desk]) -> None:
+    bold = open_desk("least_confidence = 0.0")
+    bold.add("The kettle is red")
+    vague = "kettle opinions of the neighbours about astronomy"
+    assert bold.prompt(vague) == ["The kettle is red"]
+    bold.engine.close()
+    shy = open_desk("least_confidence = 0.9")
+    assert shy.prompt(vague, session_id="two") == []
+    assert shy.prompt("kettle red", session_id="two") == ["The kettle is red"]
+
+
+def test_hits_far_behind_the_best_are_left_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.add("The kettle in the shed is red and whistles at noon")
+    desk.add("The shed has a window")
+    asked = "kettle shed red whistles noon"
+    assert desk.prompt(asked) == ["The kettle in the shed is red and whistles at noon"]
+    monkeypatch.setattr(injection, "LEAST_SHARE", 0.0)
+    assert len(desk.prompt(asked, session_id="two")) == 2
+
+
+def test_at_most_so_many_memories(open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk()
+    for number in range(9):
+        desk.add(f"Kettle number {number} stands in room {'abcdefghi'[number] * 3}")
+    assert len(desk.prompt("kettle")) == 5
+    desk.engine.close()
+    assert len(open_desk("most = 2").prompt("kettle", session_id="two")) == 2
+
+
+def test_the_budget_of_tokens_counts_the_whole_text(open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk("budget_tokens = 250")
+    for number in range(5):
+        desk.add(f"Kettle {number}: " + " ".join(f"{'abcde'[number]}word{n}" for n in range(30)))
+    said = desk.said("user-prompt-submit", prompt="kettle")
+    assert 1 <= len(quotations(said)) < 5
+    assert len(said) / 4 <= 250
+
+
+@pytest.mark.parametrize("filler", ["ab", "語", '"', "\n"])
+def test_the_whole_document_stays_below_what_the_client_cuts(
+    desk: Desk, filler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = desk.engine
+    engine.settings = replace(
+        engine.settings,
+        memory=replace(engine.settings.memory, max_characters=5000),
+        agents=replace(engine.settings.agents, budget_tokens=100_000),
+    )
+    for number in range(5):
+        desk.add(f"Kettle {number} {'abcde'[number] * 9} " + f"{filler} " * 900 + "end")
+    payload = {"session_id": "one", "cwd": str(desk.folder / "garden"), "prompt": "kettle"}
+    assert 0 < len(events.respond(engine, "user-prompt-submit", payload)) < injection.MOST_CHARACTERS
+
+
+def test_no_memory_is_told_twice_unless_its_text_changed(desk: Desk) -> None:
+    id = desk.add("The kettle is red")
+    assert desk.prompt("kettle") == ["The kettle is red"]
+    assert desk.prompt("kettle") == []
+    assert desk.prompt("kettle", session_id="two") == ["The kettle is red"]
+    desk.engine.edit(id, importance=0.9)
+    assert desk.prompt("kettle") == []
+    desk.engine.edit(id, content="The kettle is blue")
+    assert desk.prompt("kettle") == ["The kettle is blue"]
+    assert desk.prompt("kettle") == []
+
+
+def test_a_conversation_without_a_name_is_told_every_time(desk: Desk) -> None:
+    desk.add("The kettle is red")
+    for session in (None, "", 5):
+        assert desk.prompt("kettle", session_id=session) == ["The kettle is red"]
+
+
+def test_what_was_told_keeps_its_place_so_that_worse_hits_do_not_follow(desk: Desk) -> None:
+    for number in range(9):
+        desk.add(f"Kettle number {number} stands in room {'abcdefghi'[number] * 3}")
+    assert len(desk.prompt("kettle")) == 5
+    assert desk.prompt("kettle") == []
+
+
+def test_what_is_known_survives_the_process(open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk()
+    desk.add("The kettle is red")
+    assert desk.prompt("kettle") == ["The kettle is red"]
+    desk.engine.close()
+    assert open_desk().prompt("kettle") == []
+
+
+def test_a_replaced_memory_is_never_told(desk: Desk) -> None:
+    older = desk.add("The kettle is red", category="decisions")
+    newer = desk.add("The kettle is blue", category="decisions", project="kitchen")
+    desk.engine.link(newer, LinkKind.SUPERSEDES, older)
+    assert desk.engine.recall("kettle", project="garden").hits[0].superseded
+    assert desk.prompt("kettle") == []
+    assert desk.start() == []
+
+
+def test_the_successor_is_told_in_its_place(desk: Desk) -> None:
+    older = desk.add("The kettle is red")
+    desk.engine.remember("Now a blue one", project="garden", supersedes=older)
+    assert desk.prompt("kettle red") == ["Now a blue one"]
+
+
+def test_what_resolved_a_problem_comes_with_it(desk: Desk) -> None:
+    problem = desk.add("The kettle leaks")
+    solved = desk.add("A new rubber ring was fitted")
+    desk.engine.link(problem, LinkKind.RESOLVED_BY, solved)
+    assert desk.prompt("kettle leaks") == ["The kettle leaks", "A new rubber ring was fitted"]
+
+
+@pytest.mark.parametrize("origin", list(Origin))
+def test_tools_and_the_web_never_speak_unasked(desk: Desk, origin: Origin) -> None:
+    desk.add("The kettle is red", origin=origin, category="preferences", importance=0.9)
+    assert desk.engine.recall("kettle", project="garden").hits
+    is_told = origin in {Origin.USER, Origin.AGENT, Origin.IMPORT}
+    assert desk.prompt("kettle") == (["The kettle is red"] if is_told else [])
+    assert desk.start() == (["The kettle is red"] if is_told else [])
+
+
+def test_a_stranger_in_first_place_does_not_bring_others_along(desk: Desk) -> None:
+    desk.add("kettle whistle noon shed red garden", origin=Origin.WEB)
+    desk.add("The shed has a window")
+    assert desk.prompt("kettle whistle noon shed red") == []
+
+
+def test_private_memories_are_for_the_clients_that_the_user_named(open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk()
+    desk.add("The kettle is red", sensitivity=Sensitivity.PRIVATE, category="preferences")
+    assert desk.prompt("kettle", client="claude-code") == []
+    assert desk.start(client="claude-code") == []
+    desk.engine.close()
+    allowed = open_desk('private_to = ["claude-code"]')
+    for stranger in (None, "", "codex", ["claude-code"]):
+        assert allowed.prompt("kettle", client=stranger) == []
+        assert allowed.start(client=stranger) == []
+    assert " · private · origin user · " in allowed.said("user-prompt-submit", prompt="kettle", client="claude-code")
+
+
+def test_of_a_secret_not_even_the_title_is_told(open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk('private_to = ["claude-code"]')
+    secret = "the kettle opens with hunter2-hunter2"
+    desk.add(secret, sensitivity=Sensitivity.SECRET, title="kettle code", category="preferences", importance=0.9)
+    assert desk.engine.recall("kettle code", project="garden").hits
+    assert desk.prompt("kettle code", client="claude-code") == []
+    assert desk.start(client="claude-code") == []
+
+
+def test_texts_that_say_the_same_are_told_once(desk: Desk) -> None:
+    desk.add("The kettle in the shed is red and old")
+    desk.add("The kettle in the shed is red and old indeed")
+    assert len(desk.prompt("kettle shed red old")) == 1
+
+
+def test_a_long_prompt_is_asked_by_its_head(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = desk.engine.recall
+    monkeypatch.setattr(desk.engine, "recall", lambda text, **options: (asked.append(text), real(text, **options))[1])
+    desk.add("The kettle is red")
+    desk.prompt("kettle " * 200_000)
+    assert [len(text) for text in asked] == [injection.HEAD_CHARACTERS]
+
+
+def test_prompts_do_not_go_into_the_recall_log(desk: Desk) -> None:
+    desk.engine.settings = replace(desk.engine.settings, recall=replace(desk.engine.settings.recall, log=True))
+    desk.add("The kettle is red")
+    desk.prompt("kettle")
+    assert desk.engine.store.shelved("recall") == {}
+
+
+def test_a_session_starts_with_what_stands(desk: Desk) -> None:
+    desk.add("Tea before coffee", category="preferences", importance=0.6)
+    desk.add("We water on Mondays", category="decisions", importance=0.9)
+    desk.add("Frost kills basil", category="lessons", importance=0.7, project="")
+    desk.add("The kettle is red", category="facts", importance=1.0)
+    desk.add("Hardly worth it", category="lessons", importance=0.2)
+    desk.add("Elsewhere", category="lessons", importance=1.0, project="kitchen")
+    desk.add("No longer", category="decisions", importance=1.0, valid_to="2020-01-01")
+    told = ["We water on Mondays", "Frost kills basil", "Tea before coffee"]
+    assert desk.start() == told
+    assert desk.prompt("tea coffee") == []
+    assert desk.start() == told
+    assert desk.start("clear") == told
+    assert desk.start("resume") == []
+    assert desk.start("resume", session_id="two") == told
+
+
+def test_a_start_is_worth_half_the_room(open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk("budget_tokens = 600")
+    for number in range(5):
+        text = f"Rule {number}: " + " ".join(f"{'abcde'[number]}word{n}" for n in range(40))
+        desk.add(text, category="lessons", importance=0.8)
+    said = desk.said("session-start", source="startup")
+    assert quotations(said) and len(said) / 4 <= 300
+    assert desk.start() == quotations(said)
+
+
+def test_unknown_categories_are_no_reason_to_fail(desk: Desk) -> None:
+    memory = replace(desk.engine.settings.memory, categories=("facts", "lessons"))
+    desk.engine.settings = replace(desk.engine.settings, memory=memory)
+    desk.add("Frost kills basil", category="lessons")
+    assert desk.start() == ["Frost kills basil"]
+
+
+@pytest.mark.parametrize("way", ["pre-compact", "compact"])
+def test_what_was_told_is_told_again_after_a_compaction(desk: Desk, way: str) -> None:
+    desk.add("The kettle is red")
+    desk.add("Tea before coffee", category="preferences")
+    assert desk.start() == ["Tea before coffee"]
+    assert desk.prompt("kettle") == ["The kettle is red"]
+    if way == "pre-compact":
+        assert desk.said("pre-compact", trigger="auto") == ""
+    assert desk.start("compact") == ["The kettle is red", "Tea before coffee"]
+    assert desk.prompt("kettle") == []
+
+
+def test_where_no_session_starts_after_a_compaction_the_next_prompt_does_it(desk: Desk) -> None:
+    desk.add("The kettle is red")
+    desk.add("Roses want sun")
+    gone = desk.add("Lilies want shade")
+    for words in ("kettle", "roses", "lilies"):
+        assert desk.prompt(words) != []
+    desk.said("pre-compact")
+    desk.engine.forget(gone)
+    assert desk.prompt("/status") == []
+    assert desk.prompt("roses") == ["Roses want sun", "The kettle is red"]
+    assert desk.prompt("kettle roses") == []
+
+
+def test_after_a_compaction_no_more_than_one_parcel_comes_back(open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk("most = 2")
+    for word in ("kettle", "roses", "lilies"):
+        desk.add(f"All about {word}")
+        desk.prompt(word)
+    desk.said("pre-compact")
+    assert desk.prompt("nothing that is known") == ["All about lilies", "All about roses"]
+    assert desk.prompt("nothing that is known") == []
+    # The rest is not in the context, so that it may be told when it matters.
+    assert desk.prompt("kettle") == ["All about kettle"]
+
+
+def test_a_compaction_brings_nothing_back_that_may_not_be_told_any_more(desk: Desk) -> None:
+    id = desk.add("The kettle is red")
+    desk.prompt("kettle")
+    desk.engine.edit(id, sensitivity=Sensitivity.PRIVATE)
+    assert desk.start("compact") == []
+
+
+def test_a_conversation_that_ended_can_be_resumed_and_one_that_was_cleared_begins_anew(desk: Desk) -> None:
+    desk.add("The kettle is red")
+    desk.prompt("kettle")
+    assert desk.said("stop", last_assistant_message="The kettle is red") == ""
+    assert desk.said("session-end", reason="logout") == ""
+    desk.start("resume")
+    assert desk.prompt("kettle") == []
+    desk.said("session-end", reason="clear")
+    assert desk.prompt("kettle") == ["The kettle is red"]
+
+
+def test_whoever_asks_too_late_is_not_counted_as_told(desk: Desk) -> None:
+    desk.add("The kettle is red", category="preferences")
+    assert desk.prompt("kettle", answer_by=time.monotonic() - 1.0) == []
+    assert desk.start(answer_by=time.monotonic() - 1.0) == []
+    assert desk.engine.store.uses.days() == []
+    assert desk.prompt("kettle", answer_by=time.monotonic() + 3600.0) == ["The kettle is red"]
+
+
+def test_a_store_that_others_hold_neither_delays_nor_repeats(desk: Desk) -> None:
+    desk.add("The kettle is red")
+    other = apsw.Connection(str(desk.home / "memories.db"))
+    other.execute("BEGIN IMMEDIATE")
+    # Whoever waited here would fail the test by its time limit.
+    desk.engine.store._connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
+    desk.engine.store._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
+    assert desk.prompt("kettle") == ["The kettle is red"]
+    assert desk.prompt("kettle") == []
+    desk.said("pre-compact")
+    assert desk.start("compact") == ["The kettle is red"]
+    assert desk.prompt("kettle") == []
+    other.close()
+    desk.said("session-end")
+    [count] = desk.engine.store.uses.most_used()
+    assert count.injected == 2
+
+
+def test_a_failing_ledger_does_not_fail_the_prompt(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.add("The kettle is red")
+    connection = desk.engine.store._connection()  # type: ignore[attr-defined]
+    connection.execute("DROP TABLE use_days")
+    assert desk.prompt("kettle") == ["The kettle is red"]
+    assert desk.prompt("kettle") == []
+
+
+def test_what_is_told_is_counted(desk: Desk) -> None:
+    id = desk.add("The kettle is red")
+    desk.add("Roses want sun")
+    said = desk.said("user-prompt-submit", prompt="kettle")
+    desk.prompt("kettle", session_id="two")
+    [count] = desk.engine.store.uses.most_used()
+    assert (count.id, count.recalled, count.injected) == (id, 0, 2)
+    assert count.tokens == 2 * -(-len(said.split("\n")[2]) // 4)
+    [day] = desk.engine.store.uses.days()
+    assert (day.recalled, day.injected, day.tokens) == (0, 2, count.tokens)
+
+
+def test_the_name_of_a_conversation_is_not_kept(desk: Desk) -> None:
+    desk.add("The kettle is red")
+    desk.prompt("kettle", session_id="Quetzalcoatlus")
+    desk.engine.close()
+    assert not any(b"Quetzalcoatlus" in path.read_bytes() for path in desk.home.rglob("*") if path.is_file())
+
+
+def test_an_unknown_event_is_refused(desk: Desk) -> None:
+    with pytest.raises(BadInput, match="no hook event 'lunch'"):
+        events.respond(desk.engine, "lunch", {})
+
+
+@pytest.mark.parametrize("event", events.EVENTS)
+def test_no_payload_makes_an_event_fail(desk: Desk, event: str) -> None:
+    desk.add("The kettle is red", category="preferences")
+    odd: list[Any] = [None, 1.5, True, [], {}, "x" * 100_000, "\ud800", "\0", "‮"]
+    for value in odd:
+        names = ("session_id", "cwd", "prompt", "source", "reason", "client", "project", "answer_by")
+        events.respond(desk.engine, event, dict.fromkeys(names, value))
+        for name in names:
+            events.respond(desk.engine, event, {name: value})
+
+
+def test_the_settings_are_the_users_alone(desk: Desk, tmp_path: Path) -> None:
+    hostile = tmp_path / "garden" / "config.toml"
+    hostile.write_text('[agents]\nprivate_to = ["claude-code"]\nleast_confidence = 0.0\n')
+    environment = {"TRISKELE_HOME": str(desk.home), "TRISKELE_AGENTS_PRIVATE_TO": "claude-code"}
+    assert config.load(environment).agents.private_to == ()
+
+
+def test_a_memory_by_hand(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory("x", project="a" * 300, created_at=make_memory().created_at)
+    assert len(fence.line(memory, {memory.id: memory.id})) < 160
