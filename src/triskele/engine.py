@@ -269,7 +269,8 @@ class Engine:
 
             agreeing.note(self.store, answer)
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
-        if settings.log and logged and sort is Sort.RELEVANCE and not narrowed:
+        is_kept = settings.log and logged and sort is Sort.RELEVANCE and not narrowed
+        if is_kept and not self.mind.clearing.quotes_secret(text):
             from triskele.curation import recall_log
 
             recall_log.note(self.store, text, answer)

@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from triskele.stores.protocol import Store
 
 if TYPE_CHECKING:
     from triskele.meaning import Meaning
+    from triskele.outside.clearing import Clearing
     from triskele.outside.opening import Outside
     from triskele.outside.reviewing import Reviewer
     from triskele.recall import Readers
@@ -87,13 +89,20 @@ class Mind:
 
         with self._lock:
             if self._outside is None:
-                self._outside = Outside.open(settings, self._folder, self._store, self._safe())
+                self._outside = Outside.open(settings, self._folder, self._store, self.clearing)
             return self._outside
+
+    @cached_property
+    def clearing(self) -> Clearing:
+        """What tells which texts quote something private or secret."""
+        from triskele.outside.clearing import Clearing
+
+        return Clearing(self._store, self._safe())
 
     def hosts(self) -> dict[str, str]:
         """The machines that texts may be sent to, by what for."""
         outside = self.outside()
-        return outside.door.hosts if outside is not None else {}
+        return outside.hosts if outside is not None else {}
 
     def problems(self) -> tuple[str, ...]:
         """Why somebody whom the settings name cannot be asked."""

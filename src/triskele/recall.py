@@ -47,9 +47,10 @@ class Readers:
 def recall(query: Query, plan: Plan, readers: Readers, *, project: str | None, show_superseded: bool = False) -> Answer:
     """Answer a question from memory."""
     started = time.perf_counter()
-    asked = partial(_answer, query, plan, readers, started, project=project, show_superseded=show_superseded)
+    told = partial(_answer, query, plan, readers, started, project=project, show_superseded=show_superseded)
     with readers.store.snapshot():
-        answer = asked(())
+        pool = found(query, plan, readers)
+        answer = told(pool)
     if readers.rewording is None or not readers.rewording.is_worth(answer.confidence):
         return answer
     # Outside the snapshot: what leaves is written down first.
@@ -57,8 +58,9 @@ def recall(query: Query, plan: Plan, readers: Readers, *, project: str | None, s
     if not wordings:
         return replace(answer, missing=(*answer.missing, *([kept] if kept else [])))
     with readers.store.snapshot():
-        # How sure one can be is measured for the question as it was asked.
-        return replace(asked(tuple(wordings)), confidence=answer.confidence)
+        both = told(expanded(pool, wordings, query, plan, readers))
+    # How sure one can be is measured for the question as it was asked.
+    return replace(both, confidence=answer.confidence, wordings=tuple(wordings))
 
 
 def _answer(
@@ -66,12 +68,11 @@ def _answer(
     plan: Plan,
     readers: Readers,
     started: float,
-    wordings: Sequence[str],
+    pool: Pool,
     *,
     project: str | None,
     show_superseded: bool,
 ) -> Answer:
-    pool = expanded(query, plan, readers, wordings) if wordings else found(query, plan, readers)
     if plan.order != AS_RANKED and readers.meaning is not None:
         near = [row for row, _ in readers.store.versions([query.near])] if query.near else []
         pool = in_order(pool, plan.order, readers.meaning, near)
@@ -90,7 +91,6 @@ def _answer(
         waiting=readers.store.count_waiting() if readers.meaning is not None else 0,
         missing=(*pool.missing, *readers.missing),
         agreement=pool.agreement,
-        wordings=tuple(wordings),
     )
 
 
@@ -104,12 +104,11 @@ def found(query: Query, plan: Plan, readers: Readers) -> Pool:
     return reviewed(pool, readers.reviewer.review(query.text, read))
 
 
-def expanded(query: Query, plan: Plan, readers: Readers, wordings: Sequence[str]) -> Pool:
+def expanded(first: Pool, wordings: Sequence[str], query: Query, plan: Plan, readers: Readers) -> Pool:
     """The candidates of a question and of other wordings of it, put together."""
     # Imported here: only those who let a language model reword questions pay for it.
     from triskele.expansion import ORIGINAL, fused
 
-    first = found(query, plan, readers)
     # The others are asked by what is here: a hosted model has read the question alone.
     here, plain = replace(readers, elsewhere=None), replace(plan, rerank=DEFAULT) if plan.rerank == CROSS else plan
     others = [found(replace(query, text=text), plain, here) for text in wordings]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -99,6 +100,16 @@ class Safe:
                 self._exchange(stored, confirmed)
             self.close()
             return Rotation(source.kind, renew, resealed)
+
+    @contextmanager
+    def unasked(self) -> Iterator[None]:
+        """Ask nobody for a passphrase meanwhile."""
+        with self._lock:
+            ask, self._ask = self._ask, None
+            try:
+                yield
+            finally:
+                self._ask = ask
 
     def close(self) -> None:
         """Forget the keys; they are asked for again when needed."""

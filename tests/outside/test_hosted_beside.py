@@ -148,6 +148,33 @@ def test_the_same_text_in_a_private_memory_holds_it_back(configured: Any, far: l
     assert engine.mind.embed_elsewhere() == 0 and far.seen == []
 
 
+def test_the_text_of_a_sealed_memory_is_held_back_wherever_it_stands(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted", "rerank")
+    engine.remember("the gate opens with juniper marmalade", sensitivity=Sensitivity.SECRET, title="gate")
+    engine.remember("the gate opens with juniper marmalade", project="other")
+    engine.remember(OPEN[0])
+    assert engine.mind.embed_elsewhere() == 1 and "juniper" not in far.sent
+    assert engine.mind.embed_elsewhere() == 0
+
+
+def test_what_looks_like_a_secret_is_held_back_even_where_it_is_open(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    engine.remember("the example password is hunter2hunter2", sensitivity=Sensitivity.OPEN)
+    for text in OPEN:
+        engine.remember(text)
+    assert engine.mind.embed_elsewhere() == 3 and "hunter2" not in far.sent
+
+
+def test_what_was_sent_stays_told_through_every_step(configured: Any) -> None:
+    engine = configured("hosted")
+    id = engine.remember(OPEN[0]).id
+    engine.mind.embed_elsewhere()
+    engine.edit(id, sensitivity=Sensitivity.PRIVATE)
+    assert len(engine.sent(id)) == 1
+    engine.seal(id, title="heron")
+    assert len(engine.sent(id)) == 1
+
+
 def test_what_becomes_private_while_it_is_being_read_is_not_kept(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("hosted")
     first = engine.remember(OPEN[0]).id

@@ -73,4 +73,12 @@ def test_a_command_of_the_users_may_answer(configured: Any, far: loopback.Loopba
     _filled(engine)
     answer = engine.recall(UNSURE)
     assert answer.wordings[0] == "the ferry timetable" and answer.hits[0].memory.content == FERRY
-    assert far.seen == [] and engine.inspect().left[0].host == "command"
+    health = engine.inspect()
+    assert far.seen == [] and health.left[0].host == "command" and "command" in health.outside["llm"]
+
+
+def test_the_head_is_read_again_once(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("llm", "rerank")
+    _filled(engine)
+    answer = engine.recall(UNSURE, rerank="cross")
+    assert answer.wordings and [seen.path for seen in far.seen].count("/v1/rerank") == 1

@@ -99,6 +99,17 @@ def test_elsewhere_open_memories_are_read_and_private_ones_keep_their_places(
     assert open_ones == sorted(open_ones, reverse=True), "this server likes long texts"
 
 
+def test_an_open_memory_that_says_the_same_as_a_private_one_is_not_read(
+    configured: Any, far: loopback.Loopback
+) -> None:
+    engine = _river(configured)
+    engine.remember("the otter fishes at the weir", project="here")
+    engine.remember("the otter fishes at the weir", project="there", sensitivity=Sensitivity.PRIVATE)
+    engine.embed()
+    engine.recall("heron, mill, fishing and weirs", rerank="cross", all_projects=True, limit=20)
+    assert far.seen and "otter" not in far.sent
+
+
 @pytest.mark.parametrize("turn", [loopback.refuse(500), loopback.half, loopback.hang, loopback.say({"data": []})])
 def test_a_failure_leaves_the_order_and_is_told(configured: Any, far: loopback.Loopback, turn: loopback.Turn) -> None:
     engine = _river(configured)

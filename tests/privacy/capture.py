@@ -64,8 +64,9 @@ class Capture:
         self.secrets = Canaries(make(count))
         hidden = [canary for canary in make(count * 5 // 2, seed=21) if not canary.found_by_rule]
         self.privates = Canaries(hidden)
-        later = make(20, seed=22)
-        self.sealed_later, self.closed_later = later[:SEALED_LATER], [later[6], later[8]][:CLOSED_LATER]
+        # What a rule finds would never leave, open or not.
+        later = [canary for canary in make(60, seed=22) if not find(canary.memory)]
+        self.sealed_later, self.closed_later = later[:SEALED_LATER], later[SEALED_LATER : SEALED_LATER + CLOSED_LATER]
         self.later = Canaries([*self.sealed_later, *self.closed_later])
         self.strangers = Canaries(canary for canary in make(30, seed=23) if find(canary.secret))
         self.said: list[str] = []

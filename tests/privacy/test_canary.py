@@ -11,9 +11,9 @@ from canaries import Canaries, make
 from paths import WRITERS, Walk, is_found
 
 from triskele import config, drafting
-from triskele.curation import recall_log
 from triskele.engine import Engine
 from triskele.exchange import formats, snapshot
+from triskele.outside.clearing import Clearing
 from triskele.privacy import detect, titles
 from triskele.privacy.vault import Vault
 from triskele.stores import upkeep
@@ -53,7 +53,7 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the check of labels": lambda patch: patch.setattr(drafting, "refuse_secret_labels", _nothing),
     "the purge of documents": lambda patch: patch.setattr(upkeep, "take_about", _nothing),
     "the purge of names": lambda patch: patch.setattr(upkeep, "drop_unused_names", _nothing),
-    "the check of questions": lambda patch: patch.setattr(recall_log, "find", lambda text: []),
+    "the check of questions": lambda patch: patch.setattr(Clearing, "quotes_secret", lambda *_: False),
     "scrubbing": lambda patch: patch.setattr(SqliteStore, "scrub", _nothing),
 }
 

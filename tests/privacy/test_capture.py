@@ -21,7 +21,7 @@ from triskele.privacy import clearance
 from triskele.privacy.clearance import Cleared
 from triskele.privacy.quotes import Quotes
 from triskele.safe import Safe
-from triskele.stores import changes, models, upkeep
+from triskele.stores import changes, upkeep
 from triskele.types import Memory
 
 # Enough to meet every kind of canary in every writing, and enough to see that a guard is gone.
@@ -66,11 +66,6 @@ def _any_memory(memory: Memory) -> Cleared:
     return _unchecked(memory.content, memory.id)
 
 
-def _every_memory_is_clear(patch: pytest.MonkeyPatch) -> None:
-    for room in (hosted, reviewing):
-        patch.setattr(room, "clear_memory", _any_memory)
-
-
 def _any_question(_: clearing.Clearing, text: str) -> tuple[Cleared, str]:
     return _unchecked(text), ""
 
@@ -111,15 +106,13 @@ def _unwatched(room: Any, name: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "the class of a memory": _every_memory_is_clear,
-    "the reviewer clears memories": lambda patch: patch.setattr(reviewing, "clear_memory", _any_memory),
+    "the clearing of memories": lambda patch: patch.setattr(
+        clearing.Clearing, "memory", lambda _, memory: _any_memory(memory)
+    ),
     "quotes": lambda patch: patch.setattr(Quotes, "shares", lambda quotes, text: False),
     "detection in questions": lambda patch: patch.setattr(clearance, "find", lambda text: []),
     "other writings": lambda patch: patch.setattr("triskele.privacy.quotes.readings", lambda text: [text]),
     "what makes a secret one": lambda patch: patch.setattr(Quotes, "add_secrets", Quotes.add),
-    "the store's choice of clear texts": lambda patch: patch.setattr(
-        models, "_CLEAR", "known_to IS NULL AND sensitivity = ?"
-    ),
     "taking vectors back": lambda patch: patch.setattr(changes, "take_back", _nothing),
     "dropping vectors of sealed texts": lambda patch: patch.setattr(upkeep, "drop_unused", _nothing),
     "taking files back": lambda patch: patch.setattr(mind.Mind, "take_back", _nothing),

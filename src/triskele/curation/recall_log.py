@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from triskele import moments
 from triskele.errors import StoreUnavailable
-from triskele.privacy.detect import find
 from triskele.stores.protocol import Document, Store
 from triskele.types import Answer
 
@@ -27,11 +26,8 @@ class Asked:
 
 
 def note(store: Store, text: str, answer: Answer) -> None:
-    """Keep a question and what it found; a store that cannot be written at once keeps nothing.
-
-    A question that holds a secret is not kept either.
-    """
-    if not text.strip() or len(text) > LONGEST or find(text):
+    """Keep a question that tells of no secret, and what it found; a store that is being written keeps nothing."""
+    if not text.strip() or len(text) > LONGEST:
         return
     now = moments.now()
     hits = [hit.memory.id for hit in answer.hits]

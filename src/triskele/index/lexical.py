@@ -11,6 +11,7 @@ import math
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -190,15 +191,19 @@ class LexicalIndex:
 
     def _build(self, progress: Progress | None) -> None:
         """Build beside the old index and rename, so that a crash leaves either the old or the new."""
-        for leftover in self._folder.glob("lexical-*.new"):
+        for leftover in (*self._folder.glob("lexical-*.new"), *self._folder.glob("lexical-*.old")):
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = self.path.with_suffix(".new")
         stamp = Stamp(self._store.lineage(), self._store.last_seq())
         Shard.build(fresh, self._documents(None, progress), stamp=stamp)
-        for old in self._folder.glob("lexical-*"):
-            if old != fresh:
-                shutil.rmtree(old, ignore_errors=True)
+        aside = self.path.with_suffix(".old")
+        with suppress(FileNotFoundError):
+            # A reader may put its lock file into a folder while that is being removed.
+            self.path.rename(aside)
         fresh.rename(self.path)
+        for old in self._folder.glob("lexical-*"):
+            if old != self.path:
+                shutil.rmtree(old, ignore_errors=True)
 
     def _lock_path(self) -> Path:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

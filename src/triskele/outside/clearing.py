@@ -1,15 +1,19 @@
-"""Which questions may leave: those that quote nothing private or secret."""
+"""Which texts may leave: open memories that nothing withheld says too, and questions that quote nothing withheld."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from triskele.errors import Unavailable
-from triskele.privacy.clearance import Cleared, clear_question
+from triskele.identity import content_hash
+from triskele.privacy.clearance import Cleared, clear_memory, clear_question
+from triskele.privacy.detect import find
+from triskele.privacy.disguises import readings
 from triskele.privacy.quotes import Quotes
 from triskele.safe import Safe
 from triskele.stores.protocol import SealedRow, Store
-from triskele.types import is_secret
+from triskele.types import Memory, is_secret
 
 QUOTES_SOMETHING = "the question stays here: it quotes something private, or holds a secret"
 
@@ -17,14 +21,15 @@ _Source = tuple[str, int, str] | SealedRow
 
 
 class Clearing:
-    """Clears the questions of one store; after a change of it, what is new and must stay here is read."""
+    """Clears the texts of one store; after a change of it, what is new and must stay here is read."""
 
     def __init__(self, store: Store, safe: Safe) -> None:
         self._store = store
         self._safe = safe
         self._lock = threading.Lock()
         self._known: tuple[str, int] | None = None
-        self._quotes = Quotes.of(())
+        self._private, self._secret = Quotes.of(()), Quotes.of(())
+        self._withheld: set[str] = set()
         self._read: set[_Source] = set()
         self._problem = ""
 
@@ -33,9 +38,23 @@ class Clearing:
         with self._lock:
             self._refresh()
             if self._problem:
-                return None, self._problem
-            cleared = clear_question(text, self._quotes)
+                return None, f"the question stays here: {self._problem}"
+            cleared = None if self._secret.shares(text) else clear_question(text, self._private)
         return cleared, "" if cleared is not None else QUOTES_SOMETHING
+
+    def memory(self, memory: Memory) -> Cleared | None:
+        """The text of an open memory, unless it looks like a secret or a memory that stays here says the same."""
+        with self._lock:
+            self._refresh()
+            if self._problem or memory.content_hash in self._withheld or find(memory.content):
+                return None
+            return clear_memory(memory)
+
+    def quotes_secret(self, text: str) -> bool:
+        """Whether a text tells of a secret, or nobody can tell."""
+        with self._lock:
+            self._refresh()
+            return bool(self._problem) or self._secret.shares(text) or any(map(find, readings(text)))
 
     def _refresh(self) -> None:
         now = (self._store.lineage(), self._store.last_seq())
@@ -46,14 +65,24 @@ class Clearing:
         rows = self._store.sealed() if any(map(is_secret, withheld)) else []
         if not self._read <= {*texts, *rows}:
             # Something is gone for good: nobody need take heed of it any more.
-            self._quotes, self._read = Quotes.of(()), set()
-        self._problem = ""
-        try:
-            self._quotes.add_secrets([self._safe.open(row) for row in rows if row not in self._read])
-            self._read |= set(rows)
-        except Unavailable as error:
-            # Nobody can tell whether the question quotes a secret that cannot be read.
-            self._problem = f"the question stays here: {error}"
-        self._quotes.add(text for source, text in texts.items() if source not in self._read)
+            self._private, self._secret = Quotes.of(()), Quotes.of(())
+            self._withheld, self._read = set(), set()
+        self._read_sealed([row for row in rows if row not in self._read])
+        self._private.add(text for source, text in texts.items() if source not in self._read)
+        self._withheld |= {memory.content_hash for memory in withheld if not is_secret(memory)}
         self._read |= texts.keys()
-        self._known = now
+        self._known = None if self._problem else now
+
+    def _read_sealed(self, rows: Sequence[SealedRow]) -> None:
+        try:
+            # Whoever asks a question is not asked for a passphrase.
+            with self._safe.unasked():
+                opened = [self._safe.open(row) for row in rows]
+        except Unavailable as error:
+            # Nobody can tell whether a text quotes a secret that cannot be read.
+            self._problem = str(error)
+            return
+        self._problem = ""
+        self._secret.add_secrets(opened)
+        self._withheld |= set(map(content_hash, opened))
+        self._read |= set(rows)

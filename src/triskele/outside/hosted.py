@@ -11,7 +11,6 @@ from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
 from triskele.legs.dense import Elsewhere
 from triskele.outside.clearing import Clearing
-from triskele.privacy.clearance import clear_memory
 from triskele.stores.protocol import Store
 
 BATCH = 64
@@ -51,17 +50,18 @@ class Hosted:
 
     def embed(self, *, limit: int | None = None) -> int:
         """Let the model read open memories that it has not seen, batch by batch; returns how many."""
-        done = 0
+        done, after = 0, 0
         while limit is None or done < limit:
-            size = BATCH if limit is None else min(BATCH, limit - done)
-            batch = self.store.models.clear_for(self.texts.fingerprint, size)
+            batch = self.store.models.clear_for(self.texts.fingerprint, BATCH, after=after)
             if not batch:
                 break
-            texts = [cleared for memory in batch if (cleared := clear_memory(memory)) is not None]
-            vectors = self.texts.encode_documents(texts)
-            named = zip((memory.content_hash for memory in batch), vectors, strict=True)
-            self.store.models.keep(self.texts.fingerprint, {digest: v.astype("<f4").tobytes() for digest, v in named})
-            done += len(batch)
+            after = batch[-1][0]
+            texts = {each.content_hash: text for _, each in batch if (text := self.clearing.memory(each)) is not None}
+            if texts:
+                vectors = self.texts.encode_documents(list(texts.values()))
+                kept = {digest: v.astype("<f4").tobytes() for digest, v in zip(texts, vectors, strict=True)}
+                self.store.models.keep(self.texts.fingerprint, kept)
+            done += len(texts)
         return done
 
     def close(self) -> None:

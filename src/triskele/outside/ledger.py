@@ -73,7 +73,8 @@ class StoreLedger:
         for id in departure.memories:
             key = f"{id} {departure.host}"
             first = known.get(key, {}).get("first", at)
-            noted[key] = Document({"host": departure.host, "first": first, "last": at}, about=(id,))
+            # About no memory, so that it outlives a sealing: what was sent stays sent.
+            noted[key] = Document({"host": departure.host, "first": first, "last": at})
         self._store.shelve(_SENT, noted)
 
 

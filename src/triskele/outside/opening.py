@@ -21,7 +21,6 @@ from triskele.outside.hosted import Hosted
 from triskele.outside.ledger import StoreLedger
 from triskele.outside.reviewing import HostedReviewer, LocalReviewer, Reviewer
 from triskele.outside.rewording import Rewording
-from triskele.safe import Safe
 from triskele.stores.protocol import Store
 
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
@@ -43,10 +42,11 @@ class Outside:
     hosted: Hosted | None = None
     reviewer: Reviewer | None = None
     rewording: Rewording | None = None
+    command: str = ""
     problems: tuple[str, ...] = ()
 
     @staticmethod
-    def open(settings: Settings, folder: Path, store: Store, safe: Safe) -> Outside:
+    def open(settings: Settings, folder: Path, store: Store, clearing: Clearing) -> Outside:
         """Everything that the settings name, behind a door that knows these endpoints and no others."""
         problems: list[str] = []
         model = _usable(_hosted_model, settings.hosted, problems)
@@ -60,7 +60,7 @@ class Outside:
             endpoints[RERANK] = reranker.endpoint
         if language is not None:
             endpoints[LLM] = language.endpoint
-        ledger, clearing = StoreLedger(store), Clearing(store, safe)
+        ledger = StoreLedger(store)
         door = Door(endpoints, ledger)
         hosted = None
         if model is not None:
@@ -69,7 +69,13 @@ class Outside:
         llm = DoorLlm(door, LLM, language) if language is not None else _command(settings.llm, ledger)
         rewording = Rewording(llm, clearing) if llm is not None and settings.llm.expand else None
         reviewer = _reviewer(settings.rerank, reranker, door, clearing)
-        return Outside(door, hosted, reviewer, rewording, tuple(problems))
+        command = llm.name if isinstance(llm, CommandLlm) and rewording is not None else ""
+        return Outside(door, hosted, reviewer, rewording, command, tuple(problems))
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """The machines that texts may be sent to, by what for; a command counts, for nobody knows whom it tells."""
+        return self.door.hosts | ({LLM: self.command} if self.command else {})
 
     def close(self) -> None:
         """Let go of files and connections."""

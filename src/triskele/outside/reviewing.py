@@ -8,7 +8,7 @@ from typing import Protocol
 
 from triskele.crossing.judging import Judge, Verdict
 from triskele.outside.clearing import Clearing
-from triskele.privacy.clearance import Cleared, clear_memory
+from triskele.privacy.clearance import Cleared
 from triskele.types import Memory
 
 
@@ -70,4 +70,4 @@ class HostedReviewer:
         cleared, kept = self.clearing.question(question)
         if cleared is None:
             return Verdict(tuple(memories), {}, missing=kept)
-        return self.judge.verdict(cleared, {row: clear_memory(memory) for row, memory in memories.items()})
+        return self.judge.verdict(cleared, {row: self.clearing.memory(memory) for row, memory in memories.items()})

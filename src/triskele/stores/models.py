@@ -43,15 +43,15 @@ class SqliteModels:
             sql = f"SELECT count(DISTINCT content_hash) FROM versions WHERE {_UNSEEN}"
             return int(connection.execute(sql, [fingerprint]).get)
 
-    def clear_for(self, fingerprint: str, limit: int = 64) -> list[Memory]:
-        """Open memories that stand and that a hosted model has not seen, one for each content, oldest first."""
+    def clear_for(self, fingerprint: str, limit: int = 64, *, after: int = 0) -> list[tuple[int, Memory]]:
+        """Open memories that stand and that a hosted model has not seen, one for each content, in order of rows."""
         with self._reading() as connection:
             rows = connection.execute(
-                f"SELECT {VERSION_COLUMNS} FROM versions WHERE {_CLEAR} AND {_UNSEEN} GROUP BY content_hash"
-                " ORDER BY min(row) LIMIT ?",
-                [Sensitivity.OPEN.value, fingerprint, limit],
+                f"SELECT min(row), {VERSION_COLUMNS} FROM versions WHERE {_CLEAR} AND {_UNSEEN} GROUP BY content_hash"
+                " HAVING min(row) > ? ORDER BY min(row) LIMIT ?",
+                [Sensitivity.OPEN.value, fingerprint, after, limit],
             ).fetchall()
-        return [to_memory(row) for row in rows]
+        return [(int(row[0]), to_memory(row[1:])) for row in rows]  # type: ignore[arg-type]
 
     def count_clear_for(self, fingerprint: str) -> int:
         """How many contents a hosted model may see and has not."""

@@ -233,8 +233,8 @@ class ModelBook(Protocol):
         """How many contents a model has not seen."""
         ...
 
-    def clear_for(self, fingerprint: str, limit: int = 64) -> list[Memory]:
-        """Open memories that stand and that a hosted model has not seen, one for each content, oldest first."""
+    def clear_for(self, fingerprint: str, limit: int = 64, *, after: int = 0) -> list[tuple[int, Memory]]:
+        """Open memories that stand and that a hosted model has not seen, one for each content, in order of rows."""
         ...
 
     def count_clear_for(self, fingerprint: str) -> int:
