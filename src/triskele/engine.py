@@ -238,13 +238,13 @@ class Engine:
         near: str | None = None,
         budget: int | None = None,
         logged: bool = True,
-        alone: bool = False,
+        hurried: bool = False,
         **filters: Any,
     ) -> Answer:
         """The memories that answer a question, each with its reasons; filters are those of `scope`.
 
-        `near` is a memory that the best hits are to be near to, by the names that they share. With `alone` nobody but
-        the local model is asked, whoever the settings name: for those who cannot wait.
+        `near` is a memory that the best hits are to be near to, by the names that they share. `hurried` is for those
+        who cannot wait: nobody but the local model is asked, whoever the settings name, and no reasons are given.
         """
         from triskele.recall import pack
 
@@ -252,7 +252,7 @@ class Engine:
         chosen = Plan().legs if legs is None else frozenset(legs)
         plan = self.plan_in_force(Plan(legs=chosen, fusion=fusion, rerank=rerank))
         plan = replace(plan, order=NEAR if near else order)
-        if alone and plan.rerank == CROSS:
+        if hurried and plan.rerank == CROSS:
             plan = replace(plan, rerank=DEFAULT)
         wanted = intake.check_limit(settings.limit if limit is None else limit)
         if plan.asks_meaning and not self.mind.is_at_work and settings.embed_first:
@@ -262,7 +262,7 @@ class Engine:
                 self.embed(limit=settings.embed_first, wait=False)
         start = self.resolve(near) if near else ""
         answer = self.ask(
-            text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, near=start, alone=alone, **filters
+            text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, near=start, hurried=hurried, **filters
         )
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
             from triskele.curation import agreeing
@@ -285,7 +285,7 @@ class Engine:
         sort: Sort = Sort.RELEVANCE,
         show_superseded: bool = False,
         near: str = "",
-        alone: bool = False,
+        hurried: bool = False,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
@@ -297,8 +297,8 @@ class Engine:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         depth = max(self.settings.recall.depth, 2 * limit)
-        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near)
-        readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=alone)
+        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
+        readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=hurried)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, readers, project=named, show_superseded=show_superseded)
 

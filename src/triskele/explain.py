@@ -88,6 +88,18 @@ def hit(served: Served, coverage: Coverage, links: Sequence[Link], path: Path | 
     )
 
 
+def bare(served: Served) -> Hit:
+    """A memory without its reasons, which take longer than finding it."""
+    return Hit(
+        memory=served.memory,
+        score=served.score,
+        reason="",
+        prior=served.prior,
+        superseded=served.superseded,
+        stands_for=served.stands_for,
+    )
+
+
 def confidence(served: Sequence[Served], coverage: Coverage) -> float:
     """How likely the best hit answers: from its share of what was possible, and whether every leg puts it first."""
     if not served:

@@ -72,6 +72,20 @@ class Mind:
                 self._opened = model
             return self._meaning
 
+    def warm_up(self) -> None:
+        """Load side by side what the first question would wait for."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if (meaning := self.meaning()) is not None:
+            loads = (
+                lambda: meaning.embedder.encode_query("anything"),
+                meaning.catalog.columns,
+                meaning.mentions.layers,
+            )
+            with ThreadPoolExecutor(len(loads), "triskele-warm-up") as pool:
+                for loaded in [pool.submit(load) for load in loads]:
+                    loaded.result()
+
     def rival(self, name: str) -> Meaning:
         """Another local model over the same store, beside the one in force; one of the hub is fetched."""
         from triskele.embed.choosing import local_embedder

@@ -80,8 +80,11 @@ def _answer(
     priors = Priors(plan.prior, plan.exact, coverage.is_whole)
     served = serve(pool.fused, query, readers.store, priors=priors, show_superseded=show_superseded)
     links = readers.store.links([each.memory.id for each in served], known_at=query.scope.known_at)
-    paths = _paths(served, pool.trail, readers.store)
-    hits = tuple(explain.hit(each, coverage, links, paths.get(each.fused.row)) for each in served)
+    if query.is_explained:
+        paths = _paths(served, pool.trail, readers.store)
+        hits = tuple(explain.hit(each, coverage, links, paths.get(each.fused.row)) for each in served)
+    else:
+        hits = tuple(map(explain.bare, served))
     return Answer(
         hits=hits,
         resolutions=_resolutions(served, links, readers.store, query.scope),

@@ -253,6 +253,7 @@ class Query:
     depth: int = 50
     sort: Sort = Sort.RELEVANCE
     near: str = ""
+    is_explained: bool = True
 
 
 @dataclass(frozen=True, slots=True)

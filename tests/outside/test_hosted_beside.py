@@ -109,7 +109,7 @@ def test_who_cannot_wait_asks_nobody_elsewhere(configured: Any, far: loopback.Lo
     _filled(engine)
     engine.mind.embed_elsewhere()
     asked = len(far.seen)
-    answer = engine.recall("quando parte a balsa?", alone=True)
+    answer = engine.recall("quando parte a balsa?", hurried=True)
     assert len(far.seen) == asked and answer.missing == () and answer.wordings == () and answer.agreement is None
 
 

@@ -23,8 +23,9 @@ _WRAPPING = " \t\"'`“”‘’«»*_.!?…。！？;,"
 
 def prints(text: str) -> tuple[str, ...]:
     """The fingerprints of a text: of the whole, and of each sentence that is long enough to be its own."""
-    sentences = [said for said in _sentences(text) if len(said) >= SHORTEST]
-    return tuple(dict.fromkeys(_print(said) for said in (_whole(text), *sentences[:MOST_PRINTS]) if said))
+    sentences = _sentences(text)
+    telling = [said for said in sentences if len(said) >= SHORTEST][:MOST_PRINTS]
+    return tuple(dict.fromkeys(_print(said) for said in (" ".join(sentences), *telling) if said))
 
 
 def recognised(store: Store, text: str, *, project: str | None = None) -> str | None:
@@ -34,7 +35,7 @@ def recognised(store: Store, text: str, *, project: str | None = None) -> str | 
         return next(iter(store.find(fenced[1], limit=1)), fenced[1])
     sentences = _sentences(text)
     parts = [_print(said) for said in sentences if len(said) >= SHORTEST]
-    whole = _print(_whole(text))
+    whole = _print(" ".join(sentences))
     found = store.uses.echoed({whole, *parts})
     if whole in found:
         return _visible(store, found[whole], project)
@@ -65,15 +66,12 @@ def _sentences(text: str) -> list[str]:
     return [said for part in _SENTENCE.split(_LIST_MARK.sub("", text)) if (said := _plain(part))]
 
 
-def _whole(text: str) -> str:
-    return " ".join(_sentences(text))
-
-
 def _plain(text: str) -> str:
     """One sentence without the marks around it, its blanks, its case and its forms of letters."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    visible = "".join(character for character in folded if unicodedata.category(character) != "Cf")
-    return " ".join(visible.split()).strip(_WRAPPING)
+    if not folded.isascii():
+        folded = "".join(character for character in folded if unicodedata.category(character) != "Cf")
+    return " ".join(folded.split()).strip(_WRAPPING)
 
 
 def _print(text: str) -> str:

@@ -39,8 +39,10 @@ class Household:
             return self._engine
 
     def warm_up(self) -> None:
-        """Load model and indexes by a first question, and begin to embed what waits."""
-        self.open_engine().recall("what is known", limit=1, logged=False)
+        """Load model and indexes, ask a first question, and begin to embed what waits."""
+        engine = self.open_engine()
+        engine.mind.warm_up()
+        engine.recall("what is known", limit=1, logged=False, hurried=True)
         self.catch_up()
 
     def catch_up(self) -> None:

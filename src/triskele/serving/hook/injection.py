@@ -46,7 +46,7 @@ def question(prompt: str) -> str:
 def for_prompt(engine: Engine, asked: str, conversation: Conversation) -> list[Memory]:
     """The memories that matter for a prompt, best first, then what a compaction has taken away."""
     settings = engine.settings.agents
-    answer = engine.recall(asked, limit=CONSIDERED, project=conversation.project, logged=False, alone=True)
+    answer = engine.recall(asked, limit=CONSIDERED, project=conversation.project, logged=False, hurried=True)
     found = _telling(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
     wanted = [*found[: settings.most], *regained(engine, conversation)]
     return _news(wanted, conversation)
