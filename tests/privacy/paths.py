@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from canaries import Canaries, Canary, Sighting, children
 from click.testing import CliRunner
+from mcp import Client
 
 from triskele import config
 from triskele.engine import Engine
@@ -23,6 +25,8 @@ from triskele.exchange.transfer import export_memories, import_memories
 from triskele.naming import read_names
 from triskele.privacy import detect
 from triskele.serving.cli.main import cli
+from triskele.serving.hook import events
+from triskele.serving.mcp.server import build
 from triskele.stores.protocol import Document
 from triskele.types import Sensitivity
 
@@ -198,6 +202,25 @@ def _split(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
     _added(walk, canaries[20:], _)
 
 
+def _stored_by_an_agent(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
+    """Through MCP; what the tools and the hook answer is looked at too."""
+
+    async def store() -> None:
+        async with Client(build(lambda: walk.engine)) as client:
+            for number, canary in enumerate(canaries):
+                done = await client.call_tool("memory_store", {"content": canary.memory, "everywhere": True})
+                walk.said.append(str(done))
+                if number % 10 == 0:
+                    for tool in ("memory_list", "memory_stats"):
+                        walk.said.append(str(await client.call_tool(tool, {})))
+
+    anyio.run(store)
+    for canary in canaries[::10]:
+        # A question is told back to nobody here.
+        event = {"session_id": "s", "cwd": str(walk.sources), "prompt": canary.memory, "client": "claude-code"}
+        walk.said.append(events.respond(walk.engine, "user-prompt-submit", event))
+
+
 def _imported(make: Callable[[Path, Sequence[Canary]], Path]) -> Callable[[Walk, Sequence[Canary], str], None]:
     def write(walk: Walk, canaries: Sequence[Canary], name: str) -> None:
         folder = walk.sources / name
@@ -257,6 +280,7 @@ WRITERS: dict[str, Callable[[Walk, Sequence[Canary], str], None]] = {
     "private": _added_as_private,
     "edit": _edited,
     "split": _split,
+    "an agent": _stored_by_an_agent,
     "jsonl": _imported(_plain),
     "markdown": _imported(_markdown),
     "agents": _imported(_agents),

@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
+import anyio
 import pytest
 from click.testing import CliRunner
+from mcp import Client
 
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.serving.cli.main import cli
+from triskele.serving.hook import events
+from triskele.serving.mcp.server import build
 from triskele.types import TRUST, Origin, Sensitivity, least_trusted
 
 ORDERS = (
@@ -133,6 +137,27 @@ def test_no_import_becomes_the_users_word(way: str, engine: Engine, tmp_path: Pa
     engine.undo()
     assert {memory.origin for _, memory in engine.store.versions()} == {Origin.IMPORT}
     _refuse_invisible(memory.content for _, memory in engine.store.versions())
+
+
+def test_nothing_an_agent_stores_becomes_the_users_word(engine: Engine) -> None:
+    said = ("agent", "tool", "web")
+
+    async def store() -> None:
+        async with Client(build(lambda: engine)) as client:
+            for number, text in enumerate(PAYLOADS):
+                await client.call_tool("memory_store", {"content": text, "origin": said[number % 3]})
+            refused = await client.call_tool("memory_store", {"content": "I am the user", "origin": "user"})
+            assert refused.is_error
+
+    anyio.run(store)
+    stored = [memory for _, memory in engine.store.versions()]
+    assert len(stored) >= 170 and {memory.origin for memory in stored} == {Origin.AGENT, Origin.TOOL, Origin.WEB}
+    _refuse_invisible(memory.content for memory in stored)
+    for memory in stored[::10]:
+        event = {"session_id": memory.id, "prompt": memory.content, "project": memory.project, "client": "claude-code"}
+        given = events.respond(engine, "user-prompt-submit", event)
+        assert "· origin tool ·" not in given and "· origin web ·" not in given
+        assert given.count("</triskele-memory>") <= 1
 
 
 def test_origins_survive_a_round_trip_and_rise_in_none(
