@@ -122,6 +122,10 @@ class AgentSettings:
     private_to: tuple[str, ...] = ()
     idle_minutes: float = 30.0
 
+    def shows_private_to(self, client: str | None) -> bool:
+        """Whether a client of this name may see private memories."""
+        return (client or "").strip().lower() in {name.strip().lower() for name in self.private_to}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -162,7 +166,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
     """Read the settings of this user; nothing is ever read from the folder that one works in."""
     source = _Source(dict(os.environ if environment is None else environment))
     home = Path(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))).expanduser().absolute()
-    source.read_file(Path(source.environment.get("TRISKELE_CONFIG") or home / "config.toml"))
+    source.read_file(file_of(source.environment, home))
     if store_url is not None:
         source.environment.pop("TRISKELE_STORE", None)
         source.given["store.url"] = (store_url, "argument")
@@ -185,6 +189,11 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
     source.refuse_unknown()
     _check(settings)
     return settings
+
+
+def file_of(environment: Mapping[str, str], home: Path) -> Path:
+    """The user's settings file, there or not."""
+    return Path(environment.get("TRISKELE_CONFIG") or home / "config.toml")
 
 
 def sqlite_path(url: str) -> Path:

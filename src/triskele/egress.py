@@ -122,6 +122,7 @@ class Bill:
     at: datetime
     tokens: int
     cost: float | None
+    host: str
 
 
 class Ledger(Protocol):
@@ -190,7 +191,7 @@ class Door:
         if counted is not None:
             price = endpoint.price_per_million
             cost = None if price is None else counted * price / 1e6
-            self._ledger.billed(Bill(name, moments.now(), counted, cost))
+            self._ledger.billed(Bill(name, moments.now(), counted, cost, endpoint.host))
         return answer
 
     def close(self) -> None:

@@ -307,7 +307,7 @@ class Engine:
         prior = self.settings.recall.importance_prior
         adopted = self.adopted() if asked in (None, Plan()) else None
         plan = replace(adopted.plan if adopted else asked or Plan(), prior=prior)
-        return replace(plan, rerank=CROSS) if plan.rerank == DEFAULT and self.settings.rerank.always else plan
+        return replace(plan, rerank=CROSS) if plan.rerank == DEFAULT and self.mind.always_reviews() else plan
 
     def adopted(self) -> Adopted | None:
         """The plan that the user's own questions put in force; None where it was measured with another model."""

@@ -52,20 +52,17 @@ def rewrites(llm: Llm, question: Cleared) -> list[str]:
     return list(found.values())[:MOST_REWRITES]
 
 
-def fused(original: Ranking, others: Sequence[Ranking], *, weight: float = 1.0) -> list[Fused]:
-    """The rankings of all wordings as one, by DBSF; parts are named ORIGINAL, "wording 1", "wording 2" and so on.
+def fused(original: Ranking, others: Sequence[Ranking]) -> list[Fused]:
+    """The rankings of all wordings as one, by DBSF; among equals the original's order holds.
 
-    `weight` is how much the original counts against each other wording; among equals its order holds.
+    Parts are named ORIGINAL, "wording 1", "wording 2" and so on.
     """
     wordings = {f"wording {number}": ranking for number, ranking in enumerate(others, start=1)}
     # A sum depends on the order of its terms: this one does not depend on which wording was asked first.
     by_content = sorted(wordings, key=lambda name: (wordings[name].rows, wordings[name].scores))
     names = {f"{number:03}": name for number, name in enumerate([ORIGINAL, *by_content])}
     rankings = [replace(original if name == ORIGINAL else wordings[name], leg=leg) for leg, name in names.items()]
-    weighing = Weighing(
-        weights={leg: weight if name == ORIGINAL else 1.0 for leg, name in names.items()},
-        depth=max(len(ranking.rows) for ranking in rankings),
-    )
+    weighing = Weighing(weights=dict.fromkeys(names, 1.0), depth=max(len(ranking.rows) for ranking in rankings))
     place = {row: number for number, row in enumerate(original.rows)}
     both = sorted(fuse("dbsf", rankings, weighing), key=lambda each: (-each.score, place.get(each.row, len(place))))
     return [Fused(row, score, {names[leg]: part for leg, part in parts.items()}) for row, score, parts in both]

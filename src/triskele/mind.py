@@ -68,7 +68,12 @@ class Mind:
                 self._meaning = None
             if self._meaning is None and model != NO_MODEL:
                 cap = self._settings.index.tail_cap
-                self._meaning = Meaning.open(self._folder, self._store, model=model, tail_cap=cap)
+                try:
+                    self._meaning = Meaning.open(self._folder, self._store, model=model, tail_cap=cap)
+                except BadInput:
+                    # A folder that was switched to may be gone: words answer until somebody switches back.
+                    if models.is_set(self._settings):
+                        raise
                 self._opened = model
             return self._meaning
 
@@ -127,8 +132,14 @@ class Mind:
         """The cross-encoder that the settings name."""
         outside = self.outside()
         if outside is None or outside.reviewer is None:
-            raise BadInput("no cross-encoder is set: name a folder in [rerank] model of your settings file")
+            problem = next((each for each in self.problems() if each.startswith("[rerank]")), "")
+            raise BadInput(problem or "no cross-encoder is set: name a folder in [rerank] model of your settings file")
         return outside.reviewer
+
+    def always_reviews(self) -> bool:
+        """Whether the settings want every answer read again, and name somebody who can."""
+        outside = self.outside() if self._settings.rerank.always else None
+        return outside is not None and outside.reviewer is not None
 
     def readers(self, text: str, plan: Plan, *, is_by_relevance: bool, alone: bool = False) -> Readers:
         """What answers a question by a plan; a hosted model reads it first, if it may."""
@@ -167,7 +178,8 @@ class Mind:
         """Embed what waits, now and after every write, in a thread of this process."""
         from triskele.worker import Worker
 
-        self._worker = self._worker or Worker(self._store, self._lexical, self.meaning, self.embed_elsewhere)
+        with self._lock:
+            self._worker = self._worker or Worker(self._store, self._lexical, self.meaning, self.embed_elsewhere)
         self._worker.wake()
 
     def wake(self) -> None:

@@ -14,6 +14,7 @@ from triskele.stores.protocol import Store
 
 BATCH = 64
 _IDLE_S = 0.5
+_LEAVING_S = 20.0
 
 
 def embed_waiting(
@@ -105,7 +106,8 @@ class Worker:
         self._stop.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            # Somebody elsewhere may take long to answer; what is under way is lost and waits again.
+            self._thread.join(_LEAVING_S)
 
     def _run(self) -> None:
         while not self._stop.is_set():

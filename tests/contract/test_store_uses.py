@@ -116,6 +116,18 @@ def test_only_the_newest_conversations_are_kept(
     assert store.uses.counts([two.id])[two.id].injected == 1
 
 
+def test_a_clock_set_back_does_not_push_out_the_conversation_that_begins(
+    store: Store, add: Make, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MOST_CONVERSATIONS", 1)
+    one = add()
+    clock(NOON)
+    store.uses.injected("before", [_use(one)])
+    clock(NOON - timedelta(days=1))
+    store.uses.injected("after", [_use(one)])
+    assert _given(store, "after") == [one.id]
+
+
 def test_old_conversations_go_and_those_that_are_over_go_sooner(
     store: Store, add: Make, clock: Callable[[datetime], None]
 ) -> None:

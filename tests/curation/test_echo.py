@@ -10,6 +10,7 @@ from triskele.curation import echo, uses
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.hook import fence
+from triskele.types import LinkKind
 
 KETTLE = "The kettle stands on the red shelf. It whistles at noon, and nobody knows why!"
 
@@ -141,3 +142,16 @@ def test_a_memory_of_many_sentences_leaves_a_bounded_number_of_fingerprints() ->
     assert len(echo.prints(text)) == 1 + echo.MOST_PRINTS
     assert len(echo.prints("one sentence that is long enough")) == 1
     assert echo.prints("!!!") == ()
+
+
+def test_what_was_forgotten_or_replaced_since_may_be_said_again(engine: Engine, inject: Callable[..., str]) -> None:
+    text = "the kettle stands on the red shelf"
+    id = inject(text)
+    assert echo.recognised(engine.store, text) == id
+    newer = engine.remember("the kettle stands on the blue shelf now", supersedes=id).id
+    assert echo.recognised(engine.store, text) is None
+    engine.forget(newer)
+    engine.unlink(newer, LinkKind.SUPERSEDES, id)
+    assert echo.recognised(engine.store, text) == id
+    engine.forget(id)
+    assert echo.recognised(engine.store, text) is None

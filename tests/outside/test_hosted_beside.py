@@ -11,7 +11,6 @@ import pytest
 
 from triskele.config import HOSTED
 from triskele.engine import Engine
-from triskele.errors import BadInput
 from triskele.types import Answer, Sensitivity
 
 OPEN = ("The heron nests by the old mill", "A loaf costs two crowns at the market", "Mr Abel repairs clocks")
@@ -157,6 +156,24 @@ def test_the_text_of_a_sealed_memory_is_held_back_wherever_it_stands(configured:
     assert engine.mind.embed_elsewhere() == 0
 
 
+def test_an_open_memory_that_quotes_a_sealed_one_is_held_back(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    engine.remember("the gate opens with juniper marmalade", sensitivity=Sensitivity.SECRET, title="gate")
+    engine.remember("Otto said that juniper marmalade is what opens it")
+    assert engine.mind.embed_elsewhere() == 0 and far.seen == []
+
+
+def test_the_account_tells_machines_apart(configured: Any, far: loopback.Loopback) -> None:
+    engine = configured("hosted")
+    engine.remember(OPEN[0])
+    engine.mind.embed_elsewhere()
+    engine.close()
+    engine = configured("hosted", hosted={"url": far.url.replace("127.0.0.1", "localhost") + "/v1"})
+    engine.remember(OPEN[1])
+    engine.mind.embed_elsewhere()
+    assert {(day.host, day.requests) for day in engine.inspect().left} >= {("127.0.0.1", 1), ("localhost", 1)}
+
+
 def test_what_looks_like_a_secret_is_held_back_even_where_it_is_open(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("hosted")
     engine.remember("the example password is hunter2hunter2", sensitivity=Sensitivity.OPEN)
@@ -233,9 +250,26 @@ def test_a_key_that_is_not_there_costs_no_answer_and_is_told(
     assert engine.inspect().outside_problems == answer.missing and far.seen == []
 
 
-def test_a_service_that_nobody_knows_is_refused(configured: Any) -> None:
-    with pytest.raises(BadInput, match="no service is called 'acme'"):
-        configured("hosted", hosted={"service": "acme"}).recall("heron")
+@pytest.mark.parametrize(
+    ("section", "wrong", "said"),
+    [
+        ("hosted", {"service": "acme"}, "no service is called 'acme'"),
+        ("hosted", {"dimensions": 0}, "how many numbers"),
+        ("hosted", {"url": "http://example.com/v1"}, "must begin with https://"),
+        ("rerank", {"service": "", "model": "/nowhere/at/all"}, "no cross-encoder is called"),
+        ("rerank", {"key_variable": "NOWHERE", "always": True}, "has no NOWHERE"),
+        ("llm", {"service": "command", "command": []}, "which command answers"),
+    ],
+)
+def test_a_mistake_in_the_settings_costs_no_answer_and_is_told(
+    configured: Any, far: loopback.Loopback, section: str, wrong: dict[str, Any], said: str
+) -> None:
+    engine = configured(section, **{section: wrong})
+    engine.remember(OPEN[0])
+    answer = engine.recall("heron")
+    assert _contents(answer) == [OPEN[0]] and far.seen == []
+    assert answer.missing[0].startswith(f"[{section}] of your settings is not used") and said in answer.missing[0]
+    assert engine.inspect().outside_problems == answer.missing
 
 
 def test_a_key_may_lie_in_a_file(configured: Any, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def count_up(path: str, times: int) -> None:
     ledger = StoreLedger(store)
     for number in range(times):
         ledger.leaving(_departure(number))
-        ledger.billed(Bill("far", moments.now(), 5, 0.25))
+        ledger.billed(Bill("far", moments.now(), 5, 0.25, "far.example"))
     store.close()
 
 

@@ -128,9 +128,8 @@ def test_the_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: p
 
 
 def test_a_store_of_its_own_has_a_resident_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from triskele.serving.cli.agents import _environ
     from triskele.serving.cli.invocation import Invocation
 
-    usual = hook_client.address(_environ(Invocation()))
-    other = hook_client.address(_environ(Invocation(store="sqlite:///other.db")))
+    usual = hook_client.address(Invocation().environ())
+    other = hook_client.address(Invocation(store="sqlite:///other.db").environ())
     assert usual.key != other.key and other.store == f"sqlite:///{os.getcwd()}/other.db"

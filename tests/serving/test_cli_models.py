@@ -129,6 +129,31 @@ def test_a_switch_that_was_cut_short_goes_on_where_it_was(
     assert _seen() == [5, 5]
 
 
+def test_a_folder_is_written_down_whole(run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("the kettle is red")
+    run("reindex")
+    monkeypatch.chdir(Path(noise).parent)
+    assert run("models", "switch", "./noise", "--untested", "--json").json["model"] == noise
+    monkeypatch.chdir("/")
+    assert run("recall", "kettle", "--all-projects", "--json").json["hits"][0]["evidence"]["dense"]
+    shutil.rmtree(noise)
+    assert run("recall", "kettle", "--all-projects", "--json").json["missing"] == [
+        "words alone answered: no model is installed"
+    ]
+    assert run("models", "rollback", "--json").json["model"] == "bundled"
+
+
+def test_a_name_of_the_hub_is_not_looked_for_beside_the_work(
+    run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("anything")
+    work = Path(noise).parent / "work"
+    shutil.copytree(noise, work / "owner" / "model")
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("TRISKELE_RECALL_MODEL", "owner/model")
+    assert "words alone answered" in run("recall", "anything", "--json").json["missing"][0]
+
+
 def test_a_setting_goes_before_a_switch(run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add("anything")
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "bundled")

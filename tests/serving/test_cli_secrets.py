@@ -16,6 +16,13 @@ TEXT = f"the wifi password is {SECRET}"
 STUB = "[SECRET] Password, wifi"
 
 
+def test_a_sealing_is_not_undone_and_nothing_else_is_instead(run: Run, add: Add) -> None:
+    first, second = add("alpha is first"), add("beta is second")
+    run("secrets", "seal", first)
+    assert run("undo").is_refused(1, "sealed", "cannot be taken back")
+    assert run("show", second, "--json").json["forgotten"] is False
+
+
 def test_add_says_that_it_took_a_secret_and_how_to_change_that(run: Run) -> None:
     done = run("add", TEXT)
     assert STUB in done.out and "--not-secret" in done.out and SECRET not in done.out

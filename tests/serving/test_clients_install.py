@@ -142,11 +142,10 @@ def test_hooks_of_claude_code_are_argument_lists(run: Run, user: Path, home: Pat
     assert group["hooks"] == [
         {
             "type": "command",
-            "command": "/usr/bin/env",
+            "command": os.path.abspath(sys.executable),
             "args": [
-                *(f"TRISKELE_HOME={home}", "TRISKELE_STORE=", "TRISKELE_CONFIG="),
-                *(os.path.abspath(sys.executable), "-I", "-S", str(HOOK)),
-                *("user-prompt-submit", "--client", "claude-code"),
+                *("-I", "-S", str(HOOK), "user-prompt-submit", "--client", "claude-code"),
+                *("--home", str(home), "--store", "", "--config", ""),
             ],
             "timeout": 5,
         }
@@ -159,9 +158,8 @@ def test_hooks_of_codex_are_quoted_lines(run: Run, user: Path, monkeypatch: pyte
     hooks = value(user / ".codex/hooks.json")["hooks"]
     assert set(hooks) == {"UserPromptSubmit", "SessionStart", "PreCompact"}
     words = shlex.split(hooks["PreCompact"][0]["hooks"][0]["command"])
-    assert words[:1] == ["/usr/bin/env"] and words[1].startswith("TRISKELE_HOME=")
-    client = ["-I", "-S", str(HOOK), "pre-compact", "--client", "codex"]
-    assert words[4:] == ["/opt/my 'py; touch x'/python", *client]
+    client = ["-I", "-S", str(HOOK), "pre-compact", "--client", "codex", "--home"]
+    assert words[:8] == ["/opt/my 'py; touch x'/python", *client] and words[9:] == ["--store", "", "--config", ""]
 
 
 @every_client

@@ -274,7 +274,8 @@ def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., Setti
     assert old["method"] == new["method"] == "elicitation/create" and old["id"] != new["id"]
     setting.say({"jsonrpc": "2.0", "id": old["id"], "result": {"action": "accept", "for": "the first"}})
     setting.say({"jsonrpc": "2.0", "id": new["id"], "result": {"action": "decline"}})
-    setting.say({"jsonrpc": "2.0", "id": "7:x:y", "result": {"action": "accept"}})
+    for name in ("7:x:y", "2:x:y", "2:"):
+        setting.say({"jsonrpc": "2.0", "id": name, "result": {"action": "accept"}})
     setting.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
     setting.ask(8, "ping")
     answers = [message for message in second.told if "result" in message]

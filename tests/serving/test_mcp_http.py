@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from triskele.engine import Engine
+from triskele.serving.guard import MAX_BODY
 from triskele.serving.mcp import http
 
 pytestmark = pytest.mark.anyio
@@ -115,5 +116,5 @@ async def test_this_machine_is_served_under_its_names(open_engine: Open, host: s
 
 async def test_a_request_beyond_all_bounds_is_refused(open_engine: Open) -> None:
     async with client(open_engine()) as made:
-        answer = await made.post("/mcp", content=b"x" * (http.MAX_BODY + 1), headers=USUAL)
+        answer = await made.post("/mcp", content=b"x" * (MAX_BODY + 1), headers=USUAL)
     assert answer.status_code == 413

@@ -19,7 +19,7 @@ from residents import Host
 
 from triskele import __version__, config
 from triskele.engine import Engine
-from triskele.errors import BadInput, Conflict, Unavailable
+from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listening, resident
 from triskele.serving.household import Household
 from triskele.serving.versions import release
@@ -216,6 +216,18 @@ def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:
     assert household.is_idle()
 
 
+def test_after_a_change_of_settings_nobody_is_served_by_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
+    household = Household(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    assert not household.is_outdated()
+    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\n")
+    assert household.is_outdated()
+    with pytest.raises(StoreUnavailable, match="settings have changed"):
+        household.open_engine()
+
+
 def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Path) -> None:
     class Counted:
         store: Any
@@ -289,6 +301,13 @@ def test_settings_that_cannot_be_read_are_told_in_the_log(host: Host) -> None:
     assert (answer.returncode, answer.stdout) == (0, b"")
     assert host.spawn(MODULE).wait() == 3
     assert "unknown setting agents.foo" in host.log()
+
+
+def test_a_key_among_settings_that_cannot_be_used_is_not_told_in_the_log(host: Host) -> None:
+    key = "sk-proj-" + "Zq7Xw2Rt9Lm4Vb8Nc3Kd" * 2
+    (host.home / "config.toml").write_text(f"[llm]\ncommand = {{ header = 'Authorization: Bearer {key}' }}\n")
+    assert host.spawn(MODULE).wait() == 3
+    assert "llm.command" in host.log() and key not in host.log()
 
 
 # Loopback, where there are no unix sockets.

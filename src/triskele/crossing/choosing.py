@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from triskele.crossing.exported import ExportedCrossEncoder
 from triskele.crossing.hub import HubCrossEncoder
 from triskele.crossing.protocol import CrossEncoder
+from triskele.embed.choosing import whole_path
 from triskele.embed.exported import GRAPHS
 from triskele.embed.hub import fetched
 from triskele.errors import BadInput
@@ -14,10 +13,12 @@ from triskele.errors import BadInput
 
 def local_cross_encoder(name: str) -> CrossEncoder[str]:
     """The model that a name means: the path of a folder, or owner/name of a model that the hub's cache holds."""
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        if folder.is_absolute() or name.startswith(("~", ".")) or name.count("/") != 1:
-            raise BadInput(f"no cross-encoder is called {name!r}: write the path of a folder, or owner/name of the hub")
+    folder = whole_path(name)
+    if folder is None or not folder.is_dir():
+        if folder is not None or name.startswith(".") or name.count("/") != 1:
+            raise BadInput(
+                f"no cross-encoder is called {name!r}: write a folder's whole path, or owner/name of the hub"
+            )
         return HubCrossEncoder(fetched(name, may_download=False), name)
     if any((folder / place).is_file() for place in GRAPHS):
         return ExportedCrossEncoder(folder)

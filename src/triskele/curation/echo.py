@@ -8,6 +8,7 @@ import unicodedata
 
 from triskele.errors import BadInput
 from triskele.stores.protocol import Store
+from triskele.types import LinkKind
 
 # One line of the fence around injected memories; `serving/hook/fence.py` writes it.
 FENCED = re.compile(r"^\W*([0-9a-z]{8,16}) · \d{4}-\d\d-\d\d · (?:private · )?origin \w+ · project \"", re.MULTILINE)
@@ -55,9 +56,11 @@ def refuse(store: Store, text: str, *, project: str | None = None) -> None:
 
 def _visible(store: Store, ids: list[str], project: str | None) -> str | None:
     """The first of these memories that a reader in a project sees: what others say elsewhere may be news here."""
+    standing = store.memories(ids)
+    replaced = {link.target for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in standing}
     for id in ids:
-        versions = store.history(id)
-        if versions and (project is None or versions[-1].project in (project, "")):
+        # What was forgotten or replaced is not there any more: saying it again is news.
+        if id in standing and id not in replaced and (project is None or standing[id].project in (project, "")):
             return id
     return None
 

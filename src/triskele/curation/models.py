@@ -31,7 +31,7 @@ def switched(store: Store) -> Switched | None:
 
 def in_force(store: Store, settings: Settings) -> str:
     """The name of the model to use: what a settings file or the environment says goes before every switch."""
-    if _is_set(settings):
+    if is_set(settings):
         return settings.recall.model
     found = switched(store)
     return found.name if found else settings.recall.model
@@ -39,7 +39,7 @@ def in_force(store: Store, settings: Settings) -> str:
 
 def refuse_if_set(settings: Settings) -> None:
     """Nothing can be switched where the settings have the last word."""
-    if _is_set(settings):
+    if is_set(settings):
         origin = settings.origins["recall.model"]
         raise BadInput(f"recall.model is set ({origin}), and a setting goes before a switch: remove it there first")
 
@@ -62,5 +62,6 @@ def roll_back(store: Store) -> Switched:
     return back
 
 
-def _is_set(settings: Settings) -> bool:
+def is_set(settings: Settings) -> bool:
+    """Whether somebody has named a model in the settings."""
     return settings.origins.get("recall.model", "default") != "default"

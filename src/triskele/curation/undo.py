@@ -31,6 +31,8 @@ def last_undoable(store: Store) -> str | None:
     erased: set[str] = set()
     for entries in _batches_backwards(store):
         first = entries[0]
+        if not cancelled and any(entry.action is Action.SEALED for entry in entries):
+            raise Conflict("the last change sealed a memory, which cannot be taken back; name an earlier one's batch")
         erased |= {entry.id for entry in entries if entry.action is Action.ERASED}
         if _start(first, store) in cancelled:
             continue

@@ -27,12 +27,18 @@ def local_embedder(name: str, settings: Family | None = None, *, may_download: b
 
 
 def _named(name: str, settings: Family | None, *, may_download: bool) -> Embedder:
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    folder = whole_path(name)
+    if folder is not None and folder.is_dir():
         return _of_folder(folder, settings)
-    if folder.is_absolute() or name.startswith(("~", ".")) or name.count("/") != 1:
-        raise BadInput(f"no model is called {name!r}: write {BUNDLED}, the path of a folder, or owner/name of the hub")
+    if folder is not None or name.startswith(".") or name.count("/") != 1:
+        raise BadInput(f"no model is called {name!r}: write {BUNDLED}, a folder's whole path, or owner/name of the hub")
     return HubEmbedder(fetched(name, may_download=may_download), name, settings)
+
+
+def whole_path(name: str) -> Path | None:
+    """The folder that a name means; a part of a path means none, for it would be another one in every folder."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_absolute() else None
 
 
 def _of_folder(folder: Path, settings: Family | None) -> Embedder:

@@ -43,10 +43,11 @@ class Clearing:
         return cleared, "" if cleared is not None else QUOTES_SOMETHING
 
     def memory(self, memory: Memory) -> Cleared | None:
-        """The text of an open memory, unless it looks like a secret or a memory that stays here says the same."""
+        """The text of an open memory, unless it looks like or quotes a secret, or one that stays here says the same."""
         with self._lock:
             self._refresh()
-            if self._problem or memory.content_hash in self._withheld or find(memory.content):
+            is_known = memory.content_hash in self._withheld or self._secret.shares(memory.content)
+            if self._problem or is_known or find(memory.content):
                 return None
             return clear_memory(memory)
 

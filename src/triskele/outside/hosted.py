@@ -39,7 +39,7 @@ class Hosted:
     def asked(self, text: str) -> tuple[Elsewhere | None, str]:
         """The question as this model reads it, or None with the reason; where it has read nothing, nobody asks it."""
         if not self.store.last_slot(self.texts.fingerprint):
-            return None, ""
+            return None, "the hosted model was not asked: it has read nothing yet (`triskele reindex` lets it)"
         cleared, kept = self.clearing.question(text)
         if cleared is None:
             return None, kept

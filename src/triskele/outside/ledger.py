@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,11 +51,13 @@ class StoreLedger:
 
     def billed(self, bill: Bill) -> None:
         """An answer told how many tokens it took."""
-        self._count(bill.endpoint, "", 0, 0, 0, bill.tokens, bill.cost or 0.0)
+        # It is sent already: an account that cannot be written now costs no answer.
+        with suppress(StoreUnavailable):
+            self._count(bill.endpoint, bill.host, 0, 0, 0, bill.tokens, bill.cost or 0.0)
 
     def _count(self, endpoint: str, host: str, *added: float) -> None:
         day = moments.now().date().isoformat()
-        key = f"{day} {endpoint}"
+        key = f"{day} {endpoint} {host}"
         # Others may count at the same time: each adds to what the one before left.
         for _ in range(_ATTEMPTS):
             before = self._store.shelved(_DAYS).get(key)

@@ -13,7 +13,7 @@ from triskele.crossing.hosted import DoorCrossEncoder, HostedReranker
 from triskele.crossing.judging import Judge
 from triskele.egress import Door, Endpoint
 from triskele.embed.hosted import DoorEmbedder, HostedModel
-from triskele.errors import ModelUnavailable
+from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.expansion import WORDS
 from triskele.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, LlmCommand
 from triskele.outside.clearing import Clearing
@@ -26,6 +26,7 @@ from triskele.stores.protocol import Store
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
 _Named = TypeVar("_Named", HostedSettings, RerankSettings, LlmSettings)
 _Made = TypeVar("_Made")
+_Hosted = TypeVar("_Hosted", HostedModel, HostedReranker, HostedLlm)
 _VARIABLES = {
     "openai": "OPENAI_API_KEY",
     "voyage": "VOYAGE_API_KEY",
@@ -49,9 +50,9 @@ class Outside:
     def open(settings: Settings, folder: Path, store: Store, clearing: Clearing) -> Outside:
         """Everything that the settings name, behind a door that knows these endpoints and no others."""
         problems: list[str] = []
-        model = _usable(_hosted_model, settings.hosted, problems)
-        reranker = _usable(_reranker, settings.rerank, problems)
-        language = _usable(_language_model, settings.llm, problems)
+        model = _usable("hosted", _hosted_model, settings.hosted, problems)
+        reranker = _usable("rerank", _reranker, settings.rerank, problems)
+        language = _usable("llm", _language_model, settings.llm, problems)
         endpoints: dict[str, Endpoint] = {}
         if model is not None:
             patience = settings.hosted.question_timeout_s
@@ -64,11 +65,16 @@ class Outside:
         door = Door(endpoints, ledger)
         hosted = None
         if model is not None:
-            texts, questions = DoorEmbedder(door, TEXTS, model), DoorEmbedder(door, QUESTIONS, model)
-            hosted = Hosted.open(folder, store, texts, questions, clearing, settings.index.tail_cap)
-        llm = DoorLlm(door, LLM, language) if language is not None else _command(settings.llm, ledger)
+            both = DoorEmbedder(door, TEXTS, model), DoorEmbedder(door, QUESTIONS, model)
+            cap = settings.index.tail_cap
+            hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, clearing, cap), problems)
+        llm = (
+            DoorLlm(door, LLM, language)
+            if language
+            else _tried("llm", lambda: _command(settings.llm, ledger), problems)
+        )
         rewording = Rewording(llm, clearing) if llm is not None and settings.llm.expand else None
-        reviewer = _reviewer(settings.rerank, reranker, door, clearing)
+        reviewer = _tried("rerank", lambda: _reviewer(settings.rerank, reranker, door, clearing), problems)
         command = llm.name if isinstance(llm, CommandLlm) and rewording is not None else ""
         return Outside(door, hosted, reviewer, rewording, command, tuple(problems))
 
@@ -84,19 +90,23 @@ class Outside:
         self.door.close()
 
 
-def _usable(make: Callable[[_Named], _Made], settings: _Named, problems: list[str]) -> _Made | None:
-    """What the settings name, if it can be used: a key that is not there now costs no answer."""
+def _usable(section: str, make: Callable[[_Named], _Made], settings: _Named, problems: list[str]) -> _Made | None:
+    """What the settings name, if it can be used: a mistake in them, or a key that is not there, costs no answer."""
     if settings.service in ("", COMMAND):
         return None
+    return _tried(section, lambda: make(settings), problems)
+
+
+def _tried(section: str, make: Callable[[], _Made | None], problems: list[str]) -> _Made | None:
     try:
-        return make(settings)
-    except ModelUnavailable as error:
-        problems.append(str(error))
+        return make()
+    except (BadInput, Unavailable) as error:
+        problems.append(f"[{section}] of your settings is not used: {error}")
         return None
 
 
 def _hosted_model(settings: HostedSettings) -> HostedModel:
-    return HostedModel(
+    made = HostedModel(
         service=settings.service,
         model=settings.model,
         url=settings.url,
@@ -105,10 +115,11 @@ def _hosted_model(settings: HostedSettings) -> HostedModel:
         timeout_s=settings.timeout_s,
         price_per_million=settings.price_per_million or None,
     )
+    return _with_address(made)
 
 
 def _reranker(settings: RerankSettings) -> HostedReranker:
-    return HostedReranker(
+    made = HostedReranker(
         service=settings.service,
         model=settings.model,
         url=settings.url,
@@ -116,10 +127,11 @@ def _reranker(settings: RerankSettings) -> HostedReranker:
         timeout_s=settings.timeout_s,
         price_per_million=settings.price_per_million or None,
     )
+    return _with_address(made)
 
 
 def _language_model(settings: LlmSettings) -> HostedLlm:
-    return HostedLlm(
+    made = HostedLlm(
         service=settings.service,
         model=settings.model,
         url=settings.url,
@@ -128,6 +140,13 @@ def _language_model(settings: LlmSettings) -> HostedLlm:
         timeout_s=settings.timeout_s,
         price_per_million=settings.price_per_million or None,
     )
+    return _with_address(made)
+
+
+def _with_address(made: _Hosted) -> _Hosted:
+    """Refuse an address that nothing may be sent to."""
+    assert made.endpoint.host
+    return made
 
 
 def _command(settings: LlmSettings, ledger: StoreLedger) -> CommandLlm | None:

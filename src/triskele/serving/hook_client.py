@@ -26,6 +26,7 @@ HTTP, STREAM = "http", "mcp"
 LOOPBACK = "127.0.0.1"
 
 _PAUSE_S = 0.01
+_PLACES = {"--home": "TRISKELE_HOME", "--store": "TRISKELE_STORE", "--config": "TRISKELE_CONFIG"}
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
@@ -204,12 +205,15 @@ def ask(place: Address, asked: Asked, body: bytes, ends: float, environ: Mapping
 
 
 def run(arguments: list[str]) -> None:
-    """Answer the event of a command line: EVENT, or EVENT --client NAME."""
+    """Answer the event of a command line: EVENT [--client NAME] [--home PATH] [--store URL] [--config PATH].
+
+    The last three go before the environment, which may come from the folder that an agent works in.
+    """
     began = time.monotonic()
-    event, client = "", ""
-    if len(arguments) == 1 or (len(arguments) == 3 and arguments[1] == "--client"):
-        event, client = arguments[0], arguments[-1] if arguments[1:] else ""
-    answer(event, client, os.environ, began)
+    given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
+    is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_PLACES}
+    environ = {**os.environ, **{_PLACES[name]: value for name, value in given.items() if name in _PLACES}}
+    answer(arguments[0] if is_sound else "", given.get("--client", ""), environ, began)
     # Nothing is left to do that an orderly end would do.
     os._exit(0)
 

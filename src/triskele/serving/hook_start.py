@@ -1,4 +1,4 @@
-"""What agents' clients start at every prompt: `python -I -S hook_start.py EVENT [--client NAME]`.
+"""What agents' clients start at every prompt: `python -I -S hook_start.py EVENT [--client NAME] …`.
 
 A file that is started is compiled each time, one that is imported only once: that is all this one is for.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triskele.config import Settings
+from triskele.config import Settings, file_of
+from triskele.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -22,6 +24,8 @@ class Household:
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
+        self._file = file_of(os.environ, settings.home)
+        self._stamp = _stamp(self._file)
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
@@ -29,7 +33,10 @@ class Household:
         self._asked_at = clock()
 
     def open_engine(self) -> Engine:
-        """The engine; after a failure the next one who asks tries again."""
+        """The engine; after a failure the next one who asks tries again, and after a change of settings another one."""
+        if self.is_outdated():
+            # What was allowed a moment ago may be allowed no more.
+            raise StoreUnavailable("the settings have changed: triskele starts anew, ask again in a moment")
         with self._mutex:
             if self._engine is None:
                 from triskele.engine import Engine
@@ -60,6 +67,10 @@ class Household:
         """Whether nobody asked for as long as the settings allow."""
         return self._clock() - self._asked_at >= self.idle_s
 
+    def is_outdated(self) -> bool:
+        """Whether the settings file is not the one that was read any more."""
+        return _stamp(self._file) != self._stamp
+
     @property
     def idle_s(self) -> float:
         """How long it stays without being asked."""
@@ -77,3 +88,11 @@ class Household:
                     self._engine.close()
             self._engine = None
             self._mutex.release()
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -17,7 +17,7 @@ from typing import Any
 
 from triskele import __version__, config
 from triskele.errors import Conflict, TriskeleError
-from triskele.serving import hook_client, listening
+from triskele.serving import failures, hook_client, listening
 from triskele.serving.hook_client import Address
 from triskele.serving.listening import Ears, Extra
 from triskele.stores.locking import file_lock
@@ -156,7 +156,7 @@ def main() -> None:
     except Conflict:
         return
     except (TriskeleError, OSError) as error:
-        hook_client.log(place, f"the resident cannot serve: {error}")
+        hook_client.log(place, f"the resident cannot serve: {failures.line(failures.said(error))}")
         sys.exit(3)
     leave()
 

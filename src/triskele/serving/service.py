@@ -100,7 +100,7 @@ class Service:
             with suppress(TimeoutError):
                 await asyncio.wait_for(leaving.wait(), tick_s)
             turn.settle()
-            if self._household.is_idle() or not self._ears.are_found():
+            if self._household.is_idle() or self._household.is_outdated() or not self._ears.are_found():
                 leaving.set()
             with suppress(Exception):
                 await asyncio.to_thread(self._household.catch_up)

@@ -14,8 +14,6 @@ from triskele.serving.listening import Socket, is_owner
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
-# The longest line that a stream may hold.
-MAX_LINE = 4_000_000
 _LEAVE_S = 5.0
 _TOKEN_S = 5.0
 
@@ -24,7 +22,7 @@ class _Watched(asyncio.StreamReader):
     """A reader that tells when something arrives."""
 
     def __init__(self, arrived: Callable[[], None]) -> None:
-        super().__init__(limit=MAX_LINE)
+        super().__init__()
         self._arrived = arrived
         self._is_leaving = False
 

@@ -216,9 +216,10 @@ def _open(connection: apsw.Connection, conversation: str, at: datetime) -> None:
         return
     connection.execute("INSERT INTO conversations VALUES (?, ?, 0)", [conversation, moments.to_micros(at)])
     connection.execute(
-        "DELETE FROM conversations WHERE at < ? OR (ended AND at < ?) OR conversation IN"
-        " (SELECT conversation FROM conversations ORDER BY at DESC LIMIT -1 OFFSET ?)",
-        [moments.to_micros(at - KEPT), moments.to_micros(at - KEPT_WHEN_OVER), MOST_CONVERSATIONS],
+        # Never the new one itself: after a clock was set back, it is the oldest of all.
+        "DELETE FROM conversations WHERE conversation <> ? AND (at < ? OR (ended AND at < ?) OR conversation IN"
+        " (SELECT conversation FROM conversations ORDER BY at DESC LIMIT -1 OFFSET ?))",
+        [conversation, moments.to_micros(at - KEPT), moments.to_micros(at - KEPT_WHEN_OVER), MOST_CONVERSATIONS],
     )
     if connection.changes():
         connection.execute("DELETE FROM echoes WHERE id NOT IN (SELECT id FROM given)")

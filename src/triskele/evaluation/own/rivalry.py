@@ -38,7 +38,7 @@ class Rivalry:
 
     def evidence(self) -> dict[str, Any]:
         """The figures, as they are kept with the switch."""
-        return asdict(self) if self.gate is None else asdict(self) | {"gate": asdict(self.gate)}
+        return asdict(self)
 
 
 def rivalry(engine: Engine, rival: Meaning, step: Step = quietly) -> Rivalry:

@@ -33,7 +33,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, status:
 
     if status and stop:
         raise click.UsageError("give --status or --stop, not both")
-    environ = _environ(invocation)
+    environ = invocation.environ()
     if status or stop:
         return _tell(invocation, environ, stop=stop)
     wishes = resident.Wishes(listening.loopback_address(http) if http else None, socket.absolute() if socket else None)
@@ -58,11 +58,7 @@ def hook(invocation: Invocation, event: str, client: str) -> None:
     """
     from triskele.serving import hook_client
 
-    hook_client.answer(event, client, _environ(invocation), time.monotonic())
-
-
-def _environ(invocation: Invocation) -> dict[str, str]:
-    return {**os.environ, "TRISKELE_STORE": invocation.store} if invocation.store else dict(os.environ)
+    hook_client.answer(event, client, invocation.environ(), time.monotonic())
 
 
 def _tell(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:

@@ -34,6 +34,10 @@ class Invocation:
 
         return config.load(store_url=self.store)
 
+    def environ(self) -> dict[str, str]:
+        """The environment of other processes that work on the same store."""
+        return {**os.environ, "TRISKELE_STORE": self.store} if self.store else dict(os.environ)
+
     def open(self) -> Engine:
         """The memory that this run works on."""
         from triskele.engine import open_memory

@@ -25,14 +25,19 @@ def mcp(invocation: Invocation, in_process: bool) -> None:
     from triskele.serving.mcp.bridge import Bridge
     from triskele.serving.mcp.dialing import Dialer
 
-    environ = {**os.environ, **({"TRISKELE_STORE": invocation.store} if invocation.store else {})}
     shelter = _Shelter(invocation)
-    dialer = Dialer(environ, shelter.open_engine, in_process=in_process, tell=lambda said: click.echo(said, err=True))
+    dialer = Dialer(
+        invocation.environ(), shelter.open_engine, in_process=in_process, tell=lambda said: click.echo(said, err=True)
+    )
     try:
         Bridge(dialer, _own_output()).run(sys.stdin.buffer)
     except BrokenPipeError:
         # The client left; there is nobody to tell.
         return
+    except KeyboardInterrupt:
+        # A thread still reads standard input, and the interpreter would stumble over it at its end.
+        shelter.close()
+        os._exit(130)
     finally:
         shelter.close()
 

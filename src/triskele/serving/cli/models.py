@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,9 +64,11 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     with invocation.open() as engine:
         switching.refuse_if_set(engine.settings)
         before = engine.mind.model
-        rival = engine.mind.rival(name)
+        # Written down whole: the next one who reads it works in another folder.
+        name = str(Path(name).expanduser().absolute()) if Path(name).expanduser().is_dir() else name
         if name == before:
             raise click.UsageError(f"{name} is in use already", context)
+        rival = engine.mind.rival(name)
         _read_everything(engine, rival)
         found = _compared(engine, rival, untested)
         is_switched = untested or (found is not None and found.is_not_worse)

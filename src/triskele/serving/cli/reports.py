@@ -221,8 +221,7 @@ def health(found: Health, *, deep: bool) -> RenderableType:
         lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more that look so", style=WARNING))
     if not found.findings and not found.repaired:
         lines.append(note("✓ The index is up to date.", style="green"))
-    lines += [note(f"✗ Not to be asked: {problem}", style="red") for problem in found.outside_problems]
-    lines += leaving.left(found.left, found.outside)
+    lines += leaving.left(found.left, found.outside, found.outside_problems)
     if not deep:
         lines.append(note("`triskele doctor --deep` also checks every hash and every index entry.", style=QUIET))
     return Group(*lines)

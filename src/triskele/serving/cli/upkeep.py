@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import get_completion_class
 
+from triskele.config import file_of
 from triskele.errors import StoreDamaged
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, progress_bar
@@ -137,7 +138,7 @@ def config(invocation: Invocation) -> None:
     """Show every setting in force and where it came from."""
     settings = invocation.settings()
     values = _by_name(settings)
-    file = Path(os.environ.get("TRISKELE_CONFIG") or settings.home / "config.toml")
+    file = file_of(os.environ, settings.home)
     if invocation.as_json:
         return invocation.write_json({"settings": values, "file": str(file), "project": settings.project})
     from triskele.serving.cli import reports

@@ -20,6 +20,7 @@ HOOK = Path(triskele.__file__).parent / "serving" / "hook_start.py"
 # Our own limit is far below; this one is for a machine that hangs.
 _HOOK_SECONDS = 5
 _EVENTS = {"UserPromptSubmit": "user-prompt-submit", "SessionStart": "session-start", "PreCompact": "pre-compact"}
+_OPTIONS = {"TRISKELE_HOME": "--home", "TRISKELE_STORE": "--store", "TRISKELE_CONFIG": "--config"}
 _CLAUDE_EVENTS = {**_EVENTS, "SessionEnd": "session-end"}
 
 
@@ -135,10 +136,9 @@ def server(client: Client, environment: Mapping[str, str]) -> dict[str, Any]:
 
 def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """The entry that makes the client call the hook client at an event."""
-    words = [_interpreter(), "-I", "-S", str(HOOK), event, "--client", client.name]
-    if environment and os.name == "posix":
-        words = ["/usr/bin/env", *(f"{name}={value}" for name, value in environment.items()), *words]
-    _sound(words)
+    # As arguments of our own: a client that left them out would run an interpreter without anything to do.
+    places = [word for name, value in environment.items() for word in (_OPTIONS[name], value)]
+    words = _sound([_interpreter(), "-I", "-S", str(HOOK), event, "--client", client.name, *places])
     if client.hook_as_line:
         line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
         return {"type": "command", "command": line, "timeout": _HOOK_SECONDS}

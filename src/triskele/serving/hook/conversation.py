@@ -33,7 +33,7 @@ class Conversation:
         """The conversation that a hook was called in."""
         key = key_of(payload)
         given = {} if key is None else {each.id: each for each in engine.store.uses.given(key)}
-        is_trusted = text_in(payload, "client") in engine.settings.agents.private_to
+        is_trusted = engine.settings.agents.shows_private_to(text_in(payload, "client"))
         return Conversation(key, _project(engine, payload), is_trusted, given)
 
     def may_see(self, memory: Memory) -> bool:

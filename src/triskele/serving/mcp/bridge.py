@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -180,7 +181,12 @@ class Bridge:
     def _answer_to_server(self, message: Message) -> Message | None:
         """The client's answer under the name that the server gave its question; None where that server ended."""
         generation, _, id = str(message.get("id")).partition(":")
-        return {**message, "id": json.loads(id)} if generation == str(self._generation) and id else None
+        if generation != str(self._generation):
+            return None
+        # A name that nobody gave is no reason to end.
+        with suppress(ValueError):
+            return {**message, "id": json.loads(id)}
+        return None
 
     def _named(self, id: Any) -> str:
         return f"{self._generation}:{_key(id)}"

@@ -79,7 +79,7 @@ def caller(request: Request) -> Caller:
     """Who makes this request."""
     place = request.request_context.lifespan_context
     engine = place.open_engine()
-    return Caller(engine, place.named(engine), client_name(request) in _trusted(engine))
+    return Caller(engine, place.named(engine), engine.settings.agents.shows_private_to(client_name(request)))
 
 
 def client_name(request: Request) -> str | None:
@@ -89,7 +89,3 @@ def client_name(request: Request) -> str | None:
         return None
     name: str = said.client_info.name.strip().lower()
     return _INSTALLED_AS.get(name, name)
-
-
-def _trusted(engine: Engine) -> frozenset[str]:
-    return frozenset(name.strip().lower() for name in engine.settings.agents.private_to)

@@ -10,9 +10,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp
 
 from triskele.engine import Engine
+from triskele.serving.guard import MAX_BODY
 from triskele.serving.mcp.server import build
 
-MAX_BODY = 1_000_000
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 SECURITY = TransportSecuritySettings(
     enable_dns_rebinding_protection=True,
