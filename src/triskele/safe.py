@@ -192,7 +192,8 @@ class Safe:
         prompt = "New passphrase of the vault" if is_new else "Passphrase of the vault"
         said = os.environ.get(variable) or (self._ask(prompt, is_new) if self._ask else None)
         if not said:
-            raise lost("the vault is locked by a passphrase", f"set {variable}, or run this in a terminal")
+            what = "a new passphrase is needed" if is_new else "the vault is locked by a passphrase"
+            raise lost(what, f"set {variable}, or run this in a terminal")
         return said
 
 

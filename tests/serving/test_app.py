@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
 from triskele import __version__
-from triskele.serving.app import Application, House
+from triskele.serving.app import MOST_LEFT, Application, House
 from triskele.serving.guard import MAX_BODY, Rules
 
 TOKEN = "a-token-of-the-test"
@@ -80,6 +80,32 @@ def send(
         return answer
 
     return asyncio.run(request())
+
+
+def test_prompts_that_nobody_waits_for_any_more_are_bounded(home: Home, brain: Callable[[Respond], None]) -> None:
+    gate, begun = threading.Event(), []
+
+    def stuck(*_: Any) -> str:
+        begun.append(1)
+        gate.wait(30)
+        return "late"
+
+    brain(stuck)
+
+    async def ask() -> set[int]:
+        app = Application(home.house())
+        transport = httpx.ASGITransport(app.for_listener(Rules.local(TOKEN, 8377)))
+        headers = {**KNOWN, "X-Triskele-Deadline-Ms": "20"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            found = {
+                (await client.post("/hook/stop", headers=headers, json={})).status_code for _ in range(MOST_LEFT + 8)
+            }
+        gate.set()
+        await app.mcp.close()
+        return found
+
+    assert asyncio.run(ask()) == {204}
+    assert len(begun) == MOST_LEFT
 
 
 def test_health_tells_who_answers(home: Home) -> None:

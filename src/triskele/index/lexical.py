@@ -27,6 +27,7 @@ MAX_TERMS = 256
 _JOURNAL_PAGE = 1000
 _LOCK_TIMEOUT_S = 60.0
 _PATIENCE_S = 5.0
+_REMOVALS = 5
 
 _ORDERS: dict[Sort, Callable[[Found], tuple[float, float, int]]] = {
     Sort.RELEVANCE: lambda hit: (-hit.score, 0.0, hit.row),
@@ -191,19 +192,21 @@ class LexicalIndex:
 
     def _build(self, progress: Progress | None) -> None:
         """Build beside the old index and rename, so that a crash leaves either the old or the new."""
-        for leftover in (*self._folder.glob("lexical-*.new"), *self._folder.glob("lexical-*.old")):
+        for leftover in self._folder.glob("lexical-*.new"):
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = self.path.with_suffix(".new")
         stamp = Stamp(self._store.lineage(), self._store.last_seq())
         Shard.build(fresh, self._documents(None, progress), stamp=stamp)
-        aside = self.path.with_suffix(".old")
-        with suppress(FileNotFoundError):
-            # A reader may put its lock file into a folder while that is being removed.
-            self.path.rename(aside)
-        fresh.rename(self.path)
         for old in self._folder.glob("lexical-*"):
-            if old != self.path:
+            if old != fresh:
                 shutil.rmtree(old, ignore_errors=True)
+        # A reader may put its lock file into the folder while that is being removed.
+        for _ in range(_REMOVALS):
+            with suppress(OSError):
+                fresh.rename(self.path)
+                return
+            shutil.rmtree(self.path, ignore_errors=True)
+        fresh.rename(self.path)
 
     def _lock_path(self) -> Path:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

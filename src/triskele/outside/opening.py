@@ -15,7 +15,7 @@ from triskele.egress import Door, Endpoint
 from triskele.embed.hosted import DoorEmbedder, HostedModel
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.expansion import WORDS
-from triskele.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, LlmCommand
+from triskele.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
 from triskele.outside.clearing import Clearing
 from triskele.outside.hosted import Hosted
 from triskele.outside.ledger import StoreLedger
@@ -52,7 +52,8 @@ class Outside:
         problems: list[str] = []
         model = _usable("hosted", _hosted_model, settings.hosted, problems)
         reranker = _usable("rerank", _reranker, settings.rerank, problems)
-        language = _usable("llm", _language_model, settings.llm, problems)
+        asks = settings.llm.expand
+        language = _usable("llm", _language_model, settings.llm, problems) if asks else None
         endpoints: dict[str, Endpoint] = {}
         if model is not None:
             patience = settings.hosted.question_timeout_s
@@ -68,14 +69,12 @@ class Outside:
             both = DoorEmbedder(door, TEXTS, model), DoorEmbedder(door, QUESTIONS, model)
             cap = settings.index.tail_cap
             hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, clearing, cap), problems)
-        llm = (
-            DoorLlm(door, LLM, language)
-            if language
-            else _tried("llm", lambda: _command(settings.llm, ledger), problems)
-        )
-        rewording = Rewording(llm, clearing) if llm is not None and settings.llm.expand else None
+        llm: Llm | None = DoorLlm(door, LLM, language) if language is not None else None
+        if asks and llm is None:
+            llm = _tried("llm", lambda: _command(settings.llm, ledger), problems)
+        rewording = Rewording(llm, clearing) if llm is not None else None
         reviewer = _tried("rerank", lambda: _reviewer(settings.rerank, reranker, door, clearing), problems)
-        command = llm.name if isinstance(llm, CommandLlm) and rewording is not None else ""
+        command = llm.name if isinstance(llm, CommandLlm) else ""
         return Outside(door, hosted, reviewer, rewording, command, tuple(problems))
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # More at once would only take the processor from each other.
 _AT_ONCE = 4
+MOST_LEFT = 32
 _LONGEST_S = 30.0
 
 
@@ -51,6 +53,7 @@ class Application:
     def __init__(self, house: House) -> None:
         self._house = house
         self._limiter = CapacityLimiter(_AT_ONCE)
+        self._left = threading.BoundedSemaphore(MOST_LEFT)
         self.mcp = McpMount(house.open_engine)
         self._routes = Starlette(
             routes=[
@@ -97,6 +100,9 @@ class Application:
 
     def _respond(self, event: str, payload: dict[str, Any]) -> str:
         """The text for one event; whatever goes wrong is silence and a line in the log."""
+        # Those whose time was up go on in their threads: a store that hangs must not gather them without end.
+        if not self._left.acquire(blocking=False):
+            return ""
         try:
             from triskele.serving.hook import events
 
@@ -104,6 +110,8 @@ class Application:
         except Exception as error:
             self._house.log(f"{event[:40]!r} failed: {where(error)}")
             return ""
+        finally:
+            self._left.release()
 
 
 class McpMount:

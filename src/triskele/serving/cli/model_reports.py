@@ -56,7 +56,9 @@ def switched(name: str, before: str, found: Rivalry | None, *, is_switched: bool
     if is_switched:
         done = note(f"{name} is in use now; `triskele models rollback` returns to {before}.", GOOD)
         return Group(*lines, done)
-    advice = "judge at least 50 questions with `triskele eval build` and `triskele eval judge`, or give --untested"
+    from triskele.evaluation.own.tuning import LEAST_QUESTIONS
+
+    advice = f"judge at least {LEAST_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
     worse = found is not None and found.gate is not None
     kept = f"{before} stays in use: " + ("the other one is worse on your questions." if worse else f"{advice}.")
     return Group(*lines, note(kept))
