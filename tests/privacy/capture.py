@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from triskele.serving.cli.main import cli
 from triskele.types import Memory, Sensitivity
 
 VARIABLE = "CAPTURE_KEY"
-OPEN = [f"the runbook of box {number} lies on the shelf beside the kettle" for number in range(12)]
+OPEN = [f"the runbook of lorry {number} lies on the shelf beside the kettle" for number in range(12)]
 HARMLESS = ("who waters the office plants in summer", "which kettle stands on the shelf")
 TWIN = "Ottilie sold the vineyard for 91250 talers"
 # Rewriting the whole file takes its time, so that only some are closed after they were open.
@@ -64,8 +65,10 @@ class Capture:
         self.secrets = Canaries(make(count))
         hidden = [canary for canary in make(count * 5 // 2, seed=21) if not canary.found_by_rule]
         self.privates = Canaries(hidden)
-        # What a rule finds would never leave, open or not.
-        later = [canary for canary in make(60, seed=22) if not find(canary.memory)]
+        # What a rule finds, or what quotes another secret, would never leave, open or not.
+        place = "archived beneath oaken rafters, lighthouse lantern room, seventh staircase"
+        told = (replace(each, memory=f"{place}, {each.number}: {each.secret}") for each in make(60, seed=22))
+        later = [canary for canary in told if canary.secret.isalnum() and not find(canary.memory)]
         self.sealed_later, self.closed_later = later[:SEALED_LATER], later[SEALED_LATER : SEALED_LATER + CLOSED_LATER]
         self.later = Canaries([*self.sealed_later, *self.closed_later])
         self.strangers = Canaries(canary for canary in make(30, seed=23) if find(canary.secret))

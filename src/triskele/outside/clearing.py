@@ -28,7 +28,7 @@ class Clearing:
         self._safe = safe
         self._lock = threading.Lock()
         self._known: tuple[str, int] | None = None
-        self._private, self._secret = Quotes.of(()), Quotes.of(())
+        self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
         self._withheld: set[str] = set()
         self._read: set[_Source] = set()
         self._problem = ""
@@ -46,7 +46,8 @@ class Clearing:
         """The text of an open memory, unless it looks like or quotes a secret, or one that stays here says the same."""
         with self._lock:
             self._refresh()
-            is_known = memory.content_hash in self._withheld or self._secret.shares(memory.content)
+            # One word of a short secret gives a question away; a memory may hold it for any other reason.
+            is_known = memory.content_hash in self._withheld or self._sealed.shares(memory.content)
             if self._problem or is_known or find(memory.content):
                 return None
             return clear_memory(memory)
@@ -66,7 +67,7 @@ class Clearing:
         rows = self._store.sealed() if any(map(is_secret, withheld)) else []
         if not self._read <= {*texts, *rows}:
             # Something is gone for good: nobody need take heed of it any more.
-            self._private, self._secret = Quotes.of(()), Quotes.of(())
+            self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
             self._withheld, self._read = set(), set()
         self._read_sealed([row for row in rows if row not in self._read])
         self._private.add(text for source, text in texts.items() if source not in self._read)
@@ -85,5 +86,6 @@ class Clearing:
             return
         self._problem = ""
         self._secret.add_secrets(opened)
+        self._sealed.add(opened)
         self._withheld |= set(map(content_hash, opened))
         self._read |= set(rows)

@@ -95,8 +95,8 @@ def _kept_parts(text: str) -> Iterator[str]:
     words = _words(text)
     yield from _pairs(words)
     yield from _singles(words)
-    # A text of a single telling word has no pairs, so the word stands for it.
-    if len(set(words)) == 1:
+    # A text of a single telling word has no pairs, so the word stands for it; short ones come from wrong readings.
+    if len(set(words)) == 1 and (len(words[0]) >= _LEAST_WORD or _DENSE.search(words[0])):
         yield f"1 {words[0]}"
     for word in words:
         if _is_token(word) or _DENSE.search(word):
