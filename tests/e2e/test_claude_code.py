@@ -171,6 +171,8 @@ def test_nine_thousand_characters_arrive_whole(installed: Desk) -> None:
     )
     for number, way in enumerate(ways):
         installed.remember(" ".join(way.format(n=n) for n in range(60))[:2840] + f" end-{number}")
+    # Whoever has no vector yet is judged by its words alone, and may be left out.
+    installed.triskele("reindex")
     given = installed.ask(QUESTION)
     assert 9_000 <= len(given) <= 9_500, len(given)
     assert all(f" end-{number}" in given for number in range(3))
