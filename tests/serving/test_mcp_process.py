@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from agents import SPOKEN, Agent
-from conftest import Run
 from mcp import Client, StdioServerParameters
 
 from triskele.serving.mcp.bridge import UNKNOWN
 
 PROGRAM = [sys.executable, "-c", "from triskele.serving.cli.main import main; main()"]
+Run = Callable[..., Any]
 
 
 @pytest.fixture
