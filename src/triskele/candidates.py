@@ -86,18 +86,21 @@ def reviewed(pool: Pool, verdict: Verdict) -> Pool:
     best_first = sorted(verdict.scores, key=lambda row: -verdict.scores[row])
     ranks = {row: rank for rank, row in enumerate(best_first, start=1)}
     head = [
-        _moved(before.pop(row), score, ranks.get(row), verdict.scores.get(row, 0.0))
+        _read_again(before.pop(row), score, ranks.get(row), verdict.scores.get(row, 0.0))
         for row, score in zip(verdict.order, scores, strict=True)
     ]
     return replace(pool, fused=[*head, *before.values()], agreement=verdict.agreement)
 
 
-def _moved(candidate: Fused, score: float, rank: int | None, raw: float) -> Fused:
-    """A candidate with another score, told as what the cross-encoder added to it."""
+def _read_again(candidate: Fused, score: float, rank: int | None, raw: float) -> Fused:
     if rank is None:
         return candidate._replace(score=score)
-    likely = 1 / (1 + math.exp(-max(-50.0, min(50.0, raw))))
-    return Fused(candidate.row, score, {**candidate.parts, CROSS: Part(rank, raw, likely, score - candidate.score)})
+    return moved(candidate, score, CROSS, rank, raw, 1 / (1 + math.exp(-max(-50.0, min(50.0, raw)))))
+
+
+def moved(candidate: Fused, score: float, by: str, rank: int, raw: float = 0.0, normalised: float = 0.0) -> Fused:
+    """A candidate with another score, told as what was added to it by whoever moved it."""
+    return Fused(candidate.row, score, {**candidate.parts, by: Part(rank, raw, normalised, score - candidate.score)})
 
 
 def _near(asked: Question, by_words: Ranking) -> Ranking:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from triskele.candidates import Pool
-from triskele.fusion import Fused, Part
+from triskele.candidates import Pool, moved
 from triskele.index.catalog import Ints
 from triskele.index.dense import Floats
 from triskele.index.mentions import Layers
@@ -34,16 +33,8 @@ def in_order(pool: Pool, order: str, meaning: Meaning, near: Sequence[int] = ())
     else:
         chosen = nearest(rows, _distances(np.array(near, dtype=np.int64), meaning))
     before = {candidate.row: candidate for candidate in head}
-    placed = [
-        _moved(before[row], place, there.score) for place, (row, there) in enumerate(zip(chosen, head, strict=True))
-    ]
+    placed = [moved(before[row], head[place].score, "order", place + 1) for place, row in enumerate(chosen)]
     return replace(pool, fused=[*placed, *pool.fused[DEPTH:]])
-
-
-def _moved(candidate: Fused, place: int, score: float) -> Fused:
-    """A candidate with another score, told as what the order added to it."""
-    added = Part(place + 1, 0.0, 0.0, score - candidate.score)
-    return Fused(candidate.row, score, {**candidate.parts, "order": added})
 
 
 def _vectors(rows: Sequence[int], meaning: Meaning) -> dict[int, Floats]:

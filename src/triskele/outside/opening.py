@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.crossing.hosted import DoorCrossEncoder, HostedReranker
@@ -50,10 +50,10 @@ class Outside:
     def open(settings: Settings, folder: Path, store: Store, clearing: Clearing) -> Outside:
         """Everything that the settings name, behind a door that knows these endpoints and no others."""
         problems: list[str] = []
-        model = _usable("hosted", _hosted_model, settings.hosted, problems)
-        reranker = _usable("rerank", _reranker, settings.rerank, problems)
+        model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)
+        reranker = _usable("rerank", HostedReranker, settings.rerank, problems)
         asks = settings.llm.expand
-        language = _usable("llm", _language_model, settings.llm, problems) if asks else None
+        language = _usable("llm", HostedLlm, settings.llm, problems, words=WORDS) if asks else None
         endpoints: dict[str, Endpoint] = {}
         if model is not None:
             patience = settings.hosted.question_timeout_s
@@ -89,11 +89,26 @@ class Outside:
         self.door.close()
 
 
-def _usable(section: str, make: Callable[[_Named], _Made], settings: _Named, problems: list[str]) -> _Made | None:
+def _usable(section: str, kind: type[_Hosted], settings: _Named, problems: list[str], **details: Any) -> _Hosted | None:
     """What the settings name, if it can be used: a mistake in them, or a key that is not there, costs no answer."""
     if settings.service in ("", COMMAND):
         return None
-    return _tried(section, lambda: make(settings), problems)
+
+    def make() -> _Hosted:
+        given: dict[str, Any] = {
+            "service": settings.service,
+            "model": settings.model,
+            "url": settings.url,
+            "key": _key(section, settings),
+            "timeout_s": settings.timeout_s,
+            "price_per_million": settings.price_per_million or None,
+        }
+        made = kind(**given, **details)
+        # Refuses an address that nothing may be sent to.
+        _ = made.endpoint
+        return made
+
+    return _tried(section, make, problems)
 
 
 def _tried(section: str, make: Callable[[], _Made | None], problems: list[str]) -> _Made | None:
@@ -102,50 +117,6 @@ def _tried(section: str, make: Callable[[], _Made | None], problems: list[str]) 
     except (BadInput, Unavailable) as error:
         problems.append(f"[{section}] of your settings is not used: {error}")
         return None
-
-
-def _hosted_model(settings: HostedSettings) -> HostedModel:
-    made = HostedModel(
-        service=settings.service,
-        model=settings.model,
-        url=settings.url,
-        key=_key("hosted", settings),
-        dimensions=settings.dimensions,
-        timeout_s=settings.timeout_s,
-        price_per_million=settings.price_per_million or None,
-    )
-    return _with_address(made)
-
-
-def _reranker(settings: RerankSettings) -> HostedReranker:
-    made = HostedReranker(
-        service=settings.service,
-        model=settings.model,
-        url=settings.url,
-        key=_key("rerank", settings),
-        timeout_s=settings.timeout_s,
-        price_per_million=settings.price_per_million or None,
-    )
-    return _with_address(made)
-
-
-def _language_model(settings: LlmSettings) -> HostedLlm:
-    made = HostedLlm(
-        service=settings.service,
-        model=settings.model,
-        url=settings.url,
-        key=_key("llm", settings),
-        words=WORDS,
-        timeout_s=settings.timeout_s,
-        price_per_million=settings.price_per_million or None,
-    )
-    return _with_address(made)
-
-
-def _with_address(made: _Hosted) -> _Hosted:
-    """Refuse an address that nothing may be sent to."""
-    assert made.endpoint.host
-    return made
 
 
 def _command(settings: LlmSettings, ledger: StoreLedger) -> CommandLlm | None:

@@ -36,7 +36,7 @@ def put(connection: apsw.Connection, kind: str, documents: Mapping[str, Document
 
 def swap(connection: apsw.Connection, kind: str, key: str, before: Any, after: Any) -> bool:
     """Write a document in the place of one that is still as it was; None stands for none."""
-    if read(connection, kind).get(key) != before:
+    if _read(connection, kind, "AND key = ?", [key]).get(key) != before:
         return False
     put(connection, kind, {key: Document(after)}, None)
     return True
@@ -44,11 +44,7 @@ def swap(connection: apsw.Connection, kind: str, key: str, before: Any, after: A
 
 def read(connection: apsw.Connection, kind: str) -> dict[str, Any]:
     """The documents of a kind in the order of their keys."""
-    rows = connection.execute("SELECT key, value FROM shelf WHERE kind = ? ORDER BY key", [kind]).fetchall()
-    try:
-        return {str(key): json.loads(str(value)) for key, value in rows}
-    except ValueError as error:
-        raise StoreDamaged(f"a document of kind {kind} is damaged ({error}): restore a backup") from error
+    return _read(connection, kind, "ORDER BY key", [])
 
 
 def take(connection: apsw.Connection, kind: str, keys: Iterable[str]) -> None:
@@ -63,3 +59,11 @@ def take_about(connection: apsw.Connection, id: str) -> None:
 
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _read(connection: apsw.Connection, kind: str, which: str, bindings: list[str]) -> dict[str, Any]:
+    rows = connection.execute(f"SELECT key, value FROM shelf WHERE kind = ? {which}", [kind, *bindings]).fetchall()
+    try:
+        return {str(key): json.loads(str(value)) for key, value in rows}
+    except ValueError as error:
+        raise StoreDamaged(f"a document of kind {kind} is damaged ({error}): restore a backup") from error
