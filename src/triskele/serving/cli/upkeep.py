@@ -69,7 +69,7 @@ def restore(invocation: Invocation, source: Path) -> None:
 @contextmanager
 def _restored(invocation: Invocation, source: Path) -> Iterator[tuple[Engine, Path]]:
     """The memory after a restore, and where the content of before is kept."""
-    from triskele.health import replace_damaged
+    from triskele.curation.health import replace_damaged
 
     try:
         engine = invocation.open()
