@@ -83,7 +83,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
     sample = {"serving/cli/showcase.py", "evaluation/ground.py"}
     assert writers - sample == {
         "engine.py",
-        "safe.py",
+        "stores/vault.py",
         "curation/secrecy.py",
         "curation/undo.py",
         "exchange/merge.py",
