@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
 
     from triskele.config import Settings
@@ -43,6 +45,12 @@ class Invocation:
         from triskele.engine import open_memory
 
         return open_memory(settings=self.settings(), ask=_passphrase)
+
+    def restore(self, source: Path) -> tuple[Engine, Path | None]:
+        """The memory after a backup took the place of the store, and where the old content is kept."""
+        from triskele.engine import restore_memory
+
+        return restore_memory(source, settings=self.settings(), ask=_passphrase)
 
     def write_json(self, document: dict[str, Any]) -> None:
         """Answer a program: one JSON document on standard output."""
