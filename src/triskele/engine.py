@@ -77,7 +77,7 @@ def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) 
     """Replace a store by a verified backup, even one that cannot be opened; the memory, and where the old files lie."""
     path = config.sqlite_path(settings.store.url)
     try:
-        if not path.exists() or not path.stat().st_size:
+        if not recovery.exists(path):
             raise StoreDamaged(f"the store {path} is missing or empty")
         engine = open_memory(settings=settings, ask=ask)
     except (StoreDamaged, StoreNewer):
@@ -100,8 +100,9 @@ class Engine:
         self.project = intake.check_name(settings.project or project.resolve(folder), "the project")
         analyzer = Analyzer(settings.index.language)
         path = config.sqlite_path(settings.store.url)
-        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s)
         self._index_folder = path.with_name(path.name + ".index")
+        traces = recovery.traces(settings)
+        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s, traces=traces)
         self.lexical = LexicalIndex(
             self._index_folder,
             self.store,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from triskele.config import PrivacySettings
+from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.identity import content_hash
 from triskele.privacy import vault as vaults
@@ -22,7 +22,6 @@ from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"
 _DOCUMENT = "keys"
-_KEY_FILE = "vault.key"
 
 # Asks the person at the terminal for a passphrase, twice where it is a new one; None where nobody is there.
 Ask = Callable[[str, bool], str | None]
@@ -43,7 +42,7 @@ class Safe:
     def __init__(self, store: Store, settings: PrivacySettings, home: Path, ask: Ask | None = None) -> None:
         self._store = store
         self._settings = settings
-        self._key_file = Path(settings.key_file).expanduser() if settings.key_file else home / _KEY_FILE
+        self._key_file = Path(settings.key_file).expanduser() if settings.key_file else home / KEY_FILE
         self._ask = ask
         self._opened: tuple[str, Vault] | None = None
         self._lock = threading.RLock()

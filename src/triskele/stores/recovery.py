@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from triskele.config import KEY_FILE, Settings, sqlite_path
 from triskele.disk import settle_folder
-from triskele.errors import StoreUnavailable
+from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.stores import upkeep
 from triskele.stores.failures import told
 from triskele.stores.locking import file_lock
@@ -48,6 +50,31 @@ def finish(path: Path) -> Path | None:
     committed.replace(path)
     settle_folder(path.parent)
     return aside if aside.exists() else None
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything in the database, or a restore that only has to be finished."""
+    return _committed(path).exists() or (path.exists() and path.stat().st_size > 0)
+
+
+def traces(settings: Settings) -> list[Path]:
+    """The files that show that the database of these settings held memories."""
+    path = sqlite_path(settings.store.url)
+    index = path.with_name(path.name + ".index")
+    # A key that the settings name may be there before the first memory.
+    return [index] if settings.privacy.key_file else [index, path.with_name(KEY_FILE)]
+
+
+def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
+    """Raise where the database is missing or empty, and a log or other files show that there was one."""
+    if exists(path):
+        return
+    logs = [path.with_name(path.name + log) for log in _LOGS]
+    if found := [trace for trace in (*logs, *traces) if trace.exists()]:
+        raise StoreDamaged(
+            f"the database {path} is {'empty' if path.exists() else 'missing'}, and {found[0].name} beside it shows"
+            " that it held memories: run `triskele restore FILE` with a backup; nothing was created"
+        )
 
 
 def asides(path: Path) -> list[Path]:

@@ -42,9 +42,12 @@ Answered = TypeVar("Answered")
 
 
 class SqliteStore:
-    """Memories in one file; every thread has a connection of its own."""
+    """Memories in one file; every thread has a connection of its own.
 
-    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0) -> None:
+    Where there is no file, one of `traces` shows that it is lost rather than new.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0, traces: Sequence[Path] = ()) -> None:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         self._local = threading.local()
@@ -55,6 +58,7 @@ class SqliteStore:
         self.models = SqliteModels(self._reading, self._transaction)
         self.uses = SqliteUses(self._reading, self._hurried)
         with told(path):
+            recovery.refuse_lost(path, traces)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Several processes may meet an empty folder at once; only one lays the foundation.
             with file_lock(recovery.lock_of(path), timeout_s=busy_timeout_s) as is_held:

@@ -30,7 +30,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @common
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the live store to a new file."""
-    with invocation.open() as engine:
+    with invocation.open_existing(is_needed=True) as engine:
         engine.backup(target)
         count = target.stat().st_size
         if invocation.as_json:
@@ -74,7 +74,7 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
 @common
 def reindex(invocation: Invocation) -> None:
     """Build the search indexes anew and embed what waits."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         started = time.perf_counter()
         count = engine.census().versions
         with progress_bar("Indexing", total=count) as progress:
@@ -103,7 +103,7 @@ def reindex(invocation: Invocation) -> None:
 @click.pass_context
 def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
     """Look for damage and mend what can be mended."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         health = engine.inspect(deep=deep, repair=repair)
         if invocation.as_json:
             document = {"healthy": not health.findings, "deep": deep, **shapes.plain(health)}
