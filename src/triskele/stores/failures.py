@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from triskele.disk import is_full
 from triskele.errors import StoreDamaged, StoreUnavailable
 
 
@@ -27,4 +28,6 @@ def told(path: Path) -> Iterator[None]:
             f"the store {path} is damaged or not a triskele store ({error}): restore a backup"
         ) from error
     except (apsw.CantOpenError, apsw.IOError, OSError) as error:
+        if isinstance(error, OSError) and is_full(error):
+            raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
         raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
