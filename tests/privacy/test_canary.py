@@ -49,7 +49,7 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "detection": lambda patch: patch.setattr(detect, "find", lambda text: []),
     "sealing": lambda patch: patch.setattr(Vault, "seal", lambda vault, id, version, text: text.encode()),
     "titles": lambda patch: patch.setattr(titles, "title_for", lambda text, findings: text),
-    "the filter of exports": lambda patch: patch.setattr(snapshot, "_with", lambda kind, grouped: set()),
+    "the filter of exports": lambda patch: patch.setattr(snapshot, "_staying", lambda **_: set()),
     "the check of labels": lambda patch: patch.setattr(ingest, "refuse_secret_labels", _nothing),
     "the purge of documents": lambda patch: patch.setattr(maintenance, "take_about", _nothing),
     "the purge of names": lambda patch: patch.setattr(maintenance, "drop_unused_names", _nothing),

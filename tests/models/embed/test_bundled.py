@@ -225,7 +225,8 @@ def test_one_model_per_process_also_from_many_threads(model: BundledEmbedder) ->
 
 def test_importing_the_room_loads_nothing_heavy() -> None:
     heavy = "{'numpy', 'onnxruntime', 'tokenizers'}"
-    code = f"import sys; from triskele.models.embed import bundled; bundled().fingerprint; print({heavy} & set(sys.modules))"
+    load = "from triskele.models.embed import bundled; bundled().fingerprint"
+    code = f"import sys; {load}; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
