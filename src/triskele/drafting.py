@@ -15,6 +15,8 @@ from triskele.privacy import detect, titles
 from triskele.privacy.findings import Finding
 from triskele.types import Memory, Origin, Sensitivity, Unsealed
 
+# What an edit may change of the details that are indexed and shown in clear.
+_LABELS = frozenset({"tags", "keywords", "project"})
 _MEMORY_FIELDS = [each.name for each in fields(Memory)]
 # A shorter piece of a secret stands in a label by chance.
 _LEAST_REPEATED = 4
@@ -98,16 +100,21 @@ class Drafter:
     def revised(self, memory: Memory, changes: Mapping[str, Any], open_text: Callable[[], str]) -> Memory:
         """The memory with changes to its content or details; `open_text` gives the text of a secret."""
         given = dict(changes)
+        if "tags" in given:
+            given["tags"] = list(given["tags"])
         title = given.pop("title", None)
         checked = self._checked(given)
-        refuse_secret_labels(**{name: given[name] for name in ("tags", "keywords", "project") if name in given})
+        refuse_secret_labels(**{name: given[name] for name in given.keys() & _LABELS})
         sensitivity = checked.get("sensitivity")
+        was_secret = memory.sensitivity is Sensitivity.SECRET
         now = moments.now()
         if not given.keys() & {"content", "sensitivity"} and title is None:
             revised = replace(memory, **checked, updated_at=now)
             intake.check_period(revised)
+            if was_secret and given.keys() & _LABELS:
+                text = open_text()
+                _refuse_repeats(revised, _values(text, detect.find(text)))
             return revised
-        was_secret = memory.sensitivity is Sensitivity.SECRET
         text = checked.get("content") or (open_text() if was_secret else memory.content)
         revised = replace(memory, **{**checked, "content": text, "content_hash": content_hash(text)}, updated_at=now)
         intake.check_period(revised)

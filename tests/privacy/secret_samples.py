@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from triskele.privacy.phrases import is_phrase, number_of
+from triskele.privacy.financial import is_phrase, word_number
 
 DATA = Path(__file__).parent.parent / "data"
 TEMPLATES = DATA / "secrets.jsonl"
@@ -168,7 +168,7 @@ def _iban(draw: random.Random, said: str, *, holds: bool = True) -> str:
 
 def _phrase(draw: random.Random, length: str, *, join: str = " ", holds: bool = True) -> str:
     words = [draw.choice(WORDS) for _ in range(int(length))]
-    while is_phrase([number_of(word) or 0 for word in words]) is not holds:
+    while is_phrase([word_number(word) or 0 for word in words]) is not holds:
         words[-1], words[-2] = draw.choice(WORDS), draw.choice(WORDS)
     if join == "n":
         return " ".join(f"{place}. {word}" for place, word in enumerate(words, 1))

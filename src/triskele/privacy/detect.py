@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from triskele.privacy import blocks, codes, hinted, numbers, phrases, prose
+from triskele.privacy import api_keys, commands, financial, formats, passwords
+from triskele.privacy.encodings import base64_texts, compatible, percent_decoded
 from triskele.privacy.findings import Finding, merge
-from triskele.privacy.providers import PROVIDERS, Provider
-from triskele.privacy.randomness import is_placeholder
-
-_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_CHECKED = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_")
-_CHECK_DIGITS = 6
 
 
 def find(text: str) -> list[Finding]:
-    """Every secret in the text, in order of place, none overlapping another."""
-    return merge(finding for rule in RULES for finding in rule(text))
+    """Every secret in the text, encoded ones included, in order of place and without overlaps."""
+    view = compatible(text)
+    if view is None:
+        return merge(_findings(text))
+    return merge(_moved(finding, *view.original(finding.start, finding.end)) for finding in _findings(view.text))
 
 
 def is_cut(text: str, pieces: Sequence[str]) -> bool:
@@ -31,71 +25,43 @@ def is_cut(text: str, pieces: Sequence[str]) -> bool:
     return any(all(text[found.start : found.end] not in piece for piece in pieces) for found in find(text))
 
 
-def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> Iterator[Finding]:
-    """Keys and tokens told by the form that their provider gave them."""
-    for provider in providers:
-        if any(mark in text for mark in provider.marks):
-            for match in provider.form.finditer(text):
-                if not is_placeholder(match[0]) and _CHECKS.get(provider.kind, _any)(match[0]):
-                    yield Finding(provider.kind, *match.span(), _why(provider, match[0]))
+def _findings(text: str) -> Iterator[Finding]:
+    yield from _plain(text)
+    view = percent_decoded(text)
+    if view:
+        for finding in _plain(view.text):
+            yield _moved(finding, *view.original(finding.start, finding.end), ", percent-encoded")
+    for decoded, start, end in base64_texts(text):
+        for finding in _plain(decoded):
+            yield _moved(finding, start, end, ", in base64")
 
 
-def _why(provider: Provider, value: str) -> str:
-    """A checksum makes certain, but its failing acquits nobody: forms change."""
-    return f"the form of {_an(provider.label)}{', and its checksum holds' if _checksum_holds(value) else ''}"
+def _plain(text: str) -> Iterator[Finding]:
+    return (finding for rule in RULES for finding in rule(text))
 
 
-def _an(label: str) -> str:
-    return f"{'an' if label[0] in 'AEIOaeio' else 'a'} {label}"
+def _moved(finding: Finding, start: int, end: int, how: str = "") -> Finding:
+    return replace(finding, start=start, end=end, why=finding.why + how)
 
-
-def _checksum_holds(value: str) -> bool:
-    """Whether the last six characters are the CRC-32 of those after the prefix."""
-    if not value.startswith(_CHECKED):
-        return False
-    body = value.partition("_")[2]
-    return zlib.crc32(body[:-_CHECK_DIGITS].encode()) == _number(body[-_CHECK_DIGITS:], _BASE62)
-
-
-def _number(digits: str, alphabet: str) -> int:
-    number = 0
-    for digit in digits:
-        number = number * len(alphabet) + alphabet.index(digit)
-    return number
-
-
-def _names_an_account(value: str) -> bool:
-    """The first part of a Discord token is a number in base 64."""
-    head = value.partition(".")[0]
-    try:
-        return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
-    except binascii.Error:
-        return False
-
-
-def _is_wallet_key(value: str) -> bool:
-    """The last four bytes are the double SHA-256 of the others."""
-    raw = _number(value, _BASE58).to_bytes(40).lstrip(b"\0")
-    return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]
-
-
-def _any(_: str) -> bool:
-    return True
-
-
-_CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account, "bitcoin-key": _is_wallet_key}
 
 # Where rules overlap, the earlier one names the finding.
 RULES: tuple[Callable[[str], Iterator[Finding]], ...] = (
-    blocks.find_private_keys,
-    blocks.find_web_tokens,
-    find_provider_keys,
-    blocks.find_aws_secrets,
-    blocks.find_url_passwords,
-    numbers.find_cards,
-    numbers.find_ibans,
-    phrases.find_phrases,
-    codes.find_codes,
-    prose.find_passwords,
-    hinted.find_keys,
+    formats.find_private_keys,
+    formats.find_web_tokens,
+    api_keys.find_provider_keys,
+    formats.find_aws_secrets,
+    formats.find_azure_signatures,
+    formats.find_url_passwords,
+    formats.find_kubernetes_keys,
+    formats.find_pgpass_passwords,
+    formats.find_wifi_keys,
+    financial.find_cards,
+    financial.find_ibans,
+    financial.find_phrases,
+    financial.find_wallet_keys,
+    passwords.find_codes,
+    commands.find_command_passwords,
+    passwords.find_passwords,
+    passwords.find_passwords_in_languages,
+    api_keys.find_keys,
 )

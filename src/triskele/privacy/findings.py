@@ -31,3 +31,14 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
             kept.append(finding)
             best = rank
     return kept
+
+
+def lowered(text: str) -> str:
+    """The text in lower case, every character in its place."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(map(_lowered, text))
+
+
+def _lowered(character: str) -> str:
+    low = character.lower()
+    return low if len(low) == 1 else character

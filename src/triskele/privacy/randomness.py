@@ -29,6 +29,8 @@ _ORDINARY = re.compile(
     r"|[a-z]++(?:_[a-z0-9]++)++|[A-Z]++(?:_[A-Z0-9]++)++|\w++(?:\.[a-z_]++)++|[\w.~\-]*+/[\w.~\-/]*+|[^\s@]++@[\w.\-]++"
     # Words with a dash or an apostrophe, numbers of issues.
     r"|(?:[A-Za-z]{1,12}+-){1,2}+[A-Za-z]{1,12}+|[A-Za-z]++['’][a-z]++|[A-Z]{2,6}+-\d{1,6}+"
+    # Letters that are percent-encoded: judged when decoded.
+    r"|(?:%[0-9A-Fa-f]{2})++"
 )
 _SIGNS = re.compile(r"[^\w\s.,;:()'’\-]|_")
 _CLASSES = (re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"\d"), re.compile(r"[^A-Za-z0-9]"))

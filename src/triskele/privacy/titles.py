@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from triskele.privacy.api_keys import PROVIDERS
 from triskele.privacy.findings import Finding
-from triskele.privacy.providers import PROVIDERS
 
 _LABELS = {provider.kind: provider.label for provider in PROVIDERS} | {
     "private-key": "Private key",
     "gcp-service-account": "Google service account",
     "jwt": "Web token",
     "aws-secret": "AWS secret",
+    "azure-sas": "Azure signature",
+    "wallet-key": "Wallet key",
     "url-password": "URL with password",
     "card": "Card number",
     "iban": "IBAN",
