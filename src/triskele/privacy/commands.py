@@ -72,7 +72,7 @@ COMMANDS: tuple[Command, ...] = (
     _command(
         "wpa_passphrase",
         "wpa_passphrase",
-        rf"\bwpa_passphrase\s(?:['\"][^'\"\n]{{1,32}}+['\"]|\S{{1,32}}+)\s(?=\D{{0,64}}\d){_VALUE}",
+        rf"\bwpa_passphrase\s(?:['\"][^'\"\n]{{1,32}}+['\"]|\S{{1,32}}+)\s(?=['\"]?[^\s'\"]{{0,63}}\d){_VALUE}",
     ),
     _option("nmcli", "nmcli", "nmcli", r"password\s|\S{0,20}psk\s"),
     _command("SQL", "IDENTIFIED BY,identified by", rf"(?i)\bidentified by (?:password )?(?=['\"]){_VALUE}"),
