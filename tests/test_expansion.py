@@ -16,8 +16,7 @@ from triskele.egress import Door, NotCleared
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.expansion import LOW_CONFIDENCE, MOST_REWRITES, ORIGINAL, WORDS, fused, rewrites
 from triskele.llm import DoorLlm, HostedLlm
-from triskele.privacy.clearance import Cleared, clear_question
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Cleared, Quotes, clear_question
 from triskele.types import Ranking
 
 QUESTION = "Where does the heron nest?"

@@ -11,7 +11,7 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.identity import IdMaker, content_hash
 from triskele.intake import Moment
-from triskele.privacy import detect, titles
+from triskele.privacy import detect
 from triskele.privacy.findings import Finding
 from triskele.types import Memory, Origin, Sensitivity, Unsealed
 
@@ -160,7 +160,7 @@ def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = No
     """The memory as a secret: its title where its text was, and the text beside it for the vault."""
     text = memory.content
     _refuse_repeats(memory, _values(text, findings))
-    name = title or titles.title_for(text, findings)
+    name = title or detect.title_for(text, findings)
     kept = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
     return Unsealed(
         **{**kept, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
@@ -176,7 +176,7 @@ def refuse_secret_labels(
     for what, label in named:
         for finding in detect.find(label):
             raise BadInput(
-                f"{what} looks like a secret ({titles.label_of(finding.kind)}) and would be readable:"
+                f"{what} looks like a secret ({detect.label_of(finding.kind)}) and would be readable:"
                 " leave it out, only the text of a memory is sealed"
             )
 

@@ -14,7 +14,7 @@ from triskele import config, drafting
 from triskele.engine import Engine
 from triskele.exchange import formats, snapshot
 from triskele.outside.clearing import Clearing
-from triskele.privacy import detect, titles
+from triskele.privacy import detect
 from triskele.privacy.vault import Vault
 from triskele.stores import upkeep
 from triskele.stores.sqlite import SqliteStore
@@ -48,7 +48,7 @@ def _nothing(*_: object, **__: object) -> None:
 GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "detection": lambda patch: patch.setattr(detect, "find", lambda text: []),
     "sealing": lambda patch: patch.setattr(Vault, "seal", lambda vault, id, version, text: text.encode()),
-    "titles": lambda patch: patch.setattr(titles, "title_for", lambda text, findings: text),
+    "titles": lambda patch: patch.setattr(detect, "title_for", lambda text, findings: text),
     "the filter of exports": lambda patch: patch.setattr(snapshot, "_with", lambda kind, grouped: set()),
     "the check of labels": lambda patch: patch.setattr(drafting, "refuse_secret_labels", _nothing),
     "the purge of documents": lambda patch: patch.setattr(upkeep, "take_about", _nothing),

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from triskele.privacy import detect
 from triskele.privacy.api_keys import PROVIDERS, Provider, find_provider_keys
-from triskele.privacy.commands import COMMANDS, Command
 from triskele.privacy.detect import find
 from triskele.privacy.findings import Finding, merge
+from triskele.privacy.formats import COMMANDS, Command
 
 SAMPLES = secret_samples.load()
 GUILTY = [sample for sample in SAMPLES if sample.kind]
@@ -49,6 +49,46 @@ def test_encoded_forms_tools_and_languages_are_found(half: int) -> None:
     false = sum(bool(find(sample.text)) for sample in samples if sample.kind is None)
     assert sum(found) / len(found) >= 0.93
     assert sum(found) / (sum(found) + false) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("kind", "template"),
+    [
+        ("github-token", "q=token%3D⟦ghp_‹alnum:36›⟧%26x"),
+        ("github-token", "data: ⟦‹b64of:ghp_{alnum:36}›⟧"),
+        ("github-token", "⟦‹wide:ghp_{alnum:36}›⟧"),
+        ("github-token", "⟦‹zw:ghp_{alnum:36}›⟧"),
+        ("azure-sas", "https://a.blob.core.windows.net/b?⟦sv=2022-11-02&sr=b&sig=‹b64x:43›%3D⟧"),
+        ("azure-key", "⟦SharedAccessKey=‹b64:43›=⟧"),
+        ("private-key", "Private-Lines: 1\n⟦‹b64:47›=⟧\nPrivate-MAC: ‹hex:64›"),
+        ("private-key", "⟦‹b64:64›\n-----END RSA PRIVATE KEY-----⟧"),
+        ("private-key", "⟦-----BEGIN RSA PRIVATE KEY-----‹b64:200›⟧"),
+        ("private-key", "client-key-data: ⟦‹b64:80›⟧"),
+        ("secret", "kubeadm join --token ⟦‹lower:6›.‹lower:16›⟧"),
+        ("password", "db1:5432:garden:app:⟦‹pass›⟧"),
+        ("password", "redis-cli -a ⟦‹pass›⟧ ping"),
+        ("wallet-key", "private key: ⟦0x‹hex:64›⟧"),
+        ("wallet-key", "⟦‹xkey:xprv›⟧"),
+        ("password", "WIFI:T:WPA;S:Attic;P:⟦‹pass›⟧;;"),
+        ("password", "пароль от роутера: ⟦‹pass›⟧"),
+        ("password", "비밀번호는 ⟦‹pass›⟧입니다"),
+        ("password", "hasło to ⟦‹pass›⟧"),
+        ("pin", "код домофона: ⟦‹digits:4›⟧"),
+    ],
+)
+def test_each_new_form_is_found_as_a_whole(kind: str, template: str) -> None:
+    before, secret, after = re.split("[⟦⟧]", secret_samples.fill(template))
+    (finding,) = find(before + secret + after)
+    assert finding.kind == kind
+    assert finding.start <= len(before) and len(before + secret) <= finding.end
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["tx 0x‹hex:64›", "token: 0x‹hex:64›", "key holder 0x‹Hex:40›", "key: ‹xkey:xpub›", "key: sha384-‹b64:64›"],
+)
+def test_hashes_addresses_and_public_keys_are_innocent(template: str) -> None:
+    assert _kinds(secret_samples.fill(template)) == []
 
 
 def test_the_forms_are_three_hundred_each() -> None:

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 import secret_samples
 
-from triskele.privacy.detect import find
+from triskele.privacy.detect import find, title_for
 from triskele.privacy.findings import Finding
-from triskele.privacy.titles import title_for
 
 SAMPLES = secret_samples.load() + secret_samples.load(secret_samples.FORMS)
 GUILTY = [sample for sample in SAMPLES if sample.kind and find(sample.text)]

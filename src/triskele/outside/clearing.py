@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from triskele.errors import Unavailable
 from triskele.identity import content_hash
-from triskele.privacy.clearance import Cleared, clear_memory, clear_question
+from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.privacy.detect import find
-from triskele.privacy.disguises import readings
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.encodings import readings
 from triskele.safe import Safe
 from triskele.stores.protocol import SealedRow, Store
 from triskele.types import Memory, is_secret

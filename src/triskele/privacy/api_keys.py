@@ -1,4 +1,4 @@
-"""API keys and tokens: by the form that their provider gives them, or random values after a word that announces them.
+"""API keys and tokens: matched by the form of their provider, or random values after a word such as "token".
 
 Every repetition is bounded and possessive, so that no text makes a rule look at a place more than a few hundred times.
 """
@@ -13,8 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from triskele.privacy.findings import Finding
-from triskele.privacy.randomness import is_placeholder, looks_random
+from triskele.privacy.findings import Finding, is_placeholder, looks_random
 
 _AN = "[A-Za-z0-9]"
 _HEX = "[0-9a-f]"
@@ -37,7 +36,7 @@ def _rule(kind: str, label: str, marks: str, form: str, *, before: str = r"(?<![
 
 
 def _exact(prefix: str, alphabet: str, length: int) -> str:
-    """A body of exactly this length: one more character of its alphabet and it is something else."""
+    """A body of exactly this length: one more character of its alphabet is no match."""
     return f"{prefix}{alphabet}{{{length}}}(?!{alphabet})"
 
 
@@ -249,7 +248,7 @@ _BASIC = re.compile(r"(?i)(?:\bbasic\s+|\b_?auth[\"']?\s?[:=]\s?[\"']?)(?P<value
 
 
 def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> Iterator[Finding]:
-    """Keys and tokens told by the form that their provider gave them."""
+    """Keys and tokens that match the form of their provider."""
     for provider in providers:
         if any(mark in text for mark in provider.marks):
             for match in provider.form.finditer(text):
@@ -304,7 +303,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account,
 
 
 def find_keys(text: str) -> Iterator[Finding]:
-    """Values that look drawn at random, after a word such as "api key"; randomness alone is never enough."""
+    """Random-looking values after a word such as "api key"; randomness alone does not count."""
     for hint in _KEY.finditer(text) if _LONG_VALUE.search(text) else ():
         link = _KEY_LINK.match(text, hint.end(), hint.end() + 400)
         if link and _is_key(text, hint, link):

@@ -1,11 +1,13 @@
-"""Finds secrets in a text, by rules that look at every place a bounded number of times."""
+"""Finds secrets in a text, by rules that look at every place a bounded number of times, and names them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from triskele.privacy import api_keys, commands, financial, formats, passwords
+from triskele.privacy import api_keys, financial, formats, passwords
+from triskele.privacy.api_keys import PROVIDERS
 from triskele.privacy.encodings import base64_texts, compatible, percent_decoded
 from triskele.privacy.findings import Finding, merge
 
@@ -19,7 +21,7 @@ def find(text: str) -> list[Finding]:
 
 
 def is_cut(text: str, pieces: Sequence[str]) -> bool:
-    """Whether a secret of the text stands in none of its pieces as a whole."""
+    """Whether splitting the text into these pieces splits one of its secrets."""
     if len(pieces) < 2:
         return False
     return any(all(text[found.start : found.end] not in piece for piece in pieces) for found in find(text))
@@ -60,8 +62,91 @@ RULES: tuple[Callable[[str], Iterator[Finding]], ...] = (
     financial.find_phrases,
     financial.find_wallet_keys,
     passwords.find_codes,
-    commands.find_command_passwords,
+    formats.find_command_passwords,
     passwords.find_passwords,
     passwords.find_passwords_in_languages,
     api_keys.find_keys,
 )
+
+
+_LABELS = {provider.kind: provider.label for provider in PROVIDERS} | {
+    "private-key": "Private key",
+    "gcp-service-account": "Google service account",
+    "jwt": "Web token",
+    "aws-secret": "AWS secret",
+    "azure-sas": "Azure signature",
+    "wallet-key": "Wallet key",
+    "url-password": "URL with password",
+    "card": "Card number",
+    "iban": "IBAN",
+    "seed-phrase": "Wallet phrase",
+    "pin": "PIN",
+    "recovery-code": "Recovery code",
+    "password": "Password",
+    "secret": "Secret",
+}
+# Kinds made of words: the words after a finding may still belong to the secret.
+_WORD_KINDS = frozenset({"password", "seed-phrase", "recovery-code"})
+_ANNOUNCES = re.compile(
+    r"(?i)(?:pass|pw|kennwort|key|schlüssel|login|credential|zugang|seed|phrase|wallet|recovery|codes?\b)[^\n:=\"]{0,40}+[:=\"]?"
+)
+_PLAIN_WORD = re.compile(r"(?<!\S)[(\"'„“]?(?P<word>[A-Za-zÀ-ÿ][a-zà-ÿ]{1,19}+|[A-Z]{2,5}+)[.,;:!?)\"'“”]{0,2}+(?!\S)")
+_SAID_BY_LABEL = frozenset(
+    "key keys token tokens secret secrets password passwort kennwort passphrase pin pw pwd pass code api iban card"
+    " konto schlüssel login user username credentials value bearer authorization basic export true false"
+    " null none".split()
+)
+_SMALL = frozenset(
+    "the an of for to in on at is was are it its this that my our your her his and or with from by be use used remember"
+    " please again new old one do not lose der die das ein eine für von vom im am an auf ist war und oder mit mein"
+    " unser lautet bitte neu alt".split()
+)
+_MAX_WORDS = 6
+# The shortest piece of a secret that a title must not hold.
+_PIECE = 3
+
+
+def label_of(kind: str) -> str:
+    """The name of a kind of finding."""
+    return _LABELS[kind]
+
+
+def title_for(text: str, findings: Sequence[Finding]) -> str:
+    """The kinds of the secrets, then plain words around them; without findings the kind alone."""
+    labels = list(dict.fromkeys(_LABELS[finding.kind] for finding in findings)) or ["Secret"]
+    said = {word.lower() for label in labels for word in label.split()}
+    words = [word for word in _words_around(text, findings) if word.lower() not in said]
+    return ", ".join(filter(None, [" and ".join(labels[:2]), " ".join(words[:_MAX_WORDS])]))
+
+
+def _words_around(text: str, findings: Sequence[Finding]) -> Iterator[str]:
+    pieces = _pieces(text[finding.start : finding.end] for finding in findings)
+    seen: set[str] = set()
+    for start, end in _spans_between(text, findings):
+        for match in _PLAIN_WORD.finditer(text, start, end):
+            word = match["word"]
+            plain = word.lower()
+            dull = plain in _SMALL or plain in _SAID_BY_LABEL or plain in seen
+            if not dull and not _pieces([word]) & pieces:
+                seen.add(plain)
+                yield word
+
+
+def _spans_between(text: str, findings: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+    """The spans between the secrets; for a secret made of words, only the span before its hint."""
+    start = 0
+    for finding in findings:
+        if finding.kind in _WORD_KINDS:
+            announced = list(_ANNOUNCES.finditer(text, start, finding.start))
+            yield start, announced[-1].end() if announced else start
+            return
+        yield start, finding.start
+        start = finding.end
+    if findings:
+        yield start, len(text)
+
+
+def _pieces(values: Iterable[str]) -> set[str]:
+    return {
+        value[at : at + _PIECE] for value in map(str.lower, values) for at in range(max(1, len(value) - _PIECE + 1))
+    }

@@ -1,4 +1,7 @@
-"""Decoded views of a text (compatibility form, percent signs, base64) that know where each character stands in it."""
+"""Other encodings of a text: percent signs, escapes, hexadecimal, base64, compatibility forms, backwards.
+
+A `View` knows where each of its characters stands in the original; `decodings` and `readings` are plain texts.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 _STANDARD = str.maketrans("-_", "+/")
 _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
@@ -17,7 +21,7 @@ _PERCENT = re.compile("(?:%[0-9a-fA-F]{2})++")
 _BASE64_RUN = re.compile(
     r"(?<![A-Za-z0-9+/_\-])(?:[A-Za-z0-9+/_\-]{60,120}+\r?\n[ \t]{0,16}+){0,200}[A-Za-z0-9+/_\-]{22,20000}+={0,2}+"
 )
-# Few bytes tell text from other content.
+# Enough characters to reject binary content.
 _BASE64_PROBE = 20
 _BINARY = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -36,14 +40,14 @@ class View:
 
 
 def compatible(text: str) -> View | None:
-    """The text in compatibility form (NFKC) without invisible characters; nothing where that changes nothing."""
+    """The text in compatibility form (NFKC) without invisible characters; None where nothing changes."""
     if text.isascii() or (unicodedata.is_normalized("NFKC", text) and not _INVISIBLE.search(text)):
         return None
     return _view(text, _CLUSTER, _as_compatible)
 
 
 def percent_decoded(text: str) -> View | None:
-    """The text with percent signs decoded, also where they were encoded twice; nothing where there are none."""
+    """The text with percent signs decoded, also where they were encoded twice; None where there are none."""
     if "%" not in text or not _PERCENT.search(text):
         return None
     once = _view(text, _PERCENT, _as_decoded)
@@ -54,7 +58,7 @@ def percent_decoded(text: str) -> View | None:
 
 
 def base64_texts(text: str) -> Iterator[tuple[str, int, int]]:
-    """What each run of base64 that encodes text says, and where the run stands."""
+    """The text that each run of base64 encodes, and the span of the run; binary content is skipped."""
     for run in _BASE64_RUN.finditer(text):
         if run[0][:_BASE64_PROBE].isalpha() and run[0][:_BASE64_PROBE].islower():
             continue
@@ -114,3 +118,44 @@ def _as_decoded(run: str) -> Decoded:
         return [(character, 3 * len(character.encode())) for character in content.decode("utf-8")]
     except UnicodeDecodeError:
         return [(run, len(run))]
+
+
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
+_HEX = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2}[\s:,;-]{0,2}){6,}+")
+_NO_DIGIT = re.compile(r"0x|[^0-9a-fA-F]")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}+")
+# Binary content rarely gives so many printable characters in a row.
+_LEGIBLE = re.compile(r"[^\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]{6,}+")
+
+
+def decodings(text: str) -> list[str]:
+    """The text, and what it decodes to in each encoding; nested encodings are not decoded."""
+    plain = [text, unquote(text), unquote(text.replace("+", " ")), _ESCAPED.sub(_unescaped, text)]
+    return list(dict.fromkeys([*plain, *filter(None, _decoded_runs(text))]))
+
+
+def readings(text: str) -> list[str]:
+    """The decodings of a text, and the text backwards."""
+    return [*decodings(text), text[::-1]]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16))
+
+
+def _decoded_runs(text: str) -> Iterator[str]:
+    for run in _HEX.findall(text):
+        digits = _NO_DIGIT.sub("", run)
+        # A piece of a longer run may begin in the middle of a character.
+        for start in range(2):
+            yield _legible(bytes.fromhex(digits[start : start + (len(digits) - start) // 2 * 2]))
+    for run in _BASE64.findall(text):
+        for start in range(4):
+            digits = run[start : start + (len(run) - start) // 4 * 4].translate(_STANDARD)
+            rest = run[start + len(digits) :].translate(_STANDARD)
+            yield _legible(base64.b64decode(digits + (rest.ljust(4, "=") if len(rest) > 1 else "")))
+
+
+def _legible(content: bytes) -> str:
+    """The printable parts of the bytes; NUL bytes are dropped, so that UTF-16 is read too."""
+    return " ".join(_LEGIBLE.findall(content.replace(b"\0", b"").decode("utf-8", "replace")))

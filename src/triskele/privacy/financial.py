@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
-from triskele.privacy.findings import Finding, lowered
-from triskele.privacy.randomness import is_placeholder
+from triskele.privacy.findings import Finding, is_placeholder, lowered
 
 _DIGITS = re.compile(
     r"(?<![\w.,\-+])(?:\d{4}[ \-]){2,4}\d{1,7}(?![\w\-]|[.,]\d)|(?<![\w.,\-+])\d{13,19}+(?![\w\-]|[.,]\d)"
@@ -44,7 +43,7 @@ _OTHER_NUMBER = re.compile(
     r"|account no|phone|tel\b|build|test|sandbox|nummer|\bnr\b|\bno\."
 )
 _REACH = 40
-# Longer ones are rare, and so is a longer number that is one.
+# Longer card numbers are rare, so they need a word such as "card" before them.
 _USUAL_DIGITS = 16
 
 _IBAN = re.compile(
@@ -85,7 +84,7 @@ _WALLET_HINT = re.compile(
     r"|(?:signer|deployer|owner|secret|spend|minter)[\s_\-]?key|cl[ée] privée|clave privada|chave privada"
     r"|chiave privata|klucz prywatny|приватн\w{1,4} ключ\w{0,3}|закрыт\w{1,4} ключ\w{0,3}|私钥|私鑰|秘密鍵|개인 ?키)"
 )
-# The words between a hint and its key; what they name instead is innocent.
+# The words between a hint and its key: a word such as "hash" there makes the value innocent.
 _WALLET_KEY = re.compile(r"(?P<between>[^\n;.]{0,60}?)(?<![0-9a-zA-Z])(?P<key>(?:0x)?[0-9a-f]{64})(?![0-9a-z])")
 _OTHER_HEX = re.compile(r"\b(?:tx|txn|txid|hash|transaction|block|topic|root|slot|signature|digest|sha256|public|pub)")
 _EXTENDED_KEY = re.compile(r"(?<![A-Za-z0-9])[xyztuvYZUV]prv[1-9A-HJ-NP-Za-km-z]{107,108}(?![A-Za-z0-9])")
@@ -94,7 +93,7 @@ _WALLET_REACH = 160
 
 
 def find_cards(text: str) -> Iterator[Finding]:
-    """Numbers that an issuer may have given out, unless the words before call them something else."""
+    """Card numbers of a known issuer, unless the words before name another kind of number."""
     for match in _DIGITS.finditer(text):
         digits = re.sub(r"\D", "", match[0])
         if not is_card(digits):
@@ -107,7 +106,7 @@ def find_cards(text: str) -> Iterator[Finding]:
 
 
 def is_card(digits: str) -> bool:
-    """Whether an issuer, a length and the Luhn digit fit; the cards of test systems do not count."""
+    """Whether an issuer, a length and the Luhn digit fit; published test cards do not count."""
     return digits not in _TEST_CARDS and _issued(digits) and luhn_holds(digits) and len(set(digits)) > 3
 
 
@@ -131,7 +130,7 @@ def find_ibans(text: str) -> Iterator[Finding]:
 
 
 def is_iban(text: str) -> bool:
-    """Whether the number modulo 97 is 1, and it is no example of the documentation."""
+    """Whether the number modulo 97 is 1, and the number is not a published example."""
     if text in _EXAMPLE_IBANS or len(text) != int(_IBAN_LENGTHS.get(text[:2], 0)):
         return False
     return int("".join(str(int(character, 36)) for character in text[4:] + text[:4])) % 97 == 1
@@ -163,7 +162,7 @@ def find_wallet_keys(text: str) -> Iterator[Finding]:
 
 
 def find_phrases(text: str) -> Iterator[Finding]:
-    """Runs of list words whose checksum holds, or that stand after a word such as "seed"."""
+    """Runs of list words with a valid checksum, or after a word such as "seed"."""
     for run in _runs(text):
         yield from _phrases_in(text, run)
 
@@ -217,7 +216,7 @@ def _phrases_in(text: str, run: list[Word]) -> Iterator[Finding]:
 
 
 def _plausible(run: list[Word]) -> bool:
-    """A drawn phrase hardly repeats a word; the examples of the standard do little else."""
+    """A random phrase rarely repeats a word; the examples of the standard repeat most."""
     return len({word[0] for word in run}) * 2 > len(run)
 
 

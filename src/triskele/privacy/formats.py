@@ -1,4 +1,4 @@
-"""Secrets in the formats of tools: key files, tokens, URLs, configuration files and Wi-Fi codes."""
+"""Secrets in the formats of tools: key files, tokens, URLs, configuration files, Wi-Fi codes and command lines."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import binascii
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from triskele.privacy.findings import Finding
-from triskele.privacy.randomness import DOCUMENTED, is_placeholder, looks_chosen, looks_random
+from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_random
 
 _BEGIN = re.compile(r"-----BEGIN (?P<name>(?:[A-Z0-9]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----")
 _BODY = re.compile(r"(?:[A-Z][A-Za-z\-]{2,12}+: [^\n\\]{1,80}+|[A-Za-z0-9+/=\s]|\\[nr]){1,20000}+")
@@ -37,7 +37,8 @@ _AWS_HINT = re.compile(r"(?i)aws[\w .\-]{0,20}?secret")
 _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
 _AWS_REACH = 160
 _SAS_SIGNATURE = re.compile(r"(?<![A-Za-z])sig=(?P<value>[A-Za-z0-9%+/_\-]{40,120}+={0,2}+)")
-_SAS_QUERY = re.compile(r"[^\s?\"'<>;]{0,800}$")
+# Read backwards from the signature.
+_SAS_QUERY = re.compile(r"[^\s?\"'<>;]{0,800}+")
 _SAS_FIELD = re.compile(r"(?:^|&|=)(?:sv|se|sp|sr|si|skn|st|srt)=")
 _SAS_REACH = 800
 
@@ -92,7 +93,7 @@ def find_private_keys(text: str) -> Iterator[Finding]:
 
 
 def _headless(text: str) -> Iterator[Finding]:
-    """Blocks of which only the body and the last line are left."""
+    """Blocks whose first line is missing."""
     for match in _PRIVATE_END.finditer(text):
         before = text[max(0, match.start() - _BODY_REACH) : match.start()]
         body = _BODY_BACKWARDS.match(before[::-1])
@@ -101,7 +102,7 @@ def _headless(text: str) -> Iterator[Finding]:
 
 
 def _is_body(body: str) -> bool:
-    """A long piece without a space: sentences about such files have none."""
+    """Whether the body holds a long piece without a space; sentences about such files do not."""
     pieces = re.split(r"\s|\\[nr]", body)
     return max(len(piece) for piece in pieces) >= _LEAST_BODY
 
@@ -143,12 +144,12 @@ def find_aws_secrets(text: str) -> Iterator[Finding]:
 
 
 def find_azure_signatures(text: str) -> Iterator[Finding]:
-    """Shared access signatures: the query up to its signature, which opens the storage by itself."""
+    """Shared access signatures: the query up to and including its signature."""
     if "sig=" not in text:
         return
     for match in _SAS_SIGNATURE.finditer(text):
-        before = _SAS_QUERY.search(text, max(0, match.start() - _SAS_REACH), match.start())
-        start = before.start() if before else match.start()
+        before = _SAS_QUERY.match(text[max(0, match.start() - _SAS_REACH) : match.start()][::-1])
+        start = match.start() - (before.end() if before else 0)
         around = text[start : match.start()], text[match.end() : match.end() + 60]
         if any(map(_SAS_FIELD.search, around)) and not is_placeholder(match["value"]):
             yield Finding("azure-sas", start, match.end(), "a shared access signature of Azure")
@@ -183,3 +184,90 @@ def find_wifi_keys(text: str) -> Iterator[Finding]:
         part = str(match.lastgroup)
         if match[part].lower() not in DOCUMENTED and not is_placeholder(match[part]):
             yield Finding("password", *match.span(part), "the key of a Wi-Fi network")
+
+
+_COMMAND_VALUE = r"(?P<quote>['\"])?(?P<value>(?(quote)[^'\"\n]{4,80}+|[^\s'\"\-][^\s'\"]{3,79}+))"
+_COMMAND_PAIR = r"(?P<quote>['\"])?[^\s:'\"]{1,60}+:(?P<value>(?(quote)[^'\"\n]{4,80}+|[^\s'\"]{4,80}+))"
+_BETWEEN = r"\b[^\n|]{0,120}?\s"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A tool, and the form of the option that takes a password; the form is tried only on texts that hold a mark."""
+
+    name: str
+    marks: tuple[str, ...]
+    form: re.Pattern[str]
+
+
+def _command(name: str, marks: str, form: str) -> Command:
+    return Command(name, tuple(marks.split(",")), re.compile(form, re.M))
+
+
+def _option(name: str, marks: str, program: str, option: str, value: str = _COMMAND_VALUE) -> Command:
+    return _command(name, marks, rf"\b(?:{program}){_BETWEEN}(?:{option}){value}")
+
+
+COMMANDS: tuple[Command, ...] = (
+    _option("redis-cli", "redis-cli", "redis-cli", r"-a\s?|--pass[= ]"),
+    _command(
+        "redis",
+        "AUTH,requirepass,masterauth",
+        rf"(?:> AUTH|^requirepass|^masterauth) (?:\w{{1,20}} )?{_COMMAND_VALUE}['\"]?$",
+    ),
+    _command("redis-cli", "REDISCLI_AUTH", rf"\bREDISCLI_AUTH={_COMMAND_VALUE}"),
+    _option("mysql", "mysql,mariadb", r"mysql\w{0,10}|mariadb[\w\-]{0,10}", r"-p(?=[^\s\-])|--password[= ]"),
+    _option("mongo", "mongo", r"mongo\w{0,10}", r"-p\s?|--password[= ]"),
+    _option("curl", "curl,wget,http ", "curl|wget|http", r"-u\s?|--user[= ]|--proxy-user[= ]|-U\s|-a\s", _COMMAND_PAIR),
+    _option("wget", "wget", "wget", r"--(?:http-|ftp-|proxy-)?password[= ]"),
+    _option("sshpass", "sshpass", "sshpass", r"-p\s?"),
+    _option("login", "login", r"(?:docker|podman|buildah|oras|nerdctl|registry|az|oc) login", r"-p[= ]|--password[= ]"),
+    _command("htpasswd", "htpasswd", rf"\bhtpasswd -\w{{0,4}}b\w{{0,4}}\s\S{{1,80}}+\s\S{{1,40}}+\s{_COMMAND_VALUE}"),
+    _option("smbclient", "smbclient,rpcclient", "smbclient|rpcclient", r"-U\s?['\"]?[^\s%'\"]{1,60}+%"),
+    _command("net use", "net use", rf"\bnet use\b[^\n]{{0,120}}?\s/user:\S{{1,60}}+\s{_COMMAND_VALUE}"),
+    _command("openssl", "pass:", rf"\s-pass(?:in|out)?\s['\"]?pass:{_COMMAND_VALUE}"),
+    _option("7z", "7z,rar ", "7z[ar]?|(?:un)?rar", r"-p(?=[^\s\-])"),
+    _option("zip", "zip", "(?:un)?zip", r"-P\s?"),
+    _option("ldap", "ldap", r"ldap\w{2,12}", r"-w\s?"),
+    _option("sqlcmd", "sqlcmd,bcp ", "sqlcmd|bcp", r"-P\s?"),
+    _command(
+        "rabbitmqctl",
+        "rabbitmqctl",
+        rf"\brabbitmqctl (?:add_user|change_password|authenticate_user)\s\S{{1,60}}+\s{_COMMAND_VALUE}",
+    ),
+    _option("mosquitto", "mosquitto_", r"mosquitto_\w{3}", r"-P\s?"),
+    _option("ipmitool", "ipmitool", "ipmitool", r"-P\s?"),
+    _option("snmp", "snmp", r"snmp\w{3,9}", r"-[AX]\s?"),
+    _option("remote desktop", "freerdp,rdesktop", r"[xw]?freerdp|rdesktop", r"/p:|-p\s?"),
+    _command("chpasswd", "chpasswd", rf"\b(?:echo|printf)\s{_COMMAND_PAIR}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?\bchpasswd"),
+    _command(
+        "a pipe",
+        "echo",
+        rf"\becho\s(?:-n\s)?{_COMMAND_VALUE}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?"
+        r"(?:sudo -S|kinit|passwd --stdin|--password-stdin)",
+    ),
+    _option("gpg", "passphrase", "gpg2?|borg|restic|ssh-keygen", r"--passphrase[= ]|-N\s"),
+    _option("keytool", "keytool,jarsigner", "keytool|jarsigner", r"-(?:store|key|deststore|srcstore)pass\s"),
+    _option("lftp", "lftp,ncftp", "lftp|ncftp", r"-u\s?['\"]?[^\s,'\"]{1,60}+,"),
+    _command(
+        "wpa_passphrase",
+        "wpa_passphrase",
+        rf"\bwpa_passphrase\s(?:['\"][^'\"\n]{{1,32}}+['\"]|\S{{1,32}}+)\s(?=['\"]?[^\s'\"]{{0,63}}\d){_COMMAND_VALUE}",
+    ),
+    _option("nmcli", "nmcli", "nmcli", r"password\s|\S{0,20}psk\s"),
+    _command("SQL", "IDENTIFIED BY,identified by", rf"(?i)\bidentified by (?:password )?(?=['\"]){_COMMAND_VALUE}"),
+)
+
+
+def find_command_passwords(text: str) -> Iterator[Finding]:
+    """Passwords in the options of command lines."""
+    for command in COMMANDS:
+        if any(mark in text for mark in command.marks):
+            for match in command.form.finditer(text):
+                if _is_given(match["value"]):
+                    yield Finding("password", *match.span("value"), f"a password given to {command.name}")
+
+
+def _is_given(value: str) -> bool:
+    """Whether the value is a password, not a variable, a documented placeholder, a redirection or an option."""
+    return not is_placeholder(value) and value.lower() not in DOCUMENTED and value[0] not in "-<>|&;("

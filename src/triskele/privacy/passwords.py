@@ -1,4 +1,4 @@
-"""Passwords and PINs, told by the words around them, in about thirty languages."""
+"""Passwords and PINs, recognised by the words around them, in about thirty languages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from triskele.privacy.findings import Finding, lowered
-from triskele.privacy.randomness import DOCUMENTED, is_placeholder, looks_chosen, looks_strong
+from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_strong, lowered
 
 # Matched on lower case, and every branch begins with a letter: the search skips other places fast.
 _PASSWORD = re.compile(
@@ -16,7 +15,7 @@ _PASSWORD = re.compile(
     r"|wi-?fi[\s\-]?(?:key|schlüssel)|wlan[\s\-]?(?:key|schlüssel)|wpa[23]?[\s\-]?(?:key|schlüssel)"
     r"|network[\s\-]?(?:key|schlüssel)|netzwerk[\s\-]?(?:key|schlüssel))(?![a-z_]|\.\w)"
 )
-# "Password manager", "password reset": the words after these are about something else.
+# "Password manager", "password reset": no password follows.
 _ABOUT = re.compile(
     r"(?i)[\s\-]+(?:manager|policy|field|reset|length|strength|hash|file|prompt|rules?|generator|login|check|rotation"
     r"|authentication|auth|failed|for user|hint|requirements?|input|column|is asked|is stored|protected|instead"
@@ -35,10 +34,10 @@ _VALUE = re.compile(rf"[{_QUOTES}](?P<quoted>[^{_QUOTES}\n]{{3,80}}+)[{_QUOTES}]
 _BRIDGE = re.compile(r"[\w \-'’/&@()]{0,50}+")
 _CHANGE = re.compile(r"(?i)\b(?:chang|set|reset|updat|now|geänder|gesetzt|neu)")
 _DIGITS = re.compile(r"\d{8,24}|\d{4}(?:-\d{4}){2,5}")
-# Several words written as one, longer than single words are.
+# Longer than a single word: several words written as one.
 _NO_WORD = 20
 _PLAIN = re.compile(r"[A-Za-zäöüß]{6,30}")
-# What stands after "password:" without being one.
+# Words after "password:" that are not passwords.
 _NOT_PASSWORDS = frozenset(
     "optional required mandatory missing unknown invalid empty default string secret password passwort hidden disabled"
     " enabled stored rotated expired changed wrong correct needed allowed forgotten vergessen abgelaufen erforderlich"
@@ -127,7 +126,7 @@ _IS = frozenset(
     "es est é è e is ist to jest brzmi je zní är er on este είναι là adalah ialah yaitu это є це هي هو है हैं היא הוא คือ"
     " teraz теперь тепер nu maintenant désormais ahora agora adesso ora şimdi nyní lautet sono".split()
 )
-_JOINED_IS = ("は", "是", "为", "為", "는", "은", "이", "คือ", "为：", "を", "를", "을", "成", "成了", "为了", "है")
+_JOINED_IS = ("は", "是", "为", "為", "는", "은", "คือ", "を", "를", "을", "成", "成了", "है")
 _TO = frozenset("на na en a à in para por til till إلى auf ke menjadi în sang thành към σε naar बदलकर".split())
 _SET_END = tuple(":=→>—–-")
 _NUMBER = re.compile(r"\d{6,24}|\d{4,8}#|\d{4}(?:-\d{4}){2,5}")
@@ -150,13 +149,13 @@ _DIGIT_GROUP = re.compile(r"\d[\d \-]{2}")
 
 
 def find_passwords(text: str) -> Iterator[Finding]:
-    """Passwords after an English or German word that announces them, or before one."""
+    """Passwords after or before an English or German word for password."""
     hints = list(_PASSWORD.finditer(lowered(text)))
     for hint, following in zip_longest(hints, hints[1:]):
         yield from _after(text, hint, following.start() if following else len(text))
     for match in _REVERSED.finditer(text):
         if looks_strong(match["value"]):
-            yield Finding("password", *match.span("value"), "called the password afterwards")
+            yield Finding("password", *match.span("value"), "stands before a word for password")
     for match in _PAIR.finditer(text):
         if looks_strong(match["value"]):
             yield Finding("password", *match.span("value"), "stands after a name in a login")
@@ -166,7 +165,7 @@ def find_passwords(text: str) -> Iterator[Finding]:
 
 
 def _after(text: str, hint: re.Match[str], until: int) -> Iterator[Finding]:
-    """What the hint announces, by a link that stands before the next hint."""
+    """The password after this hint, if a link such as "is" or ":" comes before the next hint."""
     if _ABOUT.match(text, hint.end()):
         return
     bridge = _BRIDGE.match(text, hint.end(), hint.end() + _WINDOW)
@@ -200,7 +199,7 @@ def _announced(text: str, hint: re.Match[str], link: re.Match[str], value: re.Ma
 
 
 def _is_plain(text: str, start: int, end: int) -> bool:
-    """One plain word and nothing behind it on its line."""
+    """Whether the value is one plain word at the end of its line."""
     rest = text[end : end + 3].partition("\n")[0].strip(" .,'\"`")
     return not rest and _PLAIN.fullmatch(text, start, end) is not None
 
@@ -231,7 +230,7 @@ def find_passwords_in_languages(text: str) -> Iterator[Finding]:
     if not text.isascii():
         for match in _NAMED_BEFORE.finditer(text):
             if looks_strong(match["value"]):
-                yield Finding("password", *match.span("value"), "called the password afterwards")
+                yield Finding("password", *match.span("value"), "stands before a word for password")
 
 
 def _words_for_password(low: str) -> Iterator[re.Match[str]]:
@@ -252,13 +251,13 @@ def _first_password(text: str, word: re.Match[str], end: int) -> Iterator[Findin
             stop -= 1
         while start < stop and text[start] in "([{":
             start += 1
-        if _is_told(text[word.end() : start], text[start:stop]):
+        if _is_password(text[word.end() : start], text[start:stop]):
             yield Finding("password", start, stop, f"stands after “{word[0]}”")
             return
 
 
-def _is_told(between: str, value: str) -> bool:
-    """Whether these words between the word for password and the value make it one."""
+def _is_password(between: str, value: str) -> bool:
+    """Whether the words between the word for password and the value make the value a password."""
     if value.lower() in _NOT_PASSWORDS | DOCUMENTED or is_placeholder(value) or "://" in value:
         return False
     link = between.rstrip().rstrip(f"{_QUOTES}「『(").rstrip()
