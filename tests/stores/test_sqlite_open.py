@@ -107,7 +107,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, make_memory: Make, is_the
 def test_a_crash_during_the_foundation_leaves_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "new.db"
     broken = (MIGRATIONS[0] + "CREATE TABLE broken (;",)
-    monkeypatch.setattr("triskele.stores.sqlite.store.schema.MIGRATIONS", broken)
+    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", broken)
     with pytest.raises(StoreUnavailable):
         SqliteStore(path)
     monkeypatch.undo()
@@ -124,7 +124,7 @@ def test_an_older_store_is_brought_forward_with_all_it_holds(
     older.apply([Add(memory)], batch="one")
     older.backup(tmp_path / "older.backup")
     older.close()
-    monkeypatch.setattr("triskele.stores.sqlite.store.schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE novelty (name)"))
+    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE novelty (name)"))
     for name in ("older.db", "older.backup"):
         store = SqliteStore(tmp_path / name)
         assert store.memories([memory.id]).keys() == {memory.id}

@@ -124,7 +124,7 @@ def test_a_store_from_before_the_ledger_gets_one(
     tmp_path: Path, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = make_memory()
-    monkeypatch.setattr("triskele.stores.sqlite.store.schema.MIGRATIONS", MIGRATIONS[:5])
+    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", MIGRATIONS[:5])
     older = SqliteStore(tmp_path / "older.db")
     older.apply([Add(memory)], batch="one")
     older.backup(tmp_path / "older.backup")
