@@ -13,7 +13,7 @@ from triskele.config import load
 from triskele.engine import Engine
 from triskele.index.semantic import SemanticIndex
 from triskele.index.tokens import compressed
-from triskele.models.embed import bundled
+from triskele.models.bundled import bundled
 from triskele.types import Answer
 
 NOTES = (

@@ -12,7 +12,7 @@ from triskele.config import Settings
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
 from triskele.index.semantic import SemanticIndex
-from triskele.models.embed import bundled
+from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from triskele.base.text import MARKS, UNSPACED, fold
-from triskele.graph.vocabulary import COMMON
+from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED, fold
 
 _LETTER = rf"[^\W\d_{UNSPACED}{MARKS}]"
 # A possessive ending is read over; numbers keep what is between their digits: 3.1 is not 31.
@@ -27,6 +26,9 @@ _HONORIFICS = frozenset("dr mr mrs ms miss prof professor sir dame rev".split())
 _COMPANY_FORMS = frozenset("inc ltd llc corp gmbh co ag plc sa bv oy kg".split())
 _SHORTEST_JOINED = 4
 _UNCHANGED_ENDINGS = ("ss", "us", "is", "as", "os")
+_EXPLAINED = re.compile(r"\(([A-Z][A-Za-z0-9&/\-]{1,9})\)")
+_SPELT_OUT = re.compile(r"(?<![\w])([A-Z][A-Za-z0-9&/\-]{1,9}) ?\(([^()\n]{4,100})\)")
+_LINKING = frozenset("of the and for in on to a an de la".split())
 
 
 class Reason(StrEnum):
@@ -66,7 +68,7 @@ def key(name: str) -> str:
 
 def single(word: str) -> str:
     """The key of one word: IT and WHO are not the small words of the same letters."""
-    return word if len(word) > 1 and word.isupper() and word.lower() in COMMON else _folded(word)
+    return word if len(word) > 1 and word.isupper() and word.lower() in COMMON_WORDS else _folded(word)
 
 
 def block(name: str) -> str:
@@ -136,6 +138,37 @@ def _singular(word: str) -> str:
 def _folded(word: str) -> str:
     """A word in the form that is compared."""
     return "and" if word == "&" else fold(word)
+
+
+def expansions(text: str) -> list[tuple[str, str]]:
+    """Acronyms with what they stand for, where the text says so: "Continuous Integration (CI)" or the other way."""
+    found = [
+        (match.group(1), expansion)
+        for match in _EXPLAINED.finditer(text)
+        if (expansion := _expansion_before(text, match.start(), match.group(1))) is not None
+    ]
+    for match in _SPELT_OUT.finditer(text):
+        if _initials_fit(match.group(1), [part.text for part in parts(match.group(2))]):
+            found.append((match.group(1), match.group(2).strip()))
+    return list(dict.fromkeys(found))
+
+
+def _expansion_before(text: str, end: int, acronym: str) -> str | None:
+    """The shortest run of words before a place whose initials are the acronym."""
+    listed = parts(text[max(0, end - 120) : end])
+    offset = max(0, end - 120)
+    for count in range(1, min(len(listed), 2 * len(acronym)) + 1):
+        run = listed[-count:]
+        if run[0].text not in _LINKING and _initials_fit(acronym, [part.text for part in run]):
+            return text[offset + run[0].start : offset + run[-1].end]
+    return None
+
+
+def _initials_fit(acronym: str, texts: Sequence[str]) -> bool:
+    """Whether the words begin with the acronym's letters, small words at will."""
+    letters = [letter.lower() for letter in acronym.rstrip("s") if letter.isalnum()]
+    telling = [text[0] for text in texts if text not in _LINKING]
+    return len(texts) > 1 and len(letters) > 1 and letters in ([text[0] for text in texts], telling)
 
 
 class Names:

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from triskele.graph import names, patterns, subject
-from triskele.graph.words import words
 
 # Longer texts are read this far: what they are about is said before.
 MAX_CHARACTERS = 100_000
@@ -51,7 +50,7 @@ def mentions(content: str, tags: Iterable[str] = (), keywords: str = "") -> list
 
 
 def _in_text(text: str) -> Iterator[Mention]:
-    listed = words(text)
+    listed = names.words(text)
     for start, end, is_weak in subject.subjects(text, listed):
         yield Mention(text[start:end], Kind.LEAD if is_weak else Kind.TITLE, start, end, True)
     coded = list(patterns.spans(text))

@@ -1,18 +1,61 @@
-"""Capitalised spans: names of one word or several, with the small words inside them."""
+"""The words of a text, and the capitalised spans among them that are names of one word or several."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
-from triskele.graph.vocabulary import ARTICLES, COMMON, LEADS_ARTICLE, PARTICLES
-from triskele.graph.words import Word
+from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED
 
 MAX_WORDS = 8
 _SHORTEST_LED = 2
 
+# Small words that stand inside a name, between two capitalised ones.
+PARTICLES = frozenset(
+    "of de la las los le les du des da das do dos di del della van von der den ten ter zu zum zur af av"
+    " the al el bin ibn ben y e und et for".split()
+)
+# "Beauty and the Beast" is one name, "Alice and Bob" are two.
+LEADS_ARTICLE = frozenset({"and"})
+ARTICLES = frozenset({"the", "a", "an", "our", "my", "your", "their", "this", "these", "his", "her"})
+# Where words are not set apart by spaces, each character is a word of its own.
+_RUN = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
+# Nothing is ever given back, so that no text takes more than one pass.
+_WORD = re.compile(rf"[{UNSPACED}]|{_RUN}(?:['’.&\-]++{_RUN})*+(?:\+\+|#(?!\w))?+")
+_ASCII_WORD = re.compile(r"\w++(?:['.&\-]++\w++)*+(?:\+\+|#(?!\w))?+", re.ASCII)
+_BREAK = re.compile(r"[.!?\n:;•|]")
+_ABBREVIATED = frozenset("dr mr mrs ms st prof jr sr no gen col sgt capt rev hon lt vs mt ft".split())
+
+
 Span = tuple[int, int]
+
+
+class Word(NamedTuple):
+    """A word in its place; `opens` a sentence or a line, or `joins` the word before it with nothing but a space."""
+
+    text: str
+    start: int
+    end: int
+    opens: bool
+    joins: bool
+
+
+def words(text: str) -> list[Word]:
+    """The words of a text in their order."""
+    pattern = _ASCII_WORD if text.isascii() else _WORD
+    found: list[Word] = []
+    before, last = "", 0
+    for match in pattern.finditer(text):
+        word, (start, end) = match.group(), match.span()
+        gap = text[last:start]
+        joins = gap == " " or (gap == "" and bool(found)) or (gap == ". " and _is_abbreviated(before))
+        opens = not joins and (not found or _BREAK.search(gap) is not None)
+        found.append(Word(word, start, end, opens, joins))
+        before, last = word, end
+    return found
 
 
 def spans(listed: Sequence[Word], taken: Sequence[Span] = ()) -> Iterator[Span]:
@@ -42,7 +85,7 @@ def stands_out(text: str) -> bool:
 
 
 def _can_begin(word: Word) -> bool:
-    return (is_capital(word.text) and word.text.lower() not in COMMON and len(word.text) > 1) or _is_initial(word)
+    return (is_capital(word.text) and word.text.lower() not in COMMON_WORDS and len(word.text) > 1) or _is_initial(word)
 
 
 def _is_initial(word: Word) -> bool:
@@ -95,11 +138,16 @@ def _with_parts(listed: Sequence[Word], run: Sequence[int]) -> Iterator[Span]:
     pieces = [piece for piece in pieces if piece]
     yield listed[run[0]].start, listed[run[-1]].end
     for first, last in [*zip(pieces, pieces, strict=True), *pairwise(pieces)]:
-        if last[-1] - first[0] + 1 < len(run) and listed[first[0]].text.lower() not in COMMON:
+        if last[-1] - first[0] + 1 < len(run) and listed[first[0]].text.lower() not in COMMON_WORDS:
             yield listed[first[0]].start, listed[last[-1]].end
     if listed[run[0]].opens and len(pieces[0]) > _SHORTEST_LED:
         # The first word of a sentence may be no part of the name that follows it.
         yield listed[run[1]].start, listed[pieces[0][-1]].end
+
+
+def _is_abbreviated(word: str) -> bool:
+    """Whether a full stop after the word belongs to it, as after an initial."""
+    return (len(word) == 1 and word.isupper()) or word.lower() in _ABBREVIATED
 
 
 class _Free:

@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from triskele.graph.names import is_capital, stands_out
-from triskele.graph.vocabulary import ARTICLES, COMMON, COPULAS, PARTICLES
-from triskele.graph.words import Word
+from triskele.base.text import COMMON_WORDS
+from triskele.graph.names import ARTICLES, PARTICLES, Span, Word, is_capital, stands_out
 
 MAX_TITLE_WORDS = 12
 MAX_KEY_WORDS = 5
@@ -20,7 +19,14 @@ _MARKUP = re.compile(r"[ \t]*+(?:#{1,6}[ \t]++|[-*+>][ \t]++)?+[*_\"“«]{0,3}"
 _PARENTHESIS = re.compile(r" ?\([^()]{1,60}\)$")
 _SENTENCE_END = (".", "!", "?", "。", "！", "？", ",", ";")
 
-Span = tuple[int, int]
+# What stands between a thing and what is said of it.
+COPULAS = frozenset(
+    """
+    is was are were isn't wasn't aren't has had have belongs means runs lives needs uses handles owns maintains keeps
+    stores requires supports became becomes refers wants moved serves sends reads writes listens looks will must should
+    can cannot may does doesn't expects returns speaks replaced replaces ist war sind waren hat gehört est était sont
+    """.split()
+)
 
 
 class Subject(NamedTuple):
@@ -86,7 +92,7 @@ def _key(text: str, begin: int, end: int) -> Span | None:
     listed = key.lower().split()
     is_short = 0 < len(listed) <= MAX_KEY_WORDS
     # "This means: …" announces something, it does not name it.
-    return (start, start + len(key)) if is_short and (listed[0] == "the" or listed[0] not in COMMON) else None
+    return (start, start + len(key)) if is_short and (listed[0] == "the" or listed[0] not in COMMON_WORDS) else None
 
 
 def _lead(listed: Sequence[Word]) -> Span | None:
@@ -99,7 +105,9 @@ def _lead(listed: Sequence[Word]) -> Span | None:
         if place > first and word.text.lower() in COPULAS and word.joins:
             # "The film is …" goes on about something that was named before.
             return (listed[first].start, listed[place - 1].end) if _is_telling(listed[first:place], first) else None
-        if (place > first and not word.joins) or (word.text.lower() in COMMON and word.text.lower() not in PARTICLES):
+        if (place > first and not word.joins) or (
+            word.text.lower() in COMMON_WORDS and word.text.lower() not in PARTICLES
+        ):
             break
     return _leading_name(listed, first)
 
@@ -121,7 +129,7 @@ def _leading_name(listed: Sequence[Word], first: int) -> Span | None:
     """A name of two words or more that a text begins with."""
     end = first
     while end < len(listed) and end - first < MAX_KEY_WORDS and is_capital(listed[end].text):
-        if (end > first and not listed[end].joins) or listed[end].text.lower() in COMMON:
+        if (end > first and not listed[end].joins) or listed[end].text.lower() in COMMON_WORDS:
             break
         end += 1
     return (listed[first].start, listed[end - 1].end) if end - first >= 2 else None

@@ -15,7 +15,7 @@ from weakref import WeakSet
 import apsw
 
 from triskele.base import timestamps
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocol import CatalogEntry, Census, Document, Finding, SealedRow
 from triskele.stores.sqlite import documents, maintenance, secrets, vectors
