@@ -225,7 +225,8 @@ def test_one_model_per_process_also_from_many_threads(model: BundledEmbedder) ->
 
 def test_importing_the_room_loads_nothing_heavy() -> None:
     heavy = "{'numpy', 'onnxruntime', 'tokenizers'}"
-    code = f"import sys\nfrom triskele.models.bundled import bundled\nbundled().fingerprint\nprint({heavy} & set(sys.modules))"
+    load = "from triskele.models.bundled import bundled; bundled().fingerprint"
+    code = f"import sys; {load}; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -13,7 +13,7 @@ from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED
 MAX_WORDS = 8
 _SHORTEST_LED = 2
 
-# Small words that stand inside a name, between two capitalised ones.
+# Small words inside a name, between two capitalised ones.
 PARTICLES = frozenset(
     "of de la las los le les du des da das do dos di del della van von der den ten ter zu zum zur af av"
     " the al el bin ibn ben y e und et for".split()
@@ -21,9 +21,9 @@ PARTICLES = frozenset(
 # "Beauty and the Beast" is one name, "Alice and Bob" are two.
 LEADS_ARTICLE = frozenset({"and"})
 ARTICLES = frozenset({"the", "a", "an", "our", "my", "your", "their", "this", "these", "his", "her"})
-# Where words are not set apart by spaces, each character is a word of its own.
+# In scripts without spaces each character is a word.
 _RUN = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
-# Nothing is ever given back, so that no text takes more than one pass.
+# All quantifiers are possessive, so that no text takes more than one pass.
 _WORD = re.compile(rf"[{UNSPACED}]|{_RUN}(?:['’.&\-]++{_RUN})*+(?:\+\+|#(?!\w))?+")
 _ASCII_WORD = re.compile(r"\w++(?:['.&\-]++\w++)*+(?:\+\+|#(?!\w))?+", re.ASCII)
 _BREAK = re.compile(r"[.!?\n:;•|]")
@@ -34,7 +34,7 @@ Span = tuple[int, int]
 
 
 class Word(NamedTuple):
-    """A word in its place; `opens` a sentence or a line, or `joins` the word before it with nothing but a space."""
+    """A word and its span; it `opens` a sentence or a line, or `joins` the word before it by a single space."""
 
     text: str
     start: int
@@ -59,7 +59,7 @@ def words(text: str) -> list[Word]:
 
 
 def spans(listed: Sequence[Word], taken: Sequence[Span] = ()) -> Iterator[Span]:
-    """Where names stand; `taken` places belong to something else."""
+    """The spans of names; the `taken` spans belong to something else."""
     free = _Free(taken)
     inside = {word.text for word in listed if not word.opens and is_capital(word.text)}
     place = 0
@@ -75,12 +75,12 @@ def spans(listed: Sequence[Word], taken: Sequence[Span] = ()) -> Iterator[Span]:
 
 
 def is_capital(text: str) -> bool:
-    """Whether a word is written as names are: a capital first, or second as in iPhone."""
+    """Whether a word is written like a name: its first letter is a capital, or its second as in iPhone."""
     return text[0].istitle() or text[1:2].isupper()
 
 
 def stands_out(text: str) -> bool:
-    """Whether a word looks like a name even where every word has a capital."""
+    """Whether a word looks like a name even at the start of a sentence."""
     return len(text) > 1 and (any(map(str.isupper, text[1:])) or any(map(str.isdigit, text)))
 
 
@@ -93,7 +93,7 @@ def _is_initial(word: Word) -> bool:
 
 
 def _run(listed: Sequence[Word], first: int, free: _Free) -> list[int]:
-    """The places of the words of one name, small words included only where a capital follows."""
+    """The positions of the words of one name; small words are included only before a capital."""
     run = [first]
     place = first + 1
     while place < len(listed) and len(run) < MAX_WORDS and listed[place].joins and free.holds(listed[place]):
@@ -112,7 +112,7 @@ def _run(listed: Sequence[Word], first: int, free: _Free) -> list[int]:
 
 
 def _bridge(listed: Sequence[Word], place: int) -> int:
-    """How many small words lead on from here: one or two particles, or "and the"."""
+    """The number of small words that continue the name: one or two particles, or "and the"."""
     text = listed[place].text
     follower = listed[place + 1] if place + 1 < len(listed) else None
     leads_on = follower is not None and follower.joins
@@ -128,7 +128,7 @@ def _continues(word: Word) -> bool:
 
 
 def _with_parts(listed: Sequence[Word], run: Sequence[int]) -> Iterator[Span]:
-    """The whole name, and the names that small words or a number join in it, alone and in pairs."""
+    """The whole name, and the names inside it between small words or numbers, alone and in pairs."""
     pieces: list[list[int]] = [[]]
     for place in run:
         if is_capital(listed[place].text):
@@ -141,22 +141,22 @@ def _with_parts(listed: Sequence[Word], run: Sequence[int]) -> Iterator[Span]:
         if last[-1] - first[0] + 1 < len(run) and listed[first[0]].text.lower() not in COMMON_WORDS:
             yield listed[first[0]].start, listed[last[-1]].end
     if listed[run[0]].opens and len(pieces[0]) > _SHORTEST_LED:
-        # The first word of a sentence may be no part of the name that follows it.
+        # The first word of a sentence may not belong to the name that follows it.
         yield listed[run[1]].start, listed[pieces[0][-1]].end
 
 
 def _is_abbreviated(word: str) -> bool:
-    """Whether a full stop after the word belongs to it, as after an initial."""
+    """Whether a full stop after the word belongs to it: after an initial or an abbreviation."""
     return (len(word) == 1 and word.isupper()) or word.lower() in _ABBREVIATED
 
 
 class _Free:
-    """Which words stand outside some spans."""
+    """Which words are outside some spans."""
 
     def __init__(self, taken: Sequence[Span]) -> None:
         self._spans = sorted(taken)
         self._starts = [start for start, _ in self._spans]
-        # Spans may nest: the farthest end so far decides.
+        # Spans may nest: the largest end so far counts.
         self._ends: list[int] = []
         for _, end in self._spans:
             self._ends.append(max(end, self._ends[-1] if self._ends else 0))
