@@ -13,6 +13,7 @@ from triskele.errors import BadInput
 
 # Reserved names of models.
 BUNDLED, NO_MODEL = "bundled", "none"
+KEY_FILE = "vault.key"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")

@@ -1,7 +1,8 @@
-"""Files: names that survive a power cut, and a lock that the kernel releases when the process ends."""
+"""Files: names that survive a power cut, errors of the disk, and a lock that ends with its process."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -9,7 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from triskele.errors import Unavailable
+
 _RETRY_S = 0.02
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or the user's share of it, has no room left."""
+    return error.errno in _FULL
+
+
+@contextmanager
+def told(what: str, kind: type[Unavailable] = Unavailable) -> Iterator[None]:
+    """Turn what the disk refuses into one clear line."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise kind(f"no space left for {what}: make room and try again") from error
+        raise kind(f"cannot write {what}: {error.strerror or error}") from error
 
 
 def settle_folder(folder: Path) -> None:
