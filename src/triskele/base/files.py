@@ -23,7 +23,7 @@ def is_full(error: OSError) -> bool:
 
 @contextmanager
 def told(what: str, kind: type[Unavailable] = Unavailable) -> Iterator[None]:
-    """Turn what the disk refuses into one clear line."""
+    """Turn an error of the disk into one clear message."""
     try:
         yield
     except OSError as error:
