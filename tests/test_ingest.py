@@ -149,7 +149,7 @@ def test_undo_tells_texts_behind_equal_titles_apart(engine: Engine) -> None:
     engine.edit(id, content="second words")
     batch = engine.history(id)[-1].batch
     engine.edit(id, content="third words")
-    with pytest.raises(Exception, match="changed since"):
+    with pytest.raises(Exception, match="changed later"):
         engine.undo(batch)
     assert engine.reveal(id) == "third words"
 
@@ -210,7 +210,7 @@ def test_revealing_is_told_and_passed_over_by_undo(engine: Engine) -> None:
     assert engine.get(id).importance == 0.5
     with pytest.raises(BadInput, match="revealed"):
         engine.undo(batch)
-    with pytest.raises(BadInput, match="no secret"):
+    with pytest.raises(BadInput, match="not a secret"):
         engine.reveal(engine.remember("the kettle is red").id)
 
 

@@ -97,7 +97,7 @@ def test_targets_that_cannot_be(engine: Engine, tmp_path: Path, monkeypatch: pyt
         export_memories(engine, tmp_path / "folder")
     with pytest.raises(BadInput, match="no such folder"):
         export_memories(engine, tmp_path / "nowhere" / "out.jsonl")
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="already exists"):
         export_memories(engine, tmp_path / "folder", format="markdown")
     with pytest.raises(BadInput, match="is a folder"):
         export_memories(engine, io.StringIO(), format="markdown")

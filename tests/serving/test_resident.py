@@ -18,7 +18,7 @@ import pytest
 from residents import Host
 
 from triskele import __version__, config
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listening, resident

@@ -1,15 +1,18 @@
-"""Making sure that a name is on the disk, and telling when the disk refuses."""
+"""Files: names that survive a power cut, errors of the disk, and a lock that ends with its process."""
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from triskele.errors import Unavailable
 
+_RETRY_S = 0.02
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -20,7 +23,7 @@ def is_full(error: OSError) -> bool:
 
 @contextmanager
 def told(what: str, kind: type[Unavailable] = Unavailable) -> Iterator[None]:
-    """Turn what the disk refuses into one clear line."""
+    """Turn an error of the disk into one clear message."""
     try:
         yield
     except OSError as error:
@@ -30,10 +33,51 @@ def told(what: str, kind: type[Unavailable] = Unavailable) -> Iterator[None]:
 
 
 def settle_folder(folder: Path) -> None:
-    """Make a new name or a rename survive a power cut, where the system knows how."""
+    """Make a new name or a rename survive a power cut, where the system supports it."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def file_lock(path: Path, *, timeout_s: float) -> Iterator[bool]:
+    """Hold an exclusive lock on a file; yields False if the time runs out first."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield _acquire(descriptor, timeout_s)
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if _try_lock(descriptor):
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_RETRY_S)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

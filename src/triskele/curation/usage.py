@@ -1,4 +1,4 @@
-"""Noting that memories were handed out, for the ledger that `triskele stats` shows."""
+"""Counting recalled and injected memories, for `triskele stats`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triskele.types import Answer, Memory
 
 
 def note_recall(store: Store, answer: Answer, *, to_agent: bool = False) -> None:
-    """Count the memories of an answer; what a person reads takes nothing of anybody's context."""
+    """Count the memories of an answer; tokens count only if an agent reads it."""
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:
         store.uses.recalled([Use(each.id, tokens_of(each.content) * to_agent) for each in memories])
@@ -21,7 +21,7 @@ def note_recall(store: Store, answer: Answer, *, to_agent: bool = False) -> None
 def note_injection(
     store: Store, memories: Iterable[Memory], *, conversation: str | None, tokens: Mapping[str, int]
 ) -> None:
-    """Count memories that a conversation was given unasked, and keep the fingerprints of their texts."""
-    given = [Use(each.id, tokens[each.id], each.content_hash, echo.prints(each.content)) for each in memories]
-    if given:
-        store.uses.injected(conversation, given)
+    """Count memories that were injected into a conversation, and keep the fingerprints of their texts."""
+    injected = [Use(each.id, tokens[each.id], each.content_hash, echo.prints(each.content)) for each in memories]
+    if injected:
+        store.uses.injected(conversation, injected)

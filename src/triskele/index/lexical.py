@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from triskele.base.files import told
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock, told
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base.files import told
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock, told
+from triskele.base.text import STOP_WORDS
 from triskele.errors import IndexUnavailable
-from triskele.index.analysis import STOP_WORDS
 from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Ints
-from triskele.models.embed.protocol import Encoding
+from triskele.models.embedders import Encoding
 from triskele.stores.protocol import Store
 
 FORMAT = 1

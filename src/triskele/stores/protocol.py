@@ -409,8 +409,8 @@ class Store(Protocol):
         """Keep documents by key, the `most` highest keys of a kind; a hurry waits for neither writers nor the disk."""
         ...
 
-    def shelved(self, kind: str) -> dict[str, Any]:
-        """The values of a kind in the order of their keys."""
+    def shelved(self, kind: str, keys: Iterable[str] | None = None) -> dict[str, Any]:
+        """The values of a kind in the order of their keys: all of them, or those with the given keys."""
         ...
 
     def unshelve(self, kind: str, keys: Iterable[str]) -> None:

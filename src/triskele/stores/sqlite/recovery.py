@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from triskele.base.files import settle_folder
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock, settle_folder
 from triskele.config import KEY_FILE, Settings, sqlite_path
 from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.stores.sqlite import maintenance

@@ -15,7 +15,7 @@ from weakref import WeakSet
 import apsw
 
 from triskele.base import timestamps
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.protocol import CatalogEntry, Census, Document, Finding, SealedRow
 from triskele.stores.sqlite import documents, maintenance, recovery, secrets, vectors
@@ -312,10 +312,10 @@ class SqliteStore:
         with self._hurried() if hurry else self._transaction() as connection:
             documents.put(connection, kind, values, most)
 
-    def shelved(self, kind: str) -> dict[str, Any]:
-        """The values of a kind in the order of their keys."""
+    def shelved(self, kind: str, keys: Iterable[str] | None = None) -> dict[str, Any]:
+        """The values of a kind in the order of their keys: all of them, or those with the given keys."""
         with told(self.path):
-            return documents.read(self._connection(), kind)
+            return documents.read(self._connection(), kind, keys)
 
     def unshelve(self, kind: str, keys: Iterable[str]) -> None:
         """Take documents off the shelf."""
