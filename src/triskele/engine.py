@@ -301,9 +301,9 @@ class Engine:
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         depth = max(self.settings.recall.depth, 2 * limit)
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
-        readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=hurried)
+        sources = self.mind.sources(query, plan, local_only=hurried)
         named = None if all_projects else project if project is not None else self.project
-        return recall(query, plan, readers, project=named, show_superseded=show_superseded)
+        return recall(query, plan, sources, project=named, show_superseded=show_superseded)
 
     def plan_in_force(self, asked: Plan | None = None) -> Plan:
         """How recall ranks: as asked, else by the plan that was adopted, else as shipped."""
