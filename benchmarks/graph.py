@@ -237,10 +237,10 @@ def random_links(ground: Ground, seed: int) -> Iterator[None]:
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
     exchanged, edges = _exchanged(layers, rows, others), graph_leg.concept_edges
 
-    def walked_over(corpus: LocalCorpus, nodes: Ints) -> object:
+    def walked_over(corpus: LocalCorpus, nodes: Ints, most: int) -> object:
         other = LocalCorpus(corpus._indexes, corpus.scope)
         other.__dict__["_layers"] = exchanged
-        return edges(other, nodes)
+        return edges(other, nodes, most)
 
     with patch.object(graph_leg, "concept_edges", walked_over):
         yield

@@ -19,7 +19,6 @@ from triskele.engine import Engine
 from triskele.models.embed import Embedder, Encoding
 from triskele.recall import legs
 from triskele.recall.pipeline import query_terms
-from triskele.recall.plan import Plan
 from triskele.types import Query, Ranking
 
 # What is left of real English without stop words and punctuation.
@@ -102,6 +101,6 @@ def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = B
 
 def lexical_leg(engine: Engine, text: str) -> Ranking:
     """The lexical leg alone, to the depth of a recall."""
-    plan, query = Plan(legs=frozenset({"lexical"})), Query(text=text, scope=engine.scope(), depth=50)
+    query = Query(text=text, scope=engine.scope(), depth=50)
     corpus = engine.mind.indexes(None).corpus(query.scope)
-    return legs.lexical(query, query_terms(text, plan, corpus, engine.lexical.analyzer), corpus)
+    return legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer, with_stop_words=False), corpus)

@@ -2,8 +2,8 @@
 
     python scripts/trace_recall.py [--list] [QUESTION]
 
-The recall runs on the sample corpus with the default plan. Only files of triskele count. A switch is a step of the
-program, by a call or a return, from a function of one file to a function of another.
+The recall runs on the sample corpus with the default plan. Only functions of triskele count. A switch is a call of a
+function whose file differs from that of the function called before it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,10 @@ class Trace:
     _current: str = ""
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
-        """Follow the program: after a return the caller's file runs on."""
-        target = frame if event == "call" else frame.f_back if event == "return" else None
-        while target is not None and not target.f_code.co_filename.startswith(SOURCE):
-            # Functions of other packages count as part of the file that called them.
-            if event == "call":
-                return
-            target = target.f_back
-        if target is None:
+        """Note the file of every function that is called."""
+        if event != "call" or not frame.f_code.co_filename.startswith(SOURCE):
             return
-        file = target.f_code.co_filename.removeprefix(SOURCE + "/")
+        file = frame.f_code.co_filename.removeprefix(SOURCE + "/")
         if file != self._current:
             self.switches += bool(self._current)
             self.files[file] += 1

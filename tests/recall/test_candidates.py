@@ -97,7 +97,7 @@ def by_words(engine: Engine, text: str, **filters: object) -> list[tuple[str, fl
     """The lexical leg alone, as (memory, score)."""
     query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
     corpus = engine.mind.indexes(None).corpus(query.scope)
-    ranking = legs.lexical(query, query_terms(text, Plan(), corpus, engine.lexical.analyzer), corpus)
+    ranking = legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer), corpus)
     memories = engine.store.rows(ranking.rows)
     return [(memories[row].id, score) for row, score in zip(ranking.rows, ranking.scores, strict=True)]
 

@@ -215,7 +215,7 @@ class PlanSearcher:
         analyzer, embedder = engine.lexical.analyzer, meaning.embedder if meaning is not None else None
         sources = Sources(engine.store, engine.mind.indexes(meaning).corpus, analyzer, embedder, reranker=reranker)
         corpus = sources.corpus(inside)
-        terms = query_terms(text, self.plan, corpus, analyzer)
+        terms = query_terms(text, corpus, analyzer)
         fused = retrieve(query, self.plan, terms, corpus, sources).fused
         coverage = reasons.Coverage(terms, analyzer)
         priors = Priors(self.plan.prior, self.plan.exact, coverage.is_whole)

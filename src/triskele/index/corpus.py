@@ -57,11 +57,6 @@ class Facts:
         """The facts of some of the rows, by their places in the request."""
         return Facts(self.is_visible[places], self.importance[places], self.sessions[places], self.neighbours[places])
 
-    @property
-    def conversation_share(self) -> float:
-        """The share of the rows that have a turn beside them."""
-        return float((self.neighbours[:, :2] >= 0).any(axis=1).mean()) if len(self.neighbours) else 0.0
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:

@@ -44,8 +44,10 @@ class Layers:
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, at most so many of each row, with how common they are."""
-        place, concepts, is_subject = _joined([layer.concepts.of(rows, most) for layer in self._filled])
-        frequency, owners = self.frequency(concepts), self.owners(concepts)
+        layers = self._filled
+        place, concepts, is_subject = _joined([layer.concepts.of(rows, most) for layer in layers])
+        counts = [layer.commonness(concepts) for layer in layers]
+        frequency, owners = counts[0] if len(counts) == 1 else (_total(each) for each in zip(*counts, strict=True))
         return Mentions(place, concepts, is_subject, frequency, owners, np.maximum(frequency, self._written(concepts)))
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:

@@ -144,9 +144,9 @@ class Shard:
         except ValueError as error:
             raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
 
-    def frequency(self, field: str, term: str) -> int:
-        """In how many documents a term stands."""
-        return self._searcher.doc_freq(field, term)
+    def frequencies(self, field: str, terms: Iterable[str]) -> list[int]:
+        """In how many documents each term stands."""
+        return [self._searcher.doc_freq(field, term) for term in terms]
 
     def search(
         self,

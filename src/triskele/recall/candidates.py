@@ -68,12 +68,18 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
     """The rows that late interaction scores, the best of both legs, in order of rows; and their facts."""
     config = FusionConfig(weights=SHARES["zscore"], depth=max(len(lexical.rows), len(dense.rows), 1))
     rows, _ = fusion.ordered("zscore", [lexical, dense], config)
-    rows = rows[: round(encoded.rescored * (1 + _MORE_IN_CONVERSATION))]
-    facts = corpus.facts(rows, reach=encoded.reach)
+    most, reach = encoded.rescored, encoded.reach
+    rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
+    facts = corpus.facts(rows, reach=reach)
     # A turn says little by itself: its neighbours may raise it from further below.
-    share = facts.take(np.arange(min(encoded.rescored, len(rows)))).conversation_share
-    order = np.argsort(rows[: round(encoded.rescored * (1 + _MORE_IN_CONVERSATION * share))])
+    share = conversation_share(facts.neighbours[:most])
+    order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
     return rows[order], facts.take(order)
+
+
+def conversation_share(neighbours: Ints) -> float:
+    """The share of some rows that have a turn beside them."""
+    return float((neighbours[:, :2] >= 0).any(axis=1).mean()) if len(neighbours) else 0.0
 
 
 def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
@@ -144,7 +150,7 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[l
         surroundings = Surroundings.of(graph_leg.seeds(rows, scores, named), corpus)
         scored = scored.with_rows(encoded, corpus, surroundings.nearest(encoded, corpus))
         rows, scores = scored.fused()
-        turns = corpus.facts(rows, reach=min(encoded.reach, 1)).conversation_share
+        turns = conversation_share(corpus.facts(rows, reach=min(encoded.reach, 1)).neighbours)
         gained = graph_leg.gains(encoded, surroundings, rows, scores, scored.late, turns)
         by_graph = graph_leg.ranking(named, rows.tolist(), gained.tolist())
         starts = tuple(surroundings.seeds.tolist())

@@ -56,6 +56,7 @@ class ConceptGraph:
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
+        self._most = hub(corpus.size)
         self._known: dict[int, tuple[Ints, Floats, Ints, Floats]] = {}
 
     def edges(self, nodes: Ints) -> tuple[Edges, Edges]:
@@ -68,7 +69,7 @@ class ConceptGraph:
         return _listed([each[:2] for each in known]), _listed([each[2:] for each in known])
 
     def _compute(self, nodes: Sequence[int]) -> None:
-        titles, shared = concept_edges(self._corpus, np.array(nodes, dtype=np.int64))
+        titles, shared = concept_edges(self._corpus, np.array(nodes, dtype=np.int64), self._most)
         borders = [np.searchsorted(edges[0], np.arange(len(nodes) + 1)).tolist() for edges in (titles, shared)]
         for node, one, other in zip(nodes, *map(pairwise, borders), strict=True):
             self._known[node] = (
@@ -104,13 +105,13 @@ class MixedEdges:
         return _summed(place, others, weights, np.add)
 
 
-def concept_edges(corpus: Corpus, nodes: Ints) -> tuple[Edges, Edges]:
+def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]:
     """The title edges and the shared edges of some rows: the place of the row in the list, the other row, the weight.
 
     A title edge joins a memory, in both directions, with those that mention its subject. A shared edge joins memories
-    that mention the same concept; each memory keeps its best ones.
+    that mention the same concept; each memory keeps its best ones. A concept of more than `most` memories joins none.
     """
-    mentions, most = corpus.mentions(nodes, _MOST_CONCEPTS), hub(corpus.size)
+    mentions = corpus.mentions(nodes, _MOST_CONCEPTS)
     is_title = (mentions.subject_of > 0) & (mentions.subject_of <= MAX_OWNERS) & (mentions.reach <= most)
     is_shared = (mentions.frequency >= 2) & (mentions.frequency <= most)
     usable = np.flatnonzero(is_title | is_shared)

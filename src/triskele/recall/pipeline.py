@@ -56,7 +56,7 @@ def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, s
     answered = partial(_answer, query, plan, sources, started, project=project, show_superseded=show_superseded)
     with sources.store.snapshot():
         corpus = sources.corpus(query.scope)
-        terms = query_terms(query.text, plan, corpus, sources.analyzer)
+        terms = query_terms(query.text, corpus, sources.analyzer, with_stop_words=sources.embedder is not None)
         first = retrieve(query, plan, terms, corpus, sources)
         answer = answered(terms, corpus, first)
     if sources.rewriter is None or not sources.rewriter.is_worth(answer.confidence):
@@ -72,10 +72,10 @@ def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, s
     return replace(both, confidence=answer.confidence, wordings=tuple(wordings))
 
 
-def query_terms(text: str, plan: Plan, corpus: Corpus, analyzer: Analyzer) -> QueryTerms:
-    """The terms of a query with their rarity; late interaction weighs its stop words too."""
+def query_terms(text: str, corpus: Corpus, analyzer: Analyzer, *, with_stop_words: bool = True) -> QueryTerms:
+    """The terms of a query with their rarity; late interaction needs the rarity of its stop words too."""
     terms = analyzer.query_terms(text)
-    words = analyzer.terms(text) if plan.asks_meaning else ()
+    words = analyzer.terms(text) if with_stop_words else ()
     return QueryTerms(text, tuple(terms), corpus.rarity(dict.fromkeys([*terms, *words])))
 
 
@@ -123,7 +123,7 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     if nearness is not None:
         dense = nearness.complete(dense, pool)
     lexical, dense = legs.only(lexical, pool), legs.only(dense, pool)
-    weights = candidates.leg_weights(encoded, facts.conversation_share)
+    weights = candidates.leg_weights(encoded, candidates.conversation_share(facts.neighbours))
     if plan.rerank == OFF:
         fused = fuse("share", [lexical, dense], FusionConfig(weights=weights, depth=len(pool)))
         return CandidateSet(candidates.stand_in(fused, weights, set(dense.rows)))
@@ -160,7 +160,7 @@ def _with_wordings(
     plain = replace(plan, rerank=DEFAULT) if plan.rerank == CROSS else plan
     others = []
     for text in wordings:
-        terms = query_terms(text, plain, corpus, sources.analyzer)
+        terms = query_terms(text, corpus, sources.analyzer)
         others.append(retrieve(replace(query, text=text), plain, terms, corpus, local).fused)
     return replace(first, fused=joined(first.fused, others))
 

@@ -84,7 +84,7 @@ class Succession:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A memory to serve, with the candidate that led to it."""
+    """A memory to serve, with the candidate that led to it; `stands_for` is the older memory that matched."""
 
     memory: Memory
     matched: Memory
@@ -92,11 +92,7 @@ class Resolved:
     score: float
     prior: float
     superseded: bool
-
-    @property
-    def stands_for(self) -> str | None:
-        """The older memory that matched, where this one is its successor."""
-        return None if self.matched.id == self.memory.id else self.matched.id
+    stands_for: str | None
 
 
 class _Choice(NamedTuple):
@@ -132,10 +128,16 @@ def resolve(
     # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
     rows = store.rows(choice.fused.row for choice in chosen)
     return [
-        Resolved(choice.successor or matched, matched, candidate, choice.score, choice.prior, choice.superseded)
+        _resolved(choice, candidate, matched)
         for choice, candidate in zip(chosen, expanded([choice.fused for choice in chosen]), strict=True)
         if (matched := rows.get(choice.fused.row)) is not None
     ]
+
+
+def _resolved(choice: _Choice, candidate: Candidate, matched: Memory) -> Resolved:
+    memory = choice.successor or matched
+    stands_for = None if matched.id == memory.id else matched.id
+    return Resolved(memory, matched, candidate, choice.score, choice.prior, choice.superseded, stands_for)
 
 
 def _chosen(

@@ -70,7 +70,7 @@ class OwnGround:
         # As recall does it, less the reasons for each hit, which nobody reads here.
         with store.snapshot():
             corpus = sources.corpus(scope)
-            terms = query_terms(question.text, plan, corpus, analyzer)
+            terms = query_terms(question.text, corpus, analyzer)
             fused = retrieve(query, plan, terms, corpus, sources).fused
             priors = Priors(plan.prior, plan.exact, Coverage(terms, analyzer).is_whole)
             return [each.memory.id for each in resolve(fused, query, store, priors=priors)]

@@ -18,6 +18,8 @@ from triskele.stores.protocol import Store
 from triskele.types import Scope, Sort
 
 _NONE = np.empty(0, dtype=np.int64)
+# The turns beside another, nearest first.
+_OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,7 @@ class LocalCorpus(LocalVectors):
 
     def _neighbours(self, at: Ints, reach: int) -> Ints:
         """Rows beside some entries, without those that the scope's reader may not read."""
-        offsets = [side * distance for distance in range(1, reach + 1) for side in (-1, 1)]
-        beside = self.columns.neighbours(at, offsets)
+        beside = self.columns.neighbours(at, _OFFSETS[: 2 * reach])
         has = beside >= 0
         if self._readable is not None:
             has &= self._readable[beside]
