@@ -51,12 +51,13 @@ from triskele.evaluation.windows import windows
 from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
 from triskele.index.entity_linking import FOUND, _Known, read_names
+from triskele.index.local.local_corpus import LocalCorpus
 from triskele.index.mentions import Layers
-from triskele.recall import graph_scores
+from triskele.recall import candidates, graph_leg
 from triskele.stores.protocol import Named
 
 if TYPE_CHECKING:
-    from triskele.evaluation.metrics import Scores
+    from triskele.recall.fusion import Scores
 
 RESULTS = Path(__file__).parent / "results" / "graph.json"
 WITH, WITHOUT, RANDOM, WRITTEN = "default", "default-graph", "random links", "written triples"
@@ -88,11 +89,11 @@ BARE = ", without encoding"
 TABLES = ("names", "mentions", "merges")
 # Of one question: where the time goes, as functions of the ranking and the label that they are told under.
 TIMED = (
-    (graph_scores, "connected", "graph, all of it"),
-    (graph_scores, "_titles", "titles in the question"),
-    (graph_scores, "_with_more", "rescoring of neighbours"),
-    (graph_scores, "_added", "walk and gain"),
-    (graph_scores, "_arriving", "walk"),
+    (candidates, "with_graph", "graph, all of it"),
+    (graph_leg, "titles", "titles in the question"),
+    (candidates.Scored, "with_rows", "rescoring of neighbours"),
+    (graph_leg, "gains", "walk and gain"),
+    (graph_leg, "_arriving", "walk"),
 )
 MOST_BULK_MS, MOST_WALK_MS, MOST_GAIN_MS, MOST_RATIO, MOST_GROWTH = 3.0, 2.0, 3.0, 1.5, 1.5
 
@@ -234,8 +235,14 @@ def random_links(ground: Ground, seed: int) -> Iterator[None]:
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
-    exchanged, both = _exchanged(layers, rows, others), graph_scores._both
-    with patch.object(graph_scores, "_both", lambda question, _layers: both(question, exchanged)):
+    exchanged, edges = _exchanged(layers, rows, others), graph_leg.concept_edges
+
+    def walked_over(corpus: LocalCorpus, nodes: Ints, most: int) -> object:
+        other = LocalCorpus(corpus._indexes, corpus.scope)
+        other.__dict__["_layers"] = exchanged
+        return edges(other, nodes, most)
+
+    with patch.object(graph_leg, "concept_edges", walked_over):
         yield
 
 

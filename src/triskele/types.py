@@ -229,10 +229,12 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a reader may see: every leg applies it before its cut."""
+    """What a reader may see: every leg applies it before its cut; a set that is None allows everything."""
 
     owner: str = "me"
     projects: frozenset[str] | None = None
+    sensitivities: frozenset[Sensitivity] | None = None
+    origins: frozenset[Origin] | None = None
     category: str | None = None
     tags: frozenset[str] = frozenset()
     as_of: datetime
@@ -277,7 +279,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a memory was reached: a name that it shares with another one, which the question led to."""
+    """How the graph reached a memory: a name that it shares with another hit, and the beginning of that one's text."""
 
     name: str
     other: str
@@ -286,7 +288,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegEvidence:
-    """What one leg said about a hit, and what that added to its score."""
+    """A hit's rank and score in one leg, what that added to its score, the terms that matched and the path to it."""
 
     rank: int
     score: float
@@ -298,12 +300,17 @@ class LegEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A memory that answers, with the reasons; `stands_for` is the older memory that matched."""
+    """A memory that answers, with its evidence; `reason` is the evidence as a sentence.
+
+    `words` are the query's words as the matching memory writes them. `stands_for` is the older memory that matched,
+    where this one is its successor.
+    """
 
     memory: Memory
     score: float
     reason: str
     legs: dict[str, LegEvidence] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
     prior: float = 1.0
     superseded: bool = False
     stands_for: str | None = None

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from triskele.errors import ModelUnavailable
-from triskele.models.reranker import DEPTH, Agreement, Reranker, agreement, reordered
+from triskele.models.reranker import DEPTH, Reranker, agreement, reordered
+from triskele.types import Agreement
 
 
 class Fake:

@@ -25,8 +25,7 @@ from triskele.engine import Engine
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.models.egress import NotCleared
 from triskele.privacy.detect import find
-from triskele.recall.hosted.reranking import CandidateReranker
-from triskele.recall.hosted.services import HostedServices
+from triskele.recall.hosted.services import CandidateReranker, HostedServices
 from triskele.serving.cli.main import cli
 from triskele.types import Memory, Sensitivity
 
@@ -227,7 +226,12 @@ class Capture:
     def _ways(self, memories: dict[int, Memory]) -> Sequence[Callable[[str], object]]:
         hosted, rewording = self.outside.hosted, self.outside.rewording
         assert hosted is not None and rewording is not None
-        return (hosted.asked, lambda text: self.reviewer.review(text, memories), rewording.wordings)
+        scope = self.engine.scope()
+        return (
+            lambda text: hosted.asked(text, scope),
+            lambda text: self.reviewer.review(text, memories),
+            rewording.wordings,
+        )
 
     def _recall(self) -> None:
         for number, question in enumerate(QUESTIONS.values()):

@@ -16,10 +16,11 @@ from triskele.errors import BadInput, ModelUnavailable, StoreUnavailable
 from triskele.index.tokens import TokenIndex
 from triskele.models.bundled import bundled
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
+from triskele.recall import legs
 from triskele.recall.fusion import METHODS
-from triskele.recall.legs import lexical
+from triskele.recall.legs import LEAST_SIMILARITY
+from triskele.recall.pipeline import query_terms
 from triskele.recall.plan import Plan
-from triskele.recall.question import LEAST_SIMILARITY
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Answer, Query
 
@@ -95,7 +96,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def by_words(engine: Engine, text: str, **filters: object) -> list[tuple[str, float]]:
     """The lexical leg alone, as (memory, score)."""
     query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
-    ranking = lexical.rank(query, engine.lexical)
+    corpus = engine.mind.indexes(None).corpus(query.scope)
+    ranking = legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer), corpus)
     memories = engine.store.rows(ranking.rows)
     return [(memories[row].id, score) for row, score in zip(ranking.rows, ranking.scores, strict=True)]
 

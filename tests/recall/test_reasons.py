@@ -154,7 +154,7 @@ def test_a_turn_that_only_stands_beside_the_words_says_so(fresh: Engine) -> None
     fresh.store.keep_vectors(meaning.embedder.fingerprint, {lone[0]: made.sentence.astype("<f4").tobytes()})
     reasons = {hit.memory.content: hit.reason for hit in fresh.ask("caterer something", Plan()).hits}
     assert reasons[turns[0]] == "shares the word “caterer”"
-    assert reasons[turns[1]] == "stands beside a turn that shares words with the question"
+    assert reasons[turns[1]] == "is next to a turn that shares words with the query"
 
 
 # Confidence

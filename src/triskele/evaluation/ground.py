@@ -20,9 +20,9 @@ from triskele.index.semantic import SemanticIndex
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import reasons
 from triskele.recall.fusion import Candidate
-from triskele.recall.pipeline import Readers, found
+from triskele.recall.pipeline import Sources, query_terms, retrieve
 from triskele.recall.plan import CROSS, Plan
-from triskele.recall.supersession import Priors, serve
+from triskele.recall.supersession import Priors, resolve
 from triskele.types import Add, Memory, Origin, Query, Sensitivity, Sort
 
 _BATCH = 2000
@@ -211,14 +211,17 @@ class PlanSearcher:
         inside = engine.scope(project=scope) if scope is not None else engine.scope(all_projects=True)
         query = Query(text=text, scope=inside, depth=depth, sort=self.sort)
         meaning = self.stored.meaning() if self.plan.asks_meaning else None
-        reviewer = engine.mind.reviewer() if self.plan.rerank == CROSS else None
-        readers = Readers(engine.store, engine.lexical, meaning, reviewer=reviewer)
-        fused = found(query, self.plan, readers).fused
-        coverage = reasons.Coverage(text, engine.lexical)
+        reranker = engine.mind.reviewer() if self.plan.rerank == CROSS else None
+        analyzer, embedder = engine.lexical.analyzer, meaning.embedder if meaning is not None else None
+        sources = Sources(engine.store, engine.mind.indexes(meaning).corpus, analyzer, embedder, reranker=reranker)
+        corpus = sources.corpus(inside)
+        terms = query_terms(text, corpus, analyzer)
+        fused = retrieve(query, self.plan, terms, corpus, sources).fused
+        coverage = reasons.Coverage(terms, analyzer)
         priors = Priors(self.plan.prior, self.plan.exact, coverage.is_whole)
         return Answered(
             lambda: self._ranked(fused, query, priors),
-            lambda: reasons.confidence(serve(fused, query, engine.store, priors=priors), coverage),
+            lambda: reasons.confidence(resolve(fused, query, engine.store, priors=priors), coverage),
         )
 
     def _ranked(self, found: Sequence[Candidate], query: Query, priors: Priors) -> Ranked:
@@ -228,7 +231,7 @@ class PlanSearcher:
         counts = (priors.importance and self.stored.weighs) or priors.exact
         if query.sort is Sort.RELEVANCE and counts:
             deep = replace(query, limit=len(found))
-            pairs = [(each.fused, each.score) for each in serve(found, deep, self.stored.engine.store, priors=priors)]
+            pairs = [(each.fused, each.score) for each in resolve(found, deep, self.stored.engine.store, priors=priors)]
         numbers = self.stored.numbers
         fused = [each._replace(row=numbers[each.row]) for each, _ in pairs]
         return Ranked([(each.row, score) for each, (_, score) in zip(fused, pairs, strict=True)], fused)

@@ -22,7 +22,7 @@ from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp,
 from triskele.stores.protocol import Store
 from triskele.types import Action, Scope, Sort
 
-FORMAT = 3
+FORMAT = 4
 MAX_TERMS = 256
 _JOURNAL_PAGE = 1000
 _LOCK_TIMEOUT_S = 60.0
@@ -82,13 +82,17 @@ class LexicalIndex:
         view = self._fresh_view()
         shards = [shard for shard in (view.disk, view.tail) if shard is not None]
         total = sum(shard.live for shard in shards)
-        return {term: _idf(total, min(total, _frequency(shards, term))) for term in terms}
+        wanted = list(terms)
+        return {
+            term: _idf(total, min(total, frequency))
+            for term, frequency in zip(wanted, _frequencies(shards, wanted), strict=True)
+        }
 
     def rarest(self, terms: Iterable[str]) -> int:
         """In how many texts the rarest of some terms stands."""
         view = self._fresh_view()
         shards = [shard for shard in (view.disk, view.tail) if shard is not None]
-        return min((_frequency(shards, term) for term in terms), default=0)
+        return min(_frequencies(shards, list(terms)), default=0)
 
     def behind(self) -> int | None:
         """How many journal entries the index on disk has yet to take in; None where there is no index."""
@@ -214,17 +218,21 @@ class LexicalIndex:
         return self._folder / "writer.lock"
 
 
-def _frequency(shards: Sequence[Shard], term: str) -> int:
-    return sum(shard.frequency("content", term) for shard in shards)
+def _frequencies(shards: Sequence[Shard], terms: Sequence[str]) -> list[int]:
+    """In how many texts of all shards each term stands."""
+    if not shards:
+        return [0] * len(terms)
+    return [sum(each) for each in zip(*(shard.frequencies("content", terms) for shard in shards), strict=True)]
 
 
 def _weights(terms: Sequence[str], shards: Sequence[Shard]) -> list[list[tuple[str, str, float]]]:
     """Per shard the (field, term, weight) to ask for, corrected to the rarity over all shards."""
     total = sum(shard.live for shard in shards)
     chosen: list[tuple[int, str, str, list[int]]] = []
-    for term in terms:
+    counted = {field: [shard.frequencies(field, terms) for shard in shards] for field in FIELDS}
+    for place, term in enumerate(terms):
         for field in FIELDS:
-            frequencies = [shard.frequency(field, term) for shard in shards]
+            frequencies = [each[place] for each in counted[field]]
             if any(frequencies):
                 chosen.append((sum(frequencies), term, field, frequencies))
     if len(chosen) > MAX_TERMS:

@@ -13,6 +13,7 @@ import numpy as np
 from triskele.base.files import file_lock
 from triskele.graph.bipartite import Bipartite, Bools, Ints
 from triskele.index.append_file import AppendFile
+from triskele.index.corpus import Mentions
 from triskele.stores.protocol import Mentioned, Store
 
 FORMAT = 1
@@ -41,6 +42,14 @@ class Layers:
         """The place in the list, a concept that the memory mentions, and whether it is the memory's subject."""
         return _joined([layer.concepts.of(rows, most) for layer in self._filled])
 
+    def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
+        """The concepts that some rows mention, at most so many of each row, with how common they are."""
+        layers = self._filled
+        place, concepts, is_subject = _joined([layer.concepts.of(rows, most) for layer in layers])
+        counts = [layer.commonness(concepts) for layer in layers]
+        frequency, owners = counts[0] if len(counts) == 1 else (_total(each) for each in zip(*counts, strict=True))
+        return Mentions(place, concepts, is_subject, frequency, owners, np.maximum(frequency, self._written(concepts)))
+
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""
         return _joined([layer.holders.of(concepts, most) for layer in self._filled])
@@ -55,10 +64,13 @@ class Layers:
 
     def reach(self, concepts: Ints) -> Ints:
         """In how many texts each concept stands, mentioned or only written alike."""
+        return np.maximum(self.frequency(concepts), self._written(concepts))
+
+    def _written(self, concepts: Ints) -> Ints:
         inside = concepts < len(self.spread)
         written = np.zeros(len(concepts), dtype=np.int64)
         written[inside] = self.spread[concepts[inside]]
-        return np.maximum(self.frequency(concepts), written)
+        return written
 
     @property
     def _filled(self) -> list[Bipartite]:

@@ -1,18 +1,23 @@
-"""Other wordings of a question that was answered badly: asked of a language model, and their rankings put together."""
+"""Query expansion: other wordings of a query with low confidence, written by a language model, and their fusion."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from triskele import validation
 from triskele.base.text import fold
-from triskele.errors import BadInput
+from triskele.errors import BadInput, Unavailable
 from triskele.models.llm import Llm
 from triskele.privacy.clearance import Cleared
+from triskele.recall.candidates import with_contribution
 from triskele.recall.fusion import Candidate, FusionConfig, fuse
 from triskele.types import Ranking
+
+if TYPE_CHECKING:
+    from triskele.recall.hosted.egress_policy import EgressPolicy
 
 MOST_REWRITES = 3
 # Below this confidence the right memories are often missing. On the sample corpus, recall@5 of answerable questions
@@ -50,6 +55,46 @@ def rewrites(llm: Llm, question: Cleared) -> list[str]:
             found.setdefault(_gist(line), line)
     found.pop(_gist(question.text), None)
     return list(found.values())[:MOST_REWRITES]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRewriter:
+    """Asks a language model for other wordings of a query that may leave this machine."""
+
+    llm: Llm
+    clearing: EgressPolicy
+
+    def is_worth(self, confidence: float) -> bool:
+        """Whether an answer is so unsure that other wordings may help."""
+        return confidence < LOW_CONFIDENCE
+
+    def wordings(self, question: str) -> tuple[list[str], str]:
+        """Other wordings, or an empty list with the reason."""
+        cleared, problem = self.clearing.question(question)
+        if cleared is None:
+            return [], problem
+        try:
+            return rewrites(self.llm, cleared), ""
+        except Unavailable as error:
+            return [], f"not asked in other words: {error}"
+
+
+def joined(first: Sequence[Candidate], others: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+    """The candidates of a query and of its other wordings; each wording is one more contribution."""
+    both = fused(_ranking(first), [_ranking(other) for other in others])
+    before = {candidate.row: candidate for candidate in first}
+    candidates = []
+    for each in both:
+        parts = dict(each.parts)
+        own = parts.pop(ORIGINAL, None)
+        of_legs = with_contribution(before[each.row], own.contribution) if own else {}
+        candidates.append(each._replace(parts=of_legs | parts))
+    return candidates
+
+
+def _ranking(candidates: Sequence[Candidate]) -> Ranking:
+    scores = tuple(candidate.score for candidate in candidates)
+    return Ranking("wording", tuple(candidate.row for candidate in candidates), scores)
 
 
 def fused(original: Ranking, others: Sequence[Ranking]) -> list[Candidate]:

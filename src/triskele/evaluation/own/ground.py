@@ -13,11 +13,11 @@ from triskele.evaluation.own.questions import Question
 from triskele.evaluation.own.sampling import in_use
 from triskele.evaluation.windows import Window
 from triskele.index.semantic import SemanticIndex
-from triskele.recall.hosted.reranking import CandidateReranker
-from triskele.recall.pipeline import Readers, found
+from triskele.recall.hosted.services import CandidateReranker
+from triskele.recall.pipeline import Sources, query_terms, retrieve
 from triskele.recall.plan import CROSS, Plan
 from triskele.recall.reasons import Coverage
-from triskele.recall.supersession import Priors, serve
+from triskele.recall.supersession import Priors, resolve
 from triskele.types import Query, Sort
 
 # As deep as recall@30 looks; deeper lists would make recall itself consider more than it does for a user.
@@ -63,12 +63,17 @@ class OwnGround:
         scope = self.engine.scope(project=question.project, all_projects=question.project is None)
         query = Query(text=question.text, scope=scope, limit=DEPTH, depth=max(settings.depth, 2 * DEPTH), sort=sort)
         meaning = self._meaning if plan.asks_meaning and sort is Sort.RELEVANCE else None
-        lexical, store = self.engine.lexical, self.engine.store
+        store, analyzer = self.engine.store, self.engine.lexical.analyzer
+        embedder = meaning.embedder if meaning is not None else None
+        corpora = self.engine.mind.indexes(meaning).corpus
+        sources = Sources(store, corpora, analyzer, embedder, reranker=self._reviewer(plan))
         # As recall does it, less the reasons for each hit, which nobody reads here.
         with store.snapshot():
-            pool = found(query, plan, Readers(store, lexical, meaning, reviewer=self._reviewer(plan)))
-            priors = Priors(plan.prior, plan.exact, Coverage(question.text, lexical).is_whole)
-            return [served.memory.id for served in serve(pool.fused, query, store, priors=priors)]
+            corpus = sources.corpus(scope)
+            terms = query_terms(question.text, corpus, analyzer)
+            fused = retrieve(query, plan, terms, corpus, sources).fused
+            priors = Priors(plan.prior, plan.exact, Coverage(terms, analyzer).is_whole)
+            return [each.memory.id for each in resolve(fused, query, store, priors=priors)]
 
     def _reviewer(self, plan: Plan) -> CandidateReranker | None:
         return self.engine.mind.reviewer() if plan.rerank == CROSS else None

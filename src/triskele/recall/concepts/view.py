@@ -13,7 +13,7 @@ from triskele.graph.bipartite import Bools, Ints
 from triskele.graph.canonical import block, key, same
 from triskele.index.catalog import Catalog
 from triskele.index.mentions import Layers, MentionIndex
-from triskele.recall.legs import graph
+from triskele.recall.graph_leg import hub
 from triskele.stores.protocol import Name, Store
 from triskele.types import Scope
 
@@ -46,8 +46,7 @@ class View:
         """The graph as of now."""
         # Which vectors a model made of them does not matter here.
         columns = Catalog(store, "").columns()
-        hub = graph.hub(len(columns.rows))
-        return View(store, mentions.layers(), scope, columns.rows[columns.mask(scope)], hub)
+        return View(store, mentions.layers(), scope, columns.rows[columns.mask(scope)], hub(len(columns.rows)))
 
     def holders(self, concepts: Ints) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""

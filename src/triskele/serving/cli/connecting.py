@@ -18,9 +18,8 @@ from triskele.serving.cli.proving import Steps
 if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.index.mentions import MentionIndex
-    from triskele.recall.concepts.about import About
     from triskele.recall.concepts.grouping import Regrouped
-    from triskele.recall.concepts.path import Way
+    from triskele.recall.concepts.lookup import About, Way
     from triskele.recall.concepts.view import View
 
 # What was written lately is read at once; much more is left to `reindex` or to the background.
@@ -67,7 +66,7 @@ def show(
     invocation: Invocation, concept: str, project: str | None, all_projects: bool, limit: int, closed: bool
 ) -> None:
     """Show a concept: its names, memories, neighbours and edges."""
-    from triskele.recall.concepts.about import about
+    from triskele.recall.concepts.lookup import about
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
@@ -98,7 +97,7 @@ def path(
     context: click.Context, invocation: Invocation, one: str, other: str, project: str | None, all_projects: bool
 ) -> None:
     """Show how memories connect two concepts, in the fewest steps."""
-    from triskele.recall.concepts.path import path
+    from triskele.recall.concepts.lookup import path
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
@@ -120,7 +119,7 @@ def path(
 @common
 def stats(invocation: Invocation) -> None:
     """Count names, concepts and what they connect, in all projects."""
-    from triskele.recall.concepts.stats import stats
+    from triskele.recall.concepts.lookup import stats
 
     with invocation.open_existing() as engine:
         found = stats(_view(engine, any_time=True, all_projects=True), _mentions(engine))

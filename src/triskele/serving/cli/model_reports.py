@@ -11,7 +11,7 @@ from triskele.serving.cli.render import GOOD, MATCH, QUIET, WARNING, note
 
 if TYPE_CHECKING:
     from triskele.evaluation.own.rivalry import Rivalry
-    from triskele.recall.model_choice import Switched
+    from triskele.recall.runtime import Switched
 
 
 def standing(found: Mapping[str, Any]) -> RenderableType:

@@ -59,7 +59,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     NAME is bundled, the path of a folder with an ONNX model, or owner/name of the hub. The vectors of the old model
     stay, so that `triskele models rollback` returns at once; cut short, the same command goes on where it was.
     """
-    from triskele.recall import model_choice as switching
+    from triskele.recall import runtime as switching
 
     with invocation.open() as engine:
         switching.refuse_if_set(engine.settings)
@@ -91,7 +91,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 @common
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch; its vectors are still there."""
-    from triskele.recall import model_choice as switching
+    from triskele.recall import runtime as switching
 
     with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
@@ -129,7 +129,7 @@ def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> Rivalry |
 
 def _standing(engine: Engine) -> dict[str, Any]:
     """The models with what they have read, those elsewhere with their machines."""
-    from triskele.recall.model_choice import switched
+    from triskele.recall.runtime import switched
 
     last, meaning, outside = switched(engine.store), engine.meaning(), engine.mind.outside()
     seen = engine.store.models.seen()

@@ -37,12 +37,17 @@ class Conversation:
         is_trusted = engine.settings.agents.shows_private_to(text_in(payload, "client"))
         return Conversation(key, _project(engine, payload), is_trusted, given)
 
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The scope of what may be given here without a question."""
+        shown = {Sensitivity.OPEN, Sensitivity.PRIVATE} if self.sees_private else {Sensitivity.OPEN}
+        return {"project": self.project, "sensitivities": shown, "origins": INJECTED_ORIGINS}
+
     def may_see(self, memory: Memory) -> bool:
-        """Whether a memory may be given here without having been asked for."""
-        is_shown = memory.sensitivity is Sensitivity.OPEN or (
-            memory.sensitivity is Sensitivity.PRIVATE and self.sees_private
-        )
-        return is_shown and memory.origin in INJECTED_ORIGINS and memory.project in (self.project, EVERYWHERE)
+        """Whether a memory that was given before may be given again."""
+        allowed = self.filters
+        is_shown = memory.sensitivity in allowed["sensitivities"] and memory.origin in allowed["origins"]
+        return is_shown and memory.project in (self.project, EVERYWHERE)
 
     def is_news(self, memory: Memory) -> bool:
         """Whether the context does not hold a memory as it stands."""

@@ -17,7 +17,7 @@ from triskele.types import Answer, Memory, Sort
 
 # What is said first tells what a long prompt is about, the rest is often a paste; and reading more takes too long.
 HEAD_CHARACTERS = 1000
-# Some hits may not be shown; so many are looked at to find those that may.
+# Hits that are superseded or say the same again are left out, so more are read than are given.
 CONSIDERED = 20
 # A hit that is worth less than this share of the best one is not worth its tokens.
 LEAST_SHARE = 0.5
@@ -47,7 +47,7 @@ def question(prompt: str) -> str:
 def for_prompt(engine: Engine, asked: str, conversation: Conversation) -> list[Memory]:
     """The memories that matter for a prompt, best first, then what a compaction has taken away."""
     settings = engine.settings.agents
-    answer = engine.recall(asked, limit=CONSIDERED, project=conversation.project, logged=False, hurried=True)
+    answer = engine.recall(asked, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
     found = _telling(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
     wanted = [*found[: settings.most], *regained(engine, conversation)]
     return _news(wanted, conversation)
@@ -58,9 +58,8 @@ def _telling(engine: Engine, answer: Answer, conversation: Conversation) -> list
 
     best = answer.hits[0].score if answer.hits else 0.0
     near = [hit for hit in answer.hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
-    allowed = [hit for hit in near if conversation.may_see(hit.memory)]
     # Those that say the same again are left out, whatever the budget.
-    packed = pack(replace(answer, hits=tuple(allowed)), validation.MAX_BUDGET)
+    packed = pack(replace(answer, hits=tuple(near)), validation.MAX_BUDGET)
     resolutions = current(engine, packed.resolutions, conversation)
     return [*(hit.memory for hit in packed.hits), *resolutions]
 
@@ -86,8 +85,8 @@ def standing(engine: Engine, conversation: Conversation) -> list[Memory]:
             sort=Sort.IMPORTANCE,
             limit=_STANDING_LOOKED_AT,
             any_time=False,
-            project=conversation.project,
             category=category,
+            **conversation.filters,
         )
         if memory.importance >= STANDING_IMPORTANCE
     ]

@@ -1,4 +1,4 @@
-"""All that is known of one concept: its names, its memories, its neighbours, its edges."""
+"""What the graph knows: one concept, the shortest path between two, and counts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import numpy as np
 
 from triskele.errors import NotFound
 from triskele.graph.bipartite import Ints
+from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import Concept, View
-from triskele.stores.protocol import Edge
+from triskele.stores.protocol import Edge, NameCounts
 from triskele.types import Memory
 
 # The newest mentions of a name that stands nearly everywhere say enough about it.
 _MOST_LOOKED_AT = 2000
+MAX_HOPS = 6
+_SHOWN_HUBS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +135,119 @@ def _ties(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[Ti
     edges = view.store.names.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
     named = view.concepts({end for edge in edges for end in (edge.source, edge.target)})
     return tuple(Tie(named[edge.source], named[edge.target], edge) for edge in edges)
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A memory, and the concept that it leads to."""
+
+    memory: Memory
+    concept: Concept
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A chain of memories and concepts; `hops` is None where none was found, and empty where both ends are one."""
+
+    start: Concept
+    end: Concept
+    hops: tuple[Hop, ...] | None
+
+
+def path(view: View, one: str, other: str) -> Way:
+    """The shortest chain between the concepts of two names, over memories that may be seen."""
+    start, end = (view.concept(view.find(text)) for text in (one, other))
+    steps = _shortest(view, start.number, end.number)
+    if steps is None:
+        return Way(start, end, None)
+    memories = view.store.rows(row for row, _ in steps)
+    named = view.concepts(concept for _, concept in steps)
+    return Way(start, end, tuple(Hop(memories[row], named[concept]) for row, concept in steps))
+
+
+def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None:
+    """The rows and the concepts they lead to, breadth first; a hub may begin or end a way, never lie on it."""
+    if start == goal:
+        return []
+    _, ends, _ = view.holders(np.array([goal]))
+    level, by_row, by_concept = np.array([start]), dict[int, int](), {start: 0}
+    for _ in range(MAX_HOPS):
+        place, rows, _ = view.holders(level)
+        rows, place = _new(rows, place, by_row)
+        by_row |= dict(zip(rows.tolist(), level[place].tolist(), strict=True))
+        arrived = rows[np.isin(rows, ends)]
+        if len(arrived):
+            return _back(int(arrived[0]), goal, by_row, by_concept)
+        place, concepts, _ = view.layers.concepts(rows)
+        open_ones = view.connects(concepts)
+        concepts, place = _new(concepts[open_ones], place[open_ones], by_concept)
+        by_concept |= dict(zip(concepts.tolist(), rows[place].tolist(), strict=True))
+        # The rarest first: it says most about why two memories belong together.
+        level = concepts[np.lexsort((concepts, view.layers.frequency(concepts)))]
+    return None
+
+
+def _new(found: Ints, place: Ints, known: dict[int, int]) -> tuple[Ints, Ints]:
+    """What was not reached before, each once and from the first place that leads to it, in that order."""
+    _, first = np.unique(found, return_index=True)
+    order = [at for at in np.sort(first).tolist() if int(found[at]) not in known]
+    return found[order], place[order]
+
+
+def _back(row: int, goal: int, by_row: dict[int, int], by_concept: dict[int, int]) -> list[tuple[int, int]]:
+    """The steps that led to a row, from the start on."""
+    steps = [(row, goal)]
+    while before := by_concept[by_row[steps[-1][0]]]:
+        steps.append((before, by_row[steps[-1][0]]))
+    return steps[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """A concept that many memories mention; one that too many do connects nobody."""
+
+    concept: Concept
+    memories: int
+    connects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How much there is; `connected` of the memories share a telling name with another one."""
+
+    counts: NameCounts
+    memories: int
+    connected: int
+    hubs: tuple[Hub, ...]
+    bytes: int
+
+    @property
+    def share(self) -> float:
+        """The share of memories that are connected with at least one other."""
+        return self.connected / self.memories if self.memories else 0.0
+
+
+def stats(view: View, mentions: MentionIndex) -> Stats:
+    """Count what a scope may see, and what the whole graph takes on the disk."""
+    place, concepts, _ = view.layers.concepts(view.rows)
+    place, concepts = np.unique(np.stack([place, concepts]), axis=1)
+    counted = np.bincount(concepts)
+    usable = (counted[concepts] >= 2) & view.connects(concepts)
+    counts = view.store.names.counts()
+    return Stats(
+        counts=counts,
+        memories=len(view.rows),
+        connected=len(np.unique(place[usable])),
+        hubs=_hubs(view, counted),
+        bytes=counts.bytes + mentions.bytes(),
+    )
+
+
+def _hubs(view: View, counted: np.typing.NDArray[np.int64]) -> tuple[Hub, ...]:
+    biggest = np.argsort(-counted, kind="stable")[:_SHOWN_HUBS]
+    biggest = biggest[counted[biggest] >= 2]
+    named, connects = view.concepts(biggest.tolist()), view.connects(biggest)
+    return tuple(
+        Hub(named[number], int(counted[number]), is_connecting)
+        for number, is_connecting in zip(biggest.tolist(), connects.tolist(), strict=True)
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from triskele.config import load
 from triskele.engine import Engine
-from triskele.recall import graph_scores
+from triskele.recall import graph_leg
 from triskele.recall.plan import Plan
 from triskele.types import Answer, Hit
 
@@ -79,7 +79,7 @@ def test_a_title_in_the_question_counts_without_a_walk_too(engine: Engine) -> No
 
 def test_a_question_that_leaves_nothing_open_asks_no_graph(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _place(engine.recall(QUESTION), FAR) is not None
-    monkeypatch.setattr(graph_scores, "OPEN_BELOW", -1.0)
+    monkeypatch.setattr(graph_leg, "OPEN_BELOW", -1.0)
     assert _place(engine.recall(QUESTION), FAR) is None
 
 
