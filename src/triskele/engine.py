@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from triskele.recall.why_not import WhyNot
     from triskele.stores.vault import Ask, StoreVault
 
-_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at", "sensitivities", "origins"}
 _NARROWING = ("category", "tags", "as_of", "known_at")
 SHORTEST_PREFIX = 4
 EVERYWHERE = ""
@@ -320,8 +319,8 @@ class Engine:
         if self.mind.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
-        depth = max(self.settings.recall.depth, 2 * limit)
-        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
+        depth, is_explained = self._depth(limit), not hurried
+        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=is_explained)
         sources = self.mind.sources(query, plan, local_only=hurried)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
@@ -343,15 +342,23 @@ class Engine:
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
-        from triskele.recall.why_not import why_not
+        from triskele.recall.why_not import Recall, why_not
 
-        scope = self.scope(**{name: value for name, value in options.items() if name in _SCOPE_OPTIONS})
         options["limit"] = self.settings.recall.limit if options.get("limit") is None else options["limit"]
-        latest = self.get(reference)
-        memory = self.store.memories([latest.id], known_at=scope.known_at).get(latest.id, latest)
-        return why_not(
-            memory, text, options, scope, lambda asked, how: self.recall(asked, logged=False, **how), self.lexical
+        recall = Recall(
+            answer=lambda asked, how: self.recall(asked, logged=False, **how),
+            scope=self.scope,
+            sources=self.mind.sources,
+            plan=self.plan_in_force(Plan(legs=frozenset(options.get("legs") or Plan().legs))),
+            depth=self._depth(options["limit"]),
         )
+        latest, then = self.get(reference), recall.scope_of(options).known_at
+        memory = self.store.memories([latest.id], known_at=then).get(latest.id, latest)
+        return why_not(memory, text, options, recall)
+
+    def _depth(self, limit: int) -> int:
+        """How many candidates a leg returns for an answer of some length."""
+        return max(self.settings.recall.depth, 2 * limit)
 
     def meaning(self) -> SemanticIndex | None:
         """The local model and its indexes, opened when first needed; None where there is no model."""
@@ -395,10 +402,7 @@ class Engine:
         sensitivities: Iterable[Sensitivity] | None = None,
         origins: Iterable[Origin] | None = None,
     ) -> Scope:
-        """What a reader may see: the current project and what belongs everywhere, unless told otherwise.
-
-        Sensitivities and origins are those that the reader may see; None means all.
-        """
+        """What a reader may see: by default the current project and what belongs everywhere, of any origin."""
         settings = self.settings.memory
         named = self.project if project is None else validation.check_name(project, "the project")
         known = validation.check_moment(known_at)

@@ -72,6 +72,22 @@ def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, s
     return replace(both, confidence=answer.confidence, wordings=tuple(wordings))
 
 
+def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, int | None]:
+    """The rank of a memory in each retrieving leg of a plan, within the query's depth; None where a leg lacks it."""
+    with sources.store.snapshot():
+        corpus = sources.corpus(query.scope)
+        encoding, _ = _encoding(query, plan, sources)
+        terms = query_terms(query.text, corpus, sources.analyzer)
+        rankings = [legs.lexical(query, terms, corpus)] if LEXICAL in plan.legs else []
+        if encoding is not None and DENSE in plan.legs:
+            weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
+            also = rankings[0].rows if rankings else ()
+            rankings.append(legs.dense(EncodedQuery(query, plan, encoding, weights), corpus, also=also)[0])
+        own = {row for row, _ in sources.store.versions([id])}
+    ranks = [next((rank for rank, row in enumerate(each.rows, start=1) if row in own), None) for each in rankings]
+    return {ranking.leg: rank for ranking, rank in zip(rankings, ranks, strict=True)}
+
+
 def query_terms(text: str, corpus: Corpus, analyzer: Analyzer, *, with_stop_words: bool = True) -> QueryTerms:
     """The terms of a query with their rarity; late interaction needs the rarity of its stop words too."""
     terms = analyzer.query_terms(text)

@@ -94,7 +94,9 @@ def why_not(
     with invocation.open_existing() as engine:
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
         if invocation.as_json:
-            return invocation.write_json({**shapes.plain(found), "project": engine.project})
+            from triskele.serving import change_spelling
+
+            return invocation.write_json({**change_spelling.why_not(found), "project": engine.project})
         from triskele.serving.cli import reports
 
         return invocation.write(reports.why_not(found))

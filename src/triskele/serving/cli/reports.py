@@ -17,6 +17,7 @@ from triskele.evaluation.report.wording import noticeable
 from triskele.exchange.records import ExportReport, ImportReport
 from triskele.recall.hosted.egress_log import Sent
 from triskele.recall.why_not import WhyNot
+from triskele.serving.change_spelling import spelled
 from triskele.serving.cli import leaving
 from triskele.serving.cli.render import (
     ID,
@@ -137,7 +138,7 @@ def why_not(found: WhyNot) -> RenderableType:
     for stage in found.stages:
         lines.append(note(f"{'✓' if stage.passed else '✗'} {stage.name}: {stage.detail}"))
     if found.smallest_change is not None:
-        lines.append(note(f"It is found with: {found.smallest_change}", style=QUIET))
+        lines.append(note(f"It is found with: {spelled(found.smallest_change)}", style=QUIET))
     return Group(*lines)
 
 

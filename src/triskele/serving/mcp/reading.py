@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from triskele.curation import usage
+from triskele.serving.change_spelling import spelled
 from triskele.serving.mcp import answers
 from triskele.serving.mcp.arguments import (
     AllProjects,
@@ -27,8 +27,6 @@ from triskele.types import Hit, Sort
 
 ALL_PROJECTS = "*"
 MAX_PROJECTS = 50
-# Options as the command line calls them, which reasons may name.
-_OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
 def memory_recall(
@@ -122,7 +120,7 @@ def memory_why_not(
     return answers.WhyNot(
         verdict=found.verdict,
         stages=[answers.Stage(name=each.name, passed=each.passed, detail=each.detail) for each in found.stages],
-        smallest_change=_OPTION.sub(lambda option: option[1].replace("-", "_"), found.smallest_change or ""),
+        smallest_change=spelled(found.smallest_change, option=str) or "",
     )
 
 
