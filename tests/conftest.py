@@ -13,7 +13,7 @@ from hypothesis import settings
 from triskele import config, moments
 from triskele.engine import Engine
 from triskele.identity import IdMaker, content_hash
-from triskele.serving.cli.showcase import throw_away_memory
+from triskele.serving.cli.demo import temporary_memory
 from triskele.types import Memory
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
 def team_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with the sample memories, embedded; whoever changes anything copies it first."""
     home = tmp_path_factory.mktemp("team") / "home"
-    with throw_away_memory() as engine:
+    with temporary_memory() as engine:
         engine.close()
         shutil.copytree(engine.settings.home, home)
     return home

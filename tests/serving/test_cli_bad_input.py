@@ -78,7 +78,7 @@ def test_bytes_that_are_no_text(run: Run, program: Run) -> None:
 
 def test_ten_megabytes_are_refused_unread(run: Run, home: Path) -> None:
     for options in ([], ["--split"]):
-        assert run("add", "-", *options, stdin=b"word " * 2_000_000).is_refused(2, "more than 4 MB")
+        assert run("add", "-", *options, stdin=b"word " * 2_000_000).is_refused(2, "longer than 4 MB")
     assert not home.exists()
 
 

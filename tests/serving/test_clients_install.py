@@ -17,13 +17,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_clients_json_text import documents
+from test_clients_json_editor import documents
 
 from triskele.errors import TriskeleError
-from triskele.serving.cli import clients as commands
+from triskele.serving.cli import agent_commands as commands
 from triskele.serving.cli.main import cli
-from triskele.serving.clients import installing, table
-from triskele.serving.clients.installing import Setting
+from triskele.serving.clients import installer, table
+from triskele.serving.clients.installer import InstallTarget
 from triskele.serving.clients.table import CLIENTS, HOOK
 
 Run = Callable[..., Any]
@@ -233,7 +233,7 @@ def test_without_anybody_to_ask_nothing_is_written(run: Run, user: Path, home: P
 
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
 def test_a_person_is_asked_after_the_diff(user: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
-    monkeypatch.setattr(commands, "_is_watched", lambda: True)
+    monkeypatch.setattr(commands, "_has_terminal", lambda: True)
     asked = CliRunner().invoke(cli, ["install", "cursor"], input=said, prog_name="triskele")
     assert asked.exit_code == code
     assert asked.stdout.startswith("--- /dev/null\n+++ ")
@@ -353,21 +353,21 @@ def test_an_install_for_one_project_stays_in_its_folder(run: Run, user: Path, cl
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(documents(), min_size=2, max_size=2), client=st.sampled_from(["claude-code", "cursor", "vscode"]))
 def test_any_configuration_comes_back(user: Path, home: Path, texts: list[str], client: str) -> None:
-    row, setting = CLIENTS[client], Setting(home, {}, {"TRISKELE_HOME": str(home)})
+    row, setting = CLIENTS[client], InstallTarget(home, {}, {"TRISKELE_HOME": str(home)})
     paths = [user / name for name in FILES[client]]
     for path, text in zip(paths, texts, strict=False):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
     before = [path.read_bytes() for path in paths]
     try:
-        changes = installing.plan_install(row, setting)
+        changes = installer.plan_install(row, setting)
     except TriskeleError:
         assert [path.read_bytes() for path in paths] == before
         return
-    for change, path, text in zip(installing.install(changes, setting), paths, texts, strict=False):
+    for change, path, text in zip(installer.install(changes, setting), paths, texts, strict=False):
         assert patched(text, change.difference) == path.read_bytes().decode()
         old, new = json.loads(text), json.loads(path.read_bytes())
         assert {k: v for k, v in new.items() if k not in OURS} == {k: v for k, v in old.items() if k not in OURS}
-    assert not any(change.is_needed for change in installing.plan_install(row, setting))
-    installing.uninstall(installing.plan_uninstall(row, setting), setting)
+    assert not any(change.is_needed for change in installer.plan_install(row, setting))
+    installer.uninstall(installer.plan_uninstall(row, setting), setting)
     assert [path.read_bytes() for path in paths] == before

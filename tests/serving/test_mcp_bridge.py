@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_mcp_stream import INITIALIZE, META, raw
 
-from triskele.serving.mcp import bridge, greeting
+from triskele.serving.mcp import bridge, descriptions
 from triskele.serving.mcp.bridge import LOST, READ_ONLY, TOO_LONG, UNKNOWN, Bridge
 
 Reply = Callable[[dict[str, Any]], Any]
@@ -51,7 +51,7 @@ class Server:
         self._ours.close()
 
 
-class Setting:
+class InstallTarget:
     """A client's side of a bridge over servers that follow each other."""
 
     def __init__(self, *servers: Server) -> None:
@@ -103,11 +103,11 @@ def dying(*, on: str) -> Reply:
 
 
 @pytest.fixture
-def begin() -> Iterator[Callable[..., Setting]]:
-    made: list[Setting] = []
+def begin() -> Iterator[Callable[..., InstallTarget]]:
+    made: list[InstallTarget] = []
 
-    def start(*servers: Server) -> Setting:
-        made.append(Setting(*servers))
+    def start(*servers: Server) -> InstallTarget:
+        made.append(InstallTarget(*servers))
         return made[-1]
 
     yield start
@@ -119,7 +119,7 @@ def call(tool: str, **more: Any) -> dict[str, Any]:
     return {"name": tool, "arguments": {}, **more}
 
 
-def test_messages_go_both_ways_unchanged(begin: Callable[..., Setting]) -> None:
+def test_messages_go_both_ways_unchanged(begin: Callable[..., InstallTarget]) -> None:
     server = Server(echo)
     setting = begin(server)
     assert setting.ask(1, "tools/list", cursor="ü…")["result"] == {"method": "tools/list"}
@@ -138,7 +138,9 @@ def test_messages_go_both_ways_unchanged(begin: Callable[..., Setting]) -> None:
     ],
     ids=str,
 )
-def test_what_only_reads_is_asked_again(begin: Callable[..., Setting], method: str, params: dict[str, Any]) -> None:
+def test_what_only_reads_is_asked_again(
+    begin: Callable[..., InstallTarget], method: str, params: dict[str, Any]
+) -> None:
     first, second = Server(dying(on=method)), Server(echo)
     setting = begin(first, second)
     assert setting.ask(7, method, **params)["result"] == {"method": method}
@@ -148,7 +150,7 @@ def test_what_only_reads_is_asked_again(begin: Callable[..., Setting], method: s
 @pytest.mark.parametrize(
     "tool", ["memory_store", "memory_update", "memory_forget", "memory_undo", "memory_reveal", "x"]
 )
-def test_of_a_change_it_is_told_that_nobody_knows(begin: Callable[..., Setting], tool: str) -> None:
+def test_of_a_change_it_is_told_that_nobody_knows(begin: Callable[..., InstallTarget], tool: str) -> None:
     first, second = Server(dying(on="tools/call")), Server(echo)
     setting = begin(first, second)
     older = setting.ask(1, "tools/call", **call(tool))["result"]
@@ -158,19 +160,19 @@ def test_of_a_change_it_is_told_that_nobody_knows(begin: Callable[..., Setting],
     assert [message["method"] for message in second.told] == ["tools/list"]
 
 
-def test_in_the_newer_protocol_that_answer_is_complete(begin: Callable[..., Setting]) -> None:
+def test_in_the_newer_protocol_that_answer_is_complete(begin: Callable[..., InstallTarget]) -> None:
     setting = begin(Server(dying(on="tools/call")))
     assert setting.ask(1, "tools/call", **call("memory_store", _meta=META))["result"]["resultType"] == "complete"
 
 
-def test_a_request_that_ends_every_server_is_given_up(begin: Callable[..., Setting]) -> None:
+def test_a_request_that_ends_every_server_is_given_up(begin: Callable[..., InstallTarget]) -> None:
     third = Server(echo)
     setting = begin(Server(dying(on="tools/call")), Server(dying(on="tools/call")), third)
     assert setting.ask(1, "tools/call", **call("memory_recall"))["error"]["message"] == LOST
     assert third.told == []
 
 
-def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callable[..., Setting]) -> None:
+def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callable[..., InstallTarget]) -> None:
     def answers_then_dies(message: dict[str, Any]) -> Any:
         return DIE if message["id"] == 2 else echo(message)
 
@@ -181,7 +183,7 @@ def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callabl
     assert [message["id"] for message in second.told] == [2]
 
 
-def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., Setting]) -> None:
+def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., InstallTarget]) -> None:
     first, second = Server(dying(on="tools/list")), Server(echo)
     setting = begin(first, second)
     setting.ask(0, "initialize", **INITIALIZE)
@@ -197,7 +199,7 @@ def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., Sett
     assert first.told[0]["id"] != second.told[0]["id"] != 0
 
 
-def test_a_handshake_that_we_do_not_know_is_left_to_the_server(begin: Callable[..., Setting]) -> None:
+def test_a_handshake_that_we_do_not_know_is_left_to_the_server(begin: Callable[..., InstallTarget]) -> None:
     first, second = Server(dying(on="initialize")), Server(echo)
     setting = begin(first, second)
     answer = setting.ask(0, "initialize", **{**INITIALIZE, "protocolVersion": "2024-11-05"})
@@ -217,7 +219,7 @@ def test_greetings_are_answered_before_there_is_a_server() -> None:
         Bridge(dial, output).run(io.BytesIO(asked))
 
 
-@pytest.mark.parametrize("version", greeting.HANDSHAKES)
+@pytest.mark.parametrize("version", descriptions.HANDSHAKES)
 def test_the_greeting_is_the_servers_own(version: str) -> None:
     async def asked() -> tuple[Any, Any]:
         async with raw(lambda: pytest.fail("the engine was opened")) as older:
@@ -229,8 +231,10 @@ def test_the_greeting_is_the_servers_own(version: str) -> None:
 
     initialized, discovered = asyncio.run(asked())
     params = {**INITIALIZE, "protocolVersion": version}
-    assert greeting.greeting({"id": 1, "method": "initialize", "params": params}) == initialized
-    assert greeting.greeting({"id": 1, "method": "server/discover", "params": {"_meta": META}}) == discovered
+    assert descriptions.handshake_answer({"id": 1, "method": "initialize", "params": params}) == initialized
+    assert (
+        descriptions.handshake_answer({"id": 1, "method": "server/discover", "params": {"_meta": META}}) == discovered
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,14 +245,14 @@ def test_the_greeting_is_the_servers_own(version: str) -> None:
         {"id": 1, "method": "initialize", "params": {**INITIALIZE, "capabilities": None}},
         {"id": 1, "method": "initialize", "params": []},
         {"method": "initialize", "params": INITIALIZE},
-        {"id": 1, "method": "server/discover", "params": {"_meta": {**META, greeting.MODERN_KEY: "2030-01-01"}}},
-        {"id": 1, "method": "server/discover", "params": {"_meta": {greeting.MODERN_KEY: "2026-07-28"}}},
+        {"id": 1, "method": "server/discover", "params": {"_meta": {**META, descriptions.MODERN_KEY: "2030-01-01"}}},
+        {"id": 1, "method": "server/discover", "params": {"_meta": {descriptions.MODERN_KEY: "2026-07-28"}}},
         {"id": 1, "method": "tools/list", "params": {"_meta": META}},
     ],
     ids=str,
 )
 def test_whatever_is_not_plain_is_left_to_the_server(message: dict[str, Any]) -> None:
-    assert greeting.greeting(message) is None
+    assert descriptions.handshake_answer(message) is None
 
 
 def question(message: dict[str, Any]) -> Any:
@@ -258,7 +262,7 @@ def question(message: dict[str, Any]) -> Any:
     return echo(message)
 
 
-def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., Setting]) -> None:
+def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., InstallTarget]) -> None:
     def asks_and_dies(message: dict[str, Any]) -> Any:
         return DIE if message.get("method") == "ping" else question(message)
 
@@ -282,7 +286,7 @@ def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., Setti
     assert answers == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}]
 
 
-def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..., Setting]) -> None:
+def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..., InstallTarget]) -> None:
     def silent(message: dict[str, Any]) -> Any:
         return DIE if message.get("method") == "tools/list" else None
 
@@ -294,7 +298,9 @@ def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..
     assert [message["id"] for message in second.told] == [2]
 
 
-def test_a_message_beyond_all_bounds_is_refused(monkeypatch: pytest.MonkeyPatch, begin: Callable[..., Setting]) -> None:
+def test_a_message_beyond_all_bounds_is_refused(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[..., InstallTarget]
+) -> None:
     monkeypatch.setattr(bridge, "MAX_LINE", 1000)
     server = Server(echo)
     setting = begin(server)
@@ -303,7 +309,7 @@ def test_a_message_beyond_all_bounds_is_refused(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("line", [b"[1]", b'"x"', b'{"method": 7, "id": [1], "params": 3}'])
-def test_nonsense_is_passed_on_and_ends_nothing(begin: Callable[..., Setting], line: bytes) -> None:
+def test_nonsense_is_passed_on_and_ends_nothing(begin: Callable[..., InstallTarget], line: bytes) -> None:
     server = Server(lambda message: echo(message) if isinstance(message, dict) and message.get("id") == 1 else None)
     setting = begin(server)
     setting.say(line)

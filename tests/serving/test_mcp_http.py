@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from triskele.engine import Engine
-from triskele.serving.guard import MAX_BODY
-from triskele.serving.mcp import http
+from triskele.serving.app import MAX_BODY
+from triskele.serving.mcp import server
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., Engine]
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def client(engine: Engine, host: str = "127.0.0.1:8377") -> AsyncIterator[httpx.AsyncClient]:
-    app, lifespan = http.mounted(lambda: engine)
+    app, lifespan = server.http_app(lambda: engine)
     async with lifespan(), httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}") as made:
         yield made
 

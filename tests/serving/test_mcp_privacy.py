@@ -189,7 +189,7 @@ async def test_what_is_no_secret_is_not_asked_for(open_engine: Open) -> None:
     engine = open_engine()
     id = engine.remember("The mill turns").id
     async with connected(engine, answer=lambda _: pytest.fail("the user was asked")) as agent:
-        assert "no secret" in await agent.refusal("memory_reveal", id=id)
+        assert "not a secret" in await agent.refusal("memory_reveal", id=id)
 
 
 async def test_a_title_cannot_dress_up_the_question_to_the_user(open_engine: Open) -> None:

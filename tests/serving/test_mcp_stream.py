@@ -14,7 +14,7 @@ import pytest
 
 from triskele import __version__
 from triskele.engine import Engine
-from triskele.serving.mcp import stream
+from triskele.serving.mcp import server
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., Engine]
@@ -65,7 +65,7 @@ async def raw(open_engine: Callable[[], Engine], header: Any = HEADER) -> AsyncI
     ours, theirs = socket.socketpair()
 
     async def serve() -> None:
-        await stream.serve(open_engine, *await asyncio.open_connection(sock=theirs))
+        await server.serve_stream(open_engine, *await asyncio.open_connection(sock=theirs))
 
     served = asyncio.create_task(serve())
     reader, writer = await asyncio.open_connection(sock=ours, limit=2**23)
@@ -132,7 +132,7 @@ async def test_nonsense_between_messages_is_passed_over(open_engine: Open) -> No
 
 
 async def test_a_message_beyond_all_bounds_is_dropped(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MAX_LINE", 200_000)
+    monkeypatch.setattr(server, "MAX_LINE", 200_000)
     engine = open_engine()
     async with raw(lambda: engine) as client:
         await client.heard()

@@ -48,7 +48,7 @@ async def test_a_text_known_already_is_told_as_such(open_engine: Open) -> None:
         first = await agent.store(ARGO)
         again = await agent.call("memory_store", content=ARGO)
     assert (again["id"], again["action"], again["batch"]) == (first, "duplicate", "")
-    assert "known" in again["note"]
+    assert "stored already" in again["note"]
 
 
 async def test_what_a_hook_injected_is_not_stored_again(open_engine: Open) -> None:
@@ -80,7 +80,7 @@ async def test_a_known_text_can_replace_another_memory(open_engine: Open) -> Non
         old = await agent.store("SMS go out through Pingwell")
         known = await agent.store("SMS go out through Textbird")
         done = await agent.call("memory_store", content="SMS go out through Textbird", supersedes=old)
-        assert (done["id"], done["action"]) == (known, "duplicate") and "in the place of" in done["note"]
+        assert (done["id"], done["action"]) == (known, "duplicate") and "supersedes the older" in done["note"]
         assert engine.superseded([old]) == {old}
         await agent.call("memory_undo", batch=done["batch"])
         assert engine.superseded([old]) == set()
@@ -175,7 +175,7 @@ async def test_the_users_own_words_are_succeeded_not_overwritten(open_engine: Op
         done = await agent.call("memory_update", id=own, content="The user prefers spaces")
         tagged = await agent.call("memory_update", id=own, tags=["editor"])
     successor = engine.get(done["id"])
-    assert done["id"] != own and "successor" in done["note"]
+    assert done["id"] != own and "supersedes" in done["note"]
     assert (successor.origin, successor.category, successor.project) == (Origin.AGENT, "preferences", "")
     assert engine.get(own).content == "I prefer tabs" and engine.superseded([own]) == {own}
     assert (tagged["id"], engine.get(own).tags, engine.get(own).origin) == (own, ("editor",), Origin.USER)

@@ -1,4 +1,4 @@
-"""What leaves triskele as JSON: plain functions from our values to dictionaries."""
+"""The JSON of answers: functions from values to dictionaries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Shape = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """A value in the words of JSON: moments as ISO 8601, names of enums, lists for tuples."""
+    """A value as JSON: times as ISO 8601, enums as their values, tuples as lists."""
     if isinstance(value, datetime):
         return moments.to_text(value)
     if isinstance(value, StrEnum | Path):
@@ -44,12 +44,12 @@ def memory(value: Memory, *, superseded: bool = False) -> Shape:
 
 
 def shown_content(value: Memory, superseded: bool) -> str:
-    """The text as a reader should see it; of a secret its title alone."""
+    """The text with its prefixes; of a secret only the title."""
     return mark(value, superseded) + value.content
 
 
 def mark(value: Memory, superseded: bool) -> str:
-    """What stands before the text of a memory that is no longer true, or that is a secret."""
+    """The prefix of a superseded memory, and of a secret."""
     return (SUPERSEDED_PREFIX if superseded else "") + (SECRET_PREFIX if is_secret(value) else "")
 
 
@@ -64,7 +64,7 @@ def outcome(value: Outcome) -> Shape:
 
 
 def use_count(value: UseCount | None) -> Shape:
-    """How often a memory was handed out."""
+    """How often a memory was recalled and injected."""
     if value is None:
         return {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
     shape: Shape = plain(value._asdict())
@@ -73,7 +73,7 @@ def use_count(value: UseCount | None) -> Shape:
 
 
 def uses(book: UseBook) -> Shape:
-    """The ledger: the memories that were handed out most often, and the newest days."""
+    """The most used memories, and the usage of the last days."""
     memories = [{"id": count.id, **use_count(count)} for count in book.most_used()]
     return {"memories": memories, "days": [day._asdict() for day in book.days()]}
 
@@ -85,10 +85,10 @@ def journal_entry(value: JournalEntry) -> Shape:
 
 
 def hit(value: Hit) -> Shape:
-    """A memory that answers, with its evidence; a term's span is its place in `content`, or -1 for elsewhere."""
+    """A hit with its evidence; a term's span is its place in `content`, or -1 where it is in tags or keywords."""
     evidence: Shape = {name: _leg(leg, value) for name, leg in value.legs.items()}
     shape = memory(value.memory, superseded=value.superseded)
-    # What a recall serves is a version of its moment, not a forgotten memory.
+    # A recall may return an older version, which is not a forgotten memory.
     del shape["forgotten"]
     return {
         "id": shape.pop("id"),
@@ -119,7 +119,7 @@ def answer(value: Answer) -> Shape:
 
 def _leg(leg: LegEvidence, found: Hit) -> Shape:
     shift = len(mark(found.memory, found.superseded))
-    # The words of a predecessor stand in its own text, not in the one that is served.
+    # Terms of a superseded memory are in its own text, not in its successor's.
     is_elsewhere = found.stands_for is not None
     terms: Sequence[Shape] = [
         {
