@@ -51,7 +51,7 @@ class Server:
         self._ours.close()
 
 
-class InstallTarget:
+class Setting:
     """A client's side of a bridge over servers that follow each other."""
 
     def __init__(self, *servers: Server) -> None:
@@ -103,11 +103,11 @@ def dying(*, on: str) -> Reply:
 
 
 @pytest.fixture
-def begin() -> Iterator[Callable[..., InstallTarget]]:
-    made: list[InstallTarget] = []
+def begin() -> Iterator[Callable[..., Setting]]:
+    made: list[Setting] = []
 
-    def start(*servers: Server) -> InstallTarget:
-        made.append(InstallTarget(*servers))
+    def start(*servers: Server) -> Setting:
+        made.append(Setting(*servers))
         return made[-1]
 
     yield start
@@ -119,7 +119,7 @@ def call(tool: str, **more: Any) -> dict[str, Any]:
     return {"name": tool, "arguments": {}, **more}
 
 
-def test_messages_go_both_ways_unchanged(begin: Callable[..., InstallTarget]) -> None:
+def test_messages_go_both_ways_unchanged(begin: Callable[..., Setting]) -> None:
     server = Server(echo)
     setting = begin(server)
     assert setting.ask(1, "tools/list", cursor="ü…")["result"] == {"method": "tools/list"}
@@ -138,9 +138,7 @@ def test_messages_go_both_ways_unchanged(begin: Callable[..., InstallTarget]) ->
     ],
     ids=str,
 )
-def test_what_only_reads_is_asked_again(
-    begin: Callable[..., InstallTarget], method: str, params: dict[str, Any]
-) -> None:
+def test_what_only_reads_is_asked_again(begin: Callable[..., Setting], method: str, params: dict[str, Any]) -> None:
     first, second = Server(dying(on=method)), Server(echo)
     setting = begin(first, second)
     assert setting.ask(7, method, **params)["result"] == {"method": method}
@@ -150,7 +148,7 @@ def test_what_only_reads_is_asked_again(
 @pytest.mark.parametrize(
     "tool", ["memory_store", "memory_update", "memory_forget", "memory_undo", "memory_reveal", "x"]
 )
-def test_of_a_change_it_is_told_that_nobody_knows(begin: Callable[..., InstallTarget], tool: str) -> None:
+def test_of_a_change_it_is_told_that_nobody_knows(begin: Callable[..., Setting], tool: str) -> None:
     first, second = Server(dying(on="tools/call")), Server(echo)
     setting = begin(first, second)
     older = setting.ask(1, "tools/call", **call(tool))["result"]
@@ -160,19 +158,19 @@ def test_of_a_change_it_is_told_that_nobody_knows(begin: Callable[..., InstallTa
     assert [message["method"] for message in second.told] == ["tools/list"]
 
 
-def test_in_the_newer_protocol_that_answer_is_complete(begin: Callable[..., InstallTarget]) -> None:
+def test_in_the_newer_protocol_that_answer_is_complete(begin: Callable[..., Setting]) -> None:
     setting = begin(Server(dying(on="tools/call")))
     assert setting.ask(1, "tools/call", **call("memory_store", _meta=META))["result"]["resultType"] == "complete"
 
 
-def test_a_request_that_ends_every_server_is_given_up(begin: Callable[..., InstallTarget]) -> None:
+def test_a_request_that_ends_every_server_is_given_up(begin: Callable[..., Setting]) -> None:
     third = Server(echo)
     setting = begin(Server(dying(on="tools/call")), Server(dying(on="tools/call")), third)
     assert setting.ask(1, "tools/call", **call("memory_recall"))["error"]["message"] == LOST
     assert third.told == []
 
 
-def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callable[..., InstallTarget]) -> None:
+def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callable[..., Setting]) -> None:
     def answers_then_dies(message: dict[str, Any]) -> Any:
         return DIE if message["id"] == 2 else echo(message)
 
@@ -183,7 +181,7 @@ def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callabl
     assert [message["id"] for message in second.told] == [2]
 
 
-def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., InstallTarget]) -> None:
+def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., Setting]) -> None:
     first, second = Server(dying(on="tools/list")), Server(echo)
     setting = begin(first, second)
     setting.ask(0, "initialize", **INITIALIZE)
@@ -199,7 +197,7 @@ def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., Inst
     assert first.told[0]["id"] != second.told[0]["id"] != 0
 
 
-def test_a_handshake_that_we_do_not_know_is_left_to_the_server(begin: Callable[..., InstallTarget]) -> None:
+def test_a_handshake_that_we_do_not_know_is_left_to_the_server(begin: Callable[..., Setting]) -> None:
     first, second = Server(dying(on="initialize")), Server(echo)
     setting = begin(first, second)
     answer = setting.ask(0, "initialize", **{**INITIALIZE, "protocolVersion": "2024-11-05"})
@@ -262,7 +260,7 @@ def question(message: dict[str, Any]) -> Any:
     return echo(message)
 
 
-def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., InstallTarget]) -> None:
+def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., Setting]) -> None:
     def asks_and_dies(message: dict[str, Any]) -> Any:
         return DIE if message.get("method") == "ping" else question(message)
 
@@ -286,7 +284,7 @@ def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., Insta
     assert answers == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}]
 
 
-def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..., InstallTarget]) -> None:
+def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..., Setting]) -> None:
     def silent(message: dict[str, Any]) -> Any:
         return DIE if message.get("method") == "tools/list" else None
 
@@ -298,9 +296,7 @@ def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..
     assert [message["id"] for message in second.told] == [2]
 
 
-def test_a_message_beyond_all_bounds_is_refused(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[..., InstallTarget]
-) -> None:
+def test_a_message_beyond_all_bounds_is_refused(monkeypatch: pytest.MonkeyPatch, begin: Callable[..., Setting]) -> None:
     monkeypatch.setattr(bridge, "MAX_LINE", 1000)
     server = Server(echo)
     setting = begin(server)
@@ -308,9 +304,54 @@ def test_a_message_beyond_all_bounds_is_refused(
     assert server.told == []
 
 
-@pytest.mark.parametrize("line", [b"[1]", b'"x"', b'{"method": 7, "id": [1], "params": 3}'])
-def test_nonsense_is_passed_on_and_ends_nothing(begin: Callable[..., InstallTarget], line: bytes) -> None:
-    server = Server(lambda message: echo(message) if isinstance(message, dict) and message.get("id") == 1 else None)
+NESTED = b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": ' + b'{"a": ' * 300 + b"1" + b"}" * 301
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "code"),
+    [
+        (b"no json", None, -32700),
+        (b"\xff\xfe", None, -32700),
+        (b"[" * 100_000, None, -32700),
+        (b"[1]", None, -32600),
+        (b'"x"', None, -32600),
+        (NESTED, 7, -32600),
+        (rb'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"cursor": "\ud800"}}', 7, -32600),
+        (rb'{"jsonrpc": "2.0", "id": "\udfff", "method": "tools/list"}', None, -32600),
+    ],
+)
+def test_a_line_that_is_no_message_is_answered_at_once(
+    begin: Callable[..., Setting], line: bytes, id: int | None, code: int
+) -> None:
+    server = Server(echo)
+    setting = begin(server)
+    setting.say(line)
+    answer = setting.heard()
+    assert (answer["id"], answer["error"]["code"]) == (id, code), answer
+    assert server.told == []
+    assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}
+
+
+def test_a_pair_of_surrogates_is_a_character(begin: Callable[..., Setting]) -> None:
+    setting = begin(Server(echo))
+    setting.say(rb'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "\ud83d\ude00"}}')
+    assert setting.heard()["result"] == {"method": "tools/list"}
+
+
+def test_a_line_without_end_is_answered_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[..., Setting]
+) -> None:
+    monkeypatch.setattr(bridge, "MAX_LINE", 1000)
+    monkeypatch.setattr(bridge, "_MAX_PARSED_LINE", 4000)
+    setting = begin(Server(echo))
+    setting.say(b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "x": "' + b"x" * 1_000_000 + b'"}')
+    assert setting.heard()["error"]["message"] == TOO_LONG
+    assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}
+
+
+def test_nonsense_inside_a_message_is_passed_on_and_ends_nothing(begin: Callable[..., Setting]) -> None:
+    line = b'{"method": 7, "id": [1], "params": 3}'
+    server = Server(lambda message: echo(message) if message.get("id") == 1 else None)
     setting = begin(server)
     setting.say(line)
     assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
 from triskele.errors import BadInput
-from triskele.serving.clients import json_editor, toml_editor
+from triskele.serving.clients import json_editor
 from triskele.serving.clients.table import NAME, Client, ConfigFile, hook, is_our_hook, server
 
 _BYTE_ORDER_MARK = "\ufeff"
+TOML_MARK = "# Written by `triskele install`; `triskele uninstall` removes it."
+# The line that versions before 0.2 wrote.
+_OLD_TOML_MARK = "# Written by `triskele install`; `triskele uninstall` takes it out again."
+_TOML_HEADER = re.compile(r"[ \t]*\[{1,2}(?P<name>[^\]]*)")
 
 
 class Entries(Protocol):
@@ -171,15 +176,15 @@ class TomlServer:
 
     def put(self, text: str) -> str:
         """The text with the table."""
-        return toml_editor.put(text, self.path, self.entry)
+        return put_table(text, self.path, self.entry)
 
     def drop(self, text: str, original: str | None) -> str:  # noqa: ARG002 - no empty table remains
         """The text without the table."""
-        return toml_editor.drop(text, self.path)
+        return drop_table(text, self.path)
 
     def shown(self) -> str:
         """The table."""
-        return toml_editor.shown(self.path, self.entry)
+        return table_text(self.path, self.entry)
 
 
 def text_of(file: ConfigFile, data: bytes) -> str:
@@ -213,3 +218,105 @@ def _nested(path: tuple[str, ...], value: Any) -> str:
     for key in reversed(path):
         value = {key: value}
     return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def put_table(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
+    """A TOML document with this table at its end, instead of an earlier one of ours."""
+    before = tomllib.loads(text)
+    if _at(before, path) == entry:
+        return text
+    rest = drop_table(text, path)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    gap = newline if rest.endswith("\n") else newline * 2
+    table = f"{TOML_MARK}\n{table_text(path, entry)}".replace("\n", newline)
+    changed = f"{rest}{gap if rest.strip() else ''}{table}"
+    return _verified(changed, _changed(before, path, entry), path)
+
+
+def drop_table(text: str, path: Sequence[str]) -> str:
+    """A TOML document without this table and its subtables; all other lines stay.
+
+    Edited by lines: tomlkit removes the comments after a table with it, and cannot remove from tables out of order.
+    """
+    before = tomllib.loads(text)
+    if _at(before, path) is None:
+        return text
+    kept, is_ours, trailing = list[str](), False, list[str]()
+    for line in text.splitlines(keepends=True):
+        header = _TOML_HEADER.match(line)
+        if header:
+            was_ours, is_ours = is_ours, _is_inside(header["name"], path)
+            if is_ours and not was_ours:
+                _drop_mark(kept)
+        if not is_ours:
+            kept += [*trailing, line]
+            trailing.clear()
+        elif header or not _is_blank_or_comment(line):
+            trailing.clear()
+        else:
+            # Blank lines and comments after our last value belong to what follows.
+            trailing.append(line)
+    return _verified("".join([*kept, *trailing]), _changed(before, path, None), path)
+
+
+def table_text(path: Sequence[str], entry: Mapping[str, Any]) -> str:
+    """A TOML table as text."""
+    import tomlkit
+
+    document = tomlkit.document()
+    holder: Any = document
+    for key in path[:-1]:
+        holder[key] = tomlkit.table(is_super_table=True)
+        holder = holder[key]
+    holder[path[-1]] = tomlkit.item(dict(entry))
+    return tomlkit.dumps(document)
+
+
+def _is_inside(name: str, path: Sequence[str]) -> bool:
+    parts = [part.strip().strip("\"'") for part in name.split(".")]
+    return parts[: len(path)] == list(path)
+
+
+def _is_blank_or_comment(line: str) -> bool:
+    words = line.strip()
+    return not words or words.startswith("#")
+
+
+def _drop_mark(kept: list[str]) -> None:
+    """Remove our own comment, and the blank line before it."""
+    if kept and kept[-1].strip() in (TOML_MARK, _OLD_TOML_MARK):
+        kept.pop()
+        if len(kept) > 1 and not kept[-1].strip():
+            kept.pop()
+
+
+def _at(document: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _changed(document: dict[str, Any], path: Sequence[str], entry: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The values of a document with another entry, or without one, at the path."""
+    key, rest = path[0], path[1:]
+    others = {k: v for k, v in document.items() if k != key}
+    if not rest:
+        return others if entry is None else {**others, key: entry}
+    inner = document.get(key, {})
+    changed = _changed(inner if isinstance(inner, dict) else {}, rest, entry)
+    return {**others, key: changed} if changed else others
+
+
+def _verified(text: str, expected: dict[str, Any], path: Sequence[str]) -> str:
+    """The text, if it has the expected values."""
+    try:
+        if _without_empty(tomllib.loads(text), path) == _without_empty(expected, path):
+            return text
+    except tomllib.TOMLDecodeError:
+        pass
+    raise BadInput(f"[{'.'.join(path)}] is written in a form that cannot be edited safely: change it by hand")
+
+
+def _without_empty(document: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """The values without an empty parent table, which a file may or may not spell out."""
+    return {key: value for key, value in document.items() if key != path[0] or value}

@@ -37,6 +37,7 @@ from triskele.engine import Engine
 from triskele.serving import error_messages
 from triskele.serving.app import MAX_BODY
 from triskele.serving.mcp import descriptions, registry
+from triskele.serving.mcp.bridge import MAX_LINE, not_a_message, refusal
 from triskele.serving.mcp.caller import RequestSource
 from triskele.serving.mcp.descriptions import LISTED_MS
 from triskele.serving.mcp.registry import tools
@@ -96,9 +97,6 @@ def _quiet_logging() -> None:
     logging.getLogger("mcp").setLevel(logging.WARNING)
 
 
-logger = logging.getLogger(__name__)
-
-MAX_LINE = 4 * 1024 * 1024
 _HEADER_S = 10.0
 _DRAIN_S = 4.0
 _PIECE = 65536
@@ -129,19 +127,20 @@ async def _converse(
     writer: asyncio.StreamWriter,
 ) -> None:
     folder, project = header.get("folder"), header.get("project")
-    # The SDK has no other seam for a transport of one's own.
-    server = build(
-        open_engine,
-        folder=Path(folder) if isinstance(folder, str) and folder else None,
-        project=project if isinstance(project, str) else None,
-    )._lowlevel_server
-    said, heard = anyio.create_memory_object_stream[Inbound](0)
+    server = _session_manager(
+        build(
+            open_engine,
+            folder=Path(folder) if isinstance(folder, str) and folder else None,
+            project=project if isinstance(project, str) else None,
+        )
+    ).app
+    inbound, to_serve = anyio.create_memory_object_stream[Inbound](0)
     answered, to_answer = anyio.create_memory_object_stream[SessionMessage](0)
     open_requests = _Requests()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_receive, lines, said, open_requests)
+        tasks.start_soon(_receive, lines, writer, inbound, open_requests)
         tasks.start_soon(_send, to_answer, writer, open_requests)
-        await server.run(heard, answered, server.create_initialization_options())
+        await server.run(to_serve, answered, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
@@ -181,18 +180,24 @@ async def _header(lines: AsyncGenerator[bytes]) -> dict[str, Any] | None:
 
 
 async def _receive(
-    lines: AsyncGenerator[bytes], said: MemoryObjectSendStream[Inbound], open_requests: _Requests
+    lines: AsyncGenerator[bytes],
+    writer: asyncio.StreamWriter,
+    inbound: MemoryObjectSendStream[Inbound],
+    open_requests: _Requests,
 ) -> None:
-    async with said:
+    async with inbound:
         async for line in lines:
             try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError as error:
-                await said.send(error)
+                refused = refusal(line)
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False) if refused is None else None
+            except ValueError:
+                refused, message = not_a_message(line), None
+            if message is None:
+                await _write(writer, json.dumps(refused).encode())
                 continue
             if not isinstance(message, JSONRPCResponse | JSONRPCError):
                 open_requests.note(message)
-            await said.send(SessionMessage(message))
+            await inbound.send(SessionMessage(message))
         await open_requests.are_answered()
 
 
@@ -214,18 +219,19 @@ async def _write(writer: asyncio.StreamWriter, line: bytes) -> None:
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
-    """Lines up to a length; a longer one is dropped, for nobody could answer it."""
+    """Lines up to a length; of a longer one only the beginning."""
     kept, is_dropped = bytearray(), False
     while piece := await _piece(reader):
         *ends, rest = piece.split(b"\n")
         for end in ends:
             line, kept = bytes(kept + end), bytearray()
-            if not is_dropped and len(line) <= MAX_LINE and line.strip():
+            if not is_dropped and line.strip():
                 yield line
             is_dropped = False
         kept += rest
         if len(kept) > MAX_LINE:
-            logger.warning("a message longer than %s bytes was dropped", MAX_LINE)
+            if not is_dropped:
+                yield bytes(kept)
             kept, is_dropped = bytearray(), True
 
 
@@ -246,11 +252,13 @@ SECURITY = TransportSecuritySettings(
 
 def http_app(open_engine: Callable[[], Engine]) -> tuple[ASGIApp, Callable[[], AbstractAsyncContextManager[None]]]:
     """The application for /mcp, and its context manager, which must be entered once before use."""
-    manager = StreamableHTTPSessionManager(
-        build(open_engine)._lowlevel_server,
-        json_response=True,
-        stateless=True,
-        security_settings=SECURITY,
-        max_request_body_size=MAX_BODY,
-    )
+    manager = _session_manager(build(open_engine))
     return StreamableHTTPASGIApp(manager), manager.run
+
+
+def _session_manager(server: MemoryServer) -> StreamableHTTPSessionManager:
+    """The SDK's session manager: stateless, answers in JSON, for this machine; its `app` is the low-level server."""
+    server.streamable_http_app(
+        json_response=True, stateless_http=True, transport_security=SECURITY, max_request_body_size=MAX_BODY
+    )
+    return server.session_manager
