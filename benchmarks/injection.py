@@ -24,7 +24,7 @@ from triskele.evaluation.arms import arm
 from triskele.evaluation.datasets import BenchQuery, Dataset, half, load_dataset
 from triskele.evaluation.ground import Ground, PlanSearcher
 from triskele.evaluation.windows import windows
-from triskele.explain import tokens_of
+from triskele.recall.reasons import tokens_of
 from triskele.serving.cli.demo import temporary_memory
 from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from triskele import config, project
+from triskele import config
+from triskele.base import project
 from triskele.errors import BadInput
 
 

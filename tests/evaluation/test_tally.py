@@ -8,14 +8,14 @@ from scipy import stats
 
 from triskele.evaluation.tally import Found, Given, Tally, changing_legs, moments
 from triskele.evaluation.windows import Window
-from triskele.fusion import Fused, Part
+from triskele.recall.fusion import Candidate, Contribution
 
 ROWS = [Window(f"d{number // 2}", "", None, None, None, 0.5) for number in range(80)]
 
 
-def candidate(row: int, **legs: tuple[int, float]) -> Fused:
-    parts = {leg: Part(rank, 10 * share, share, share) for leg, (rank, share) in legs.items()}
-    return Fused(row, sum(share for _, share in legs.values()), parts)
+def candidate(row: int, **legs: tuple[int, float]) -> Candidate:
+    parts = {leg: Contribution(rank, 10 * share, share, share) for leg, (rank, share) in legs.items()}
+    return Candidate(row, sum(share for _, share in legs.values()), parts)
 
 
 def test_legs_are_counted_over_documents() -> None:

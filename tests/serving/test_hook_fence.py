@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from privacy.test_poisoning import PAYLOADS
 
-from triskele.identity import content_hash
+from triskele.base.ids import content_hash
 from triskele.serving.hook import fence
 from triskele.types import Memory, Origin, Sensitivity
 

@@ -18,12 +18,12 @@ import pytest
 from residents import Host
 
 from triskele import __version__, config
+from triskele.base.locks import file_lock
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listener, resident
 from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import release
-from triskele.stores.locking import file_lock
 
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
 FACT = "Mara waters the plants on Mondays"

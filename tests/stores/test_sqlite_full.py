@@ -12,7 +12,7 @@ import pytest
 
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
-from triskele.stores import sqlite
+from triskele.stores.sqlite import store
 
 LARGE = "heron " + "x" * 1300
 
@@ -47,7 +47,7 @@ def _limit_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.pragma("max_page_count", 100)
         return connection
 
-    monkeypatch.setattr(sqlite.apsw, "Connection", connect)
+    monkeypatch.setattr(store.apsw, "Connection", connect)
 
 
 def _fill(engine: Engine) -> dict[str, str]:

@@ -19,7 +19,7 @@ from triskele.evaluation.guards.inspection import inspect
 from triskele.evaluation.measured import Course, Measured, Progress, depth_of
 from triskele.evaluation.resuming import Unfinished
 from triskele.evaluation.windows import windows
-from triskele.plan import CROSS
+from triskele.recall.plan import CROSS
 
 
 def available_arms() -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from triskele import intake
+from triskele import validation
 from triskele.errors import BadInput
 
 # Queries of these kinds have no right answer, so no ranking of theirs is right or wrong.
@@ -205,7 +205,7 @@ def _record(values: object) -> _Record:
         raise ValueError("has no text")
     return _Record(
         id=_name(values, "id") or _missing("id"),
-        text=intake.clean(text, "the text"),
+        text=validation.clean(text, "the text"),
         type=_name(values, "type") or DEFAULT_TYPE,
         meta=meta,
         scope=_name(meta, "scope"),
@@ -220,7 +220,7 @@ def _name(values: Mapping[str, Any], key: str) -> str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"has a {key} that is neither text nor a whole number")
-    return intake.clean(str(value), f"the {key}")
+    return validation.clean(str(value), f"the {key}")
 
 
 def _missing(key: str) -> str:

@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from triskele import config, explain
-from triskele.embed.protocol import Embedder, Encoding
+from triskele import config
 from triskele.engine import Engine
 from triskele.evaluation.arms import Arm
 from triskele.evaluation.baseline import Found, FtsBaseline
 from triskele.evaluation.windows import Window
-from triskele.fusion import Fused
-from triskele.meaning import Meaning
-from triskele.plan import CROSS, Plan
-from triskele.recall import Readers, found
-from triskele.succession import Priors, serve
+from triskele.index.semantic import SemanticIndex
+from triskele.models.embed.protocol import Embedder, Encoding
+from triskele.recall import reasons
+from triskele.recall.fusion import Candidate
+from triskele.recall.pipeline import Readers, found
+from triskele.recall.plan import CROSS, Plan
+from triskele.recall.supersession import Priors, serve
 from triskele.types import Add, Memory, Origin, Query, Sensitivity, Sort
 
 _BATCH = 2000
@@ -35,7 +36,7 @@ class Ranked:
     """Rows with their scores, best first, and what each leg gave to them."""
 
     rows: Found
-    fused: Sequence[Fused] = ()
+    fused: Sequence[Candidate] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class StoredWindows:
         # Nothing of the user's own settings may change what is measured, but for the cross-encoder that only they name.
         settings = replace(config.load({"TRISKELE_HOME": str(folder)}), rerank=config.load().rerank)
         self.engine = Engine(settings, folder)
-        self._meaning: Meaning | None = None
+        self._meaning: SemanticIndex | None = None
         self.weighs = len({window.importance for window in windows}) > 1
         if self.engine.census().versions != len(windows):
             self.engine.close()
@@ -142,7 +143,7 @@ class StoredWindows:
         total = self.engine.store.count_waiting()
         self.engine.embed(progress=lambda done: step("embedding", done, total))
 
-    def meaning(self) -> Meaning | None:
+    def meaning(self) -> SemanticIndex | None:
         """The model and its indexes, with the questions by heart."""
         opened = self.engine.meaning()
         if self._meaning is None and opened is not None:
@@ -213,14 +214,14 @@ class PlanSearcher:
         reviewer = engine.mind.reviewer() if self.plan.rerank == CROSS else None
         readers = Readers(engine.store, engine.lexical, meaning, reviewer=reviewer)
         fused = found(query, self.plan, readers).fused
-        coverage = explain.Coverage(text, engine.lexical)
+        coverage = reasons.Coverage(text, engine.lexical)
         priors = Priors(self.plan.prior, self.plan.exact, coverage.is_whole)
         return Answered(
             lambda: self._ranked(fused, query, priors),
-            lambda: explain.confidence(serve(fused, query, engine.store, priors=priors), coverage),
+            lambda: reasons.confidence(serve(fused, query, engine.store, priors=priors), coverage),
         )
 
-    def _ranked(self, found: Sequence[Fused], query: Query, priors: Priors) -> Ranked:
+    def _ranked(self, found: Sequence[Candidate], query: Query, priors: Priors) -> Ranked:
         """All that was found in the order that it is served in; nothing here has a successor."""
         pairs = [(each, each.score) for each in found]
         # Where all are equally important, importance moves nothing, and serving hundreds takes longer than ranking.

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele import __version__
-from triskele.embed import bundled
 from triskele.errors import BadInput
 from triskele.evaluation import compare, metrics
 from triskele.evaluation.arms import Arm
@@ -20,6 +19,7 @@ from triskele.evaluation.datasets import BenchQuery, half
 from triskele.evaluation.measured import RUN_DEPTH
 from triskele.evaluation.report.page import page
 from triskele.evaluation.windows import MAX_CHARACTERS
+from triskele.models.embed import bundled
 
 if TYPE_CHECKING:
     from triskele.evaluation.measured import Course, Measured

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from triskele.evaluation.windows import Window
-from triskele.fusion import Fused
+from triskele.recall.fusion import Candidate
 
 TOP = 10
 LOOKED_AT = 30
@@ -41,7 +41,7 @@ class Tally:
         self._brought: Counter[tuple[str, ...]] = Counter()
         self._right: Counter[tuple[str, ...]] = Counter()
 
-    def add(self, query: str, fused: Sequence[Fused], rows: Sequence[Window], right: frozenset[str]) -> None:
+    def add(self, query: str, fused: Sequence[Candidate], rows: Sequence[Window], right: frozenset[str]) -> None:
         """One question: what was found, best first, and which documents are right."""
         candidates = _by_document(fused, rows)
         found = [_found(document, each) for document, each in islice(candidates.items(), LOOKED_AT)]
@@ -93,15 +93,15 @@ def _without(found: Found, leg: str) -> float:
     return found.score - given.contribution if given is not None else found.score
 
 
-def _by_document(fused: Sequence[Fused], rows: Sequence[Window]) -> dict[str, Fused]:
+def _by_document(fused: Sequence[Candidate], rows: Sequence[Window]) -> dict[str, Candidate]:
     """Every document with its best window."""
-    best: dict[str, Fused] = {}
+    best: dict[str, Candidate] = {}
     for candidate in fused:
         best.setdefault(rows[candidate.row].document, candidate)
     return best
 
 
-def _found(document: str, candidate: Fused) -> Found:
+def _found(document: str, candidate: Candidate) -> Found:
     legs = {leg: Given(part.rank, part.contribution) for leg, part in candidate.parts.items()}
     return Found(document, candidate.score, legs)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from triskele import intake, moments
+from triskele import validation
+from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.evaluation.datasets import Document
@@ -56,7 +57,7 @@ def best_documents(rows: Iterable[tuple[int, float]], windows: Sequence[Window],
 def _pieces(text: str, limit: int) -> list[str]:
     if not text:
         return []
-    return [text] if len(text) <= limit else intake.split_sentences(text, limit)
+    return [text] if len(text) <= limit else validation.split_sentences(text, limit)
 
 
 def _created(document: Document) -> datetime | None:
@@ -65,7 +66,7 @@ def _created(document: Document) -> datetime | None:
     if not isinstance(given, str):
         return None
     try:
-        return moments.parse(given)
+        return timestamps.parse(given)
     except BadInput:
         pass
     try:

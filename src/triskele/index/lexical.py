@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from triskele.base.locks import file_lock
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
-from triskele.stores.locking import file_lock
 from triskele.stores.protocol import Store
 from triskele.types import Action, Scope, Sort
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.embed.protocol import Encoding
+from triskele.base.locks import file_lock
 from triskele.index.analysis import STOP_WORDS
+from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Ints
-from triskele.index.growing import GrowingFile, Records
-from triskele.stores.locking import file_lock
+from triskele.models.embed.protocol import Encoding
 from triskele.stores.protocol import Store
 
 FORMAT = 1
@@ -30,7 +30,7 @@ class TokenIndex:
     def __init__(self, folder: Path, store: Store, fingerprint: str, dimensions: int) -> None:
         self._folder = folder
         self._store = store
-        self._file = GrowingFile(folder / f"tokens-{FORMAT}-{fingerprint.replace('/', '_')}", "i1", dimensions)
+        self._file = AppendFile(folder / f"tokens-{FORMAT}-{fingerprint.replace('/', '_')}", "i1", dimensions)
         self._mutex = threading.Lock()
         self._records: Records | None = None
         self._order: Ints = np.empty(0, dtype=np.int64)

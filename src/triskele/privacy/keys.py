@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from triskele.disk import settle_folder
+from triskele.base.files import settle_folder
 from triskele.errors import BadInput
 from triskele.privacy.failures import VaultDamaged, VaultLocked, lost
 

@@ -9,11 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
 
 if TYPE_CHECKING:
-    from triskele.stores.ledger import UseBook, UseCount
+    from triskele.stores.usage import UsageStore, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
@@ -24,7 +24,7 @@ Shape = dict[str, Any]
 def plain(value: Any) -> Any:
     """A value as JSON: times as ISO 8601, enums as their values, tuples as lists."""
     if isinstance(value, datetime):
-        return moments.to_text(value)
+        return timestamps.to_text(value)
     if isinstance(value, StrEnum | Path):
         return str(value)
     if isinstance(value, Mapping):
@@ -72,7 +72,7 @@ def use_count(value: UseCount | None) -> Shape:
     return shape
 
 
-def uses(book: UseBook) -> Shape:
+def uses(book: UsageStore) -> Shape:
     """The most used memories, and the usage of the last days."""
     memories = [{"id": count.id, **use_count(count)} for count in book.most_used()]
     return {"memories": memories, "days": [day._asdict() for day in book.days()]}

@@ -15,7 +15,7 @@ from triskele.evaluation.arms import Arm
 from triskele.evaluation.own import measuring, questions, taking
 from triskele.evaluation.own.ground import OwnGround
 from triskele.evaluation.own.judged import JudgedSet, judged_set
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 
 WriteLines = Callable[..., Path]
 

@@ -18,7 +18,7 @@ from triskele.evaluation.own import questions, taking, tuning
 from triskele.evaluation.own.judged import JudgedSet
 from triskele.evaluation.own.measuring import NOW
 from triskele.evaluation.own.sampling import in_use
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 
 JudgedOf = Callable[..., JudgedSet]
 WriteLines = Callable[..., Path]

@@ -13,7 +13,7 @@ from typing import Any
 from triskele.evaluation.arms import Arm
 from triskele.evaluation.guards.finding import Finding, Severity
 from triskele.evaluation.tally import TOP
-from triskele.fusion import SHARES, Weighing
+from triskele.recall.fusion import SHARES, FusionConfig
 
 GUARD = "structure"
 _MIN_QUESTIONS = 20
@@ -45,7 +45,7 @@ class RankFusion:
 
     def score(self, leg: str, rank: int) -> float:
         """What a leg gives to the candidate at a rank."""
-        return self.weights[leg] / (self.k.get(leg, Weighing().default_k) + rank) if rank <= self.depth else 0.0
+        return self.weights[leg] / (self.k.get(leg, FusionConfig().default_k) + rank) if rank <= self.depth else 0.0
 
     def bar(self, leg: str, top: int) -> float:
         """The least that the others' candidate at the last place can have.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from triskele import intake
+from triskele import validation
 from triskele.errors import BadInput
 
 
@@ -39,7 +39,7 @@ class Fields:
     def name(self, *keys: str) -> str:
         """An id, written as text or as a whole number."""
         value = self._typed((str, int), "text or a whole number", *keys)
-        return intake.clean(str(value), f"{self.where}: the {keys[0]}") or self._missing(keys[0])
+        return validation.clean(str(value), f"{self.where}: the {keys[0]}") or self._missing(keys[0])
 
     def whole(self, key: str) -> int:
         """A whole number."""
@@ -100,4 +100,4 @@ def cleaned(text: str) -> str:
         return text.strip()
     # Public dumps hold halves of emoji and stray NULs; one of them must not cost the whole set.
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return intake.clean(whole.replace("\x00", ""), "the text")
+    return validation.clean(whole.replace("\x00", ""), "the text")

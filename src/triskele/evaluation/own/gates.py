@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import BadInput
@@ -66,7 +66,7 @@ def accept(engine: Engine, step: Step = quietly) -> dict[str, Any]:
     """Make what recall does now the baseline."""
     judged, measured = _measured_now(engine, step)
     value = {
-        "at": moments.to_text(moments.now()),
+        "at": timestamps.to_text(timestamps.now()),
         "ranked": measured.ranked,
         "plan": adoption.values_of(engine.plan_in_force()),
     }

@@ -12,12 +12,12 @@ from triskele.evaluation.ground import RecitedQuestions
 from triskele.evaluation.own.questions import Question
 from triskele.evaluation.own.sampling import in_use
 from triskele.evaluation.windows import Window
-from triskele.explain import Coverage
-from triskele.meaning import Meaning
-from triskele.outside.reviewing import Reviewer
-from triskele.plan import CROSS, Plan
-from triskele.recall import Readers, found
-from triskele.succession import Priors, serve
+from triskele.index.semantic import SemanticIndex
+from triskele.recall.hosted.reranking import CandidateReranker
+from triskele.recall.pipeline import Readers, found
+from triskele.recall.plan import CROSS, Plan
+from triskele.recall.reasons import Coverage
+from triskele.recall.supersession import Priors, serve
 from triskele.types import Query, Sort
 
 # As deep as recall@30 looks; deeper lists would make recall itself consider more than it does for a user.
@@ -33,7 +33,7 @@ def quietly(_what: str, _done: int, _total: int) -> None:
 class OwnGround:
     """The user's store behind every arm; vectors are completed once and every question is encoded once."""
 
-    def __init__(self, engine: Engine, step: Step = quietly, *, rival: Meaning | None = None) -> None:
+    def __init__(self, engine: Engine, step: Step = quietly, *, rival: SemanticIndex | None = None) -> None:
         self.engine = engine
         waiting = engine.store.count_waiting()
         engine.embed(progress=lambda done: step("embedding", done, waiting))
@@ -70,7 +70,7 @@ class OwnGround:
             priors = Priors(plan.prior, plan.exact, Coverage(question.text, lexical).is_whole)
             return [served.memory.id for served in serve(pool.fused, query, store, priors=priors)]
 
-    def _reviewer(self, plan: Plan) -> Reviewer | None:
+    def _reviewer(self, plan: Plan) -> CandidateReranker | None:
         return self.engine.mind.reviewer() if plan.rerank == CROSS else None
 
     def recite(self, questions: Sequence[Question], step: Step = quietly) -> None:

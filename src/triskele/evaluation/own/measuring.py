@@ -11,7 +11,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from triskele import __version__, moments
+from triskele import __version__
+from triskele.base import timestamps
 from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import BadInput, Unavailable
@@ -65,7 +66,7 @@ def run(
         report = _report(ground, judged, chosen, measured, baseline, seed)
     finally:
         ground.close()
-    key = f"{moments.to_micros(moments.now()):017d}"
+    key = f"{timestamps.to_micros(timestamps.now()):017d}"
     scores = {name: {kept: one.scores[kept].tolist() for kept in KEPT_METRICS} for name, one in measured.items()}
     value = {"report": report, "questions": judged.ids, "scores": scores}
     engine.store.shelve(KIND, {key: Document(value)}, most=MOST_RUNS)
@@ -166,7 +167,7 @@ def _coverage(judged: JudgedSet, measured: Mapping[str, Measured]) -> dict[str, 
 def _manifest(ground: OwnGround, judged: JudgedSet, arms: Sequence[Arm], seed: int) -> dict[str, Any]:
     """Everything that a second run needs to be the same run."""
     return {
-        "at": moments.to_text(moments.now()),
+        "at": timestamps.to_text(timestamps.now()),
         "versions": {"triskele": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _PACKAGES},
         "platform": platform.platform(),

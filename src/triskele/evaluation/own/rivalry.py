@@ -13,7 +13,7 @@ from triskele.evaluation.own.judged import judged_set
 from triskele.evaluation.own.measuring import NOW, may_judge, measure, own_arm, require_extra
 from triskele.evaluation.own.questions import Question, make
 from triskele.evaluation.own.tuning import LEAST_QUESTIONS
-from triskele.meaning import Meaning
+from triskele.index.semantic import SemanticIndex
 
 MOST_PAST = 200
 _TOP = 10
@@ -41,7 +41,7 @@ class Rivalry:
         return asdict(self)
 
 
-def rivalry(engine: Engine, rival: Meaning, step: Step = quietly) -> Rivalry:
+def rivalry(engine: Engine, rival: SemanticIndex, step: Step = quietly) -> Rivalry:
     """Ask both models the same questions."""
     require_extra()
     now = own_arm(NOW, engine)

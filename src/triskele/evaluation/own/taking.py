@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from triskele import intake
+from triskele import validation
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation.datasets import UNRANKED_TYPES
@@ -44,7 +44,7 @@ def take_scripted(engine: Engine, path: Path) -> list[Label]:
 
 def take_from(engine: Engine, path: Path, by: str) -> Verdict:
     """Take another judge's labels where they agree enough with those by hand; else nothing is taken."""
-    name = intake.check_name(by, "the judge's name")
+    name = validation.check_name(by, "the judge's name")
     if not name or name.casefold() == labels.HAND:
         raise BadInput(f"not a name for another judge: {by!r}")
     known, present = questions.load(engine.store), labels.load(engine.store)
@@ -63,7 +63,7 @@ def _take(engine: Engine, given: Sequence[Label], known: dict[str, Question], by
 
 
 def _imported(row: dict[str, Any], place: str, engine: Engine) -> Question:
-    text = intake.clean(lines.text_of(row, "text", place), "the question")
+    text = validation.clean(lines.text_of(row, "text", place), "the question")
     if not text or len(text) > _LONGEST:
         raise BadInput(f"{place}: a question has between 1 and {_LONGEST:,} characters")
     type = row.get("type") or PARAPHRASE

@@ -16,7 +16,7 @@ from triskele.evaluation.own.ground import OwnGround, Step, quietly
 from triskele.evaluation.own.judged import JudgedSet, judged_set
 from triskele.evaluation.own.measuring import NOW, measure, own_arm, require_extra
 from triskele.evaluation.own.questions import FROM_WORDS, Question
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 
 if TYPE_CHECKING:
     import numpy as np

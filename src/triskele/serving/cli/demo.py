@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele import config, moments
+from triskele import config
+from triskele.base import timestamps
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
@@ -79,8 +80,14 @@ def _changes(engine: Engine) -> list[Change]:
     corpus = resources.files("triskele.samples") / "team" / "corpus.jsonl"
     rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
     memories = {row["id"]: _draft(engine, row) for row in rows}
+    now = timestamps.now()
     links = [
-        Link(source=memories[row["id"]].id, kind=kind, target=memories[row["meta"][name]].id, known_from=moments.now())
+        Link(
+            source=memories[row["id"]].id,
+            kind=kind,
+            target=memories[row["meta"][name]].id,
+            known_from=now,
+        )
         for row in rows
         for name, kind in _LINKS.items()
         if name in row["meta"]

@@ -15,12 +15,12 @@ from triskele.serving.cli.invocation import Invocation, common, examples, global
 from triskele.serving.cli.options import MAX_LISTED, OrderedGroup, only_one, reading_place
 
 if TYPE_CHECKING:
-    from triskele.concepts.about import About
-    from triskele.concepts.grouping import Regrouped
-    from triskele.concepts.path import Way
-    from triskele.concepts.view import View
     from triskele.engine import Engine
     from triskele.index.mentions import MentionIndex
+    from triskele.recall.concepts.about import About
+    from triskele.recall.concepts.grouping import Regrouped
+    from triskele.recall.concepts.path import Way
+    from triskele.recall.concepts.view import View
 
 # New memories are read at once up to this number; more are left to `reindex` or the background.
 _READ_FIRST = 500
@@ -70,7 +70,7 @@ def show(
     invocation: Invocation, concept: str, project: str | None, all_projects: bool, limit: int, closed: bool
 ) -> None:
     """Show a concept: its names, memories, neighbours and edges."""
-    from triskele.concepts.about import about
+    from triskele.recall.concepts.about import about
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open() as engine:
@@ -101,7 +101,7 @@ def path(
     context: click.Context, invocation: Invocation, one: str, other: str, project: str | None, all_projects: bool
 ) -> None:
     """Show the shortest chain of memories between two concepts."""
-    from triskele.concepts.path import path
+    from triskele.recall.concepts.path import path
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open() as engine:
@@ -123,7 +123,7 @@ def path(
 @common
 def stats(invocation: Invocation) -> None:
     """Count names, concepts and connected memories of all projects."""
-    from triskele.concepts.stats import stats
+    from triskele.recall.concepts.stats import stats
 
     with invocation.open() as engine:
         found = stats(_view(engine, any_time=True, all_projects=True), _mentions(engine))
@@ -143,7 +143,7 @@ def stats(invocation: Invocation) -> None:
 @common
 def rebuild(invocation: Invocation) -> None:
     """Extract all names again; manual merges and splits stay."""
-    from triskele.concepts import grouping
+    from triskele.recall.concepts import grouping
 
     with invocation.open() as engine:
         started = time.perf_counter()
@@ -168,7 +168,7 @@ def rebuild(invocation: Invocation) -> None:
 @common
 def merge(invocation: Invocation, one: str, other: str) -> None:
     """Make A another name for B, in all projects."""
-    from triskele.concepts import grouping
+    from triskele.recall.concepts import grouping
 
     with invocation.open() as engine:
         done = grouping.merge(_view(engine, all_projects=True), one, other)
@@ -187,7 +187,7 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
 @common
 def split(invocation: Invocation, name: str) -> None:
     """Make a name a separate concept again, in all projects."""
-    from triskele.concepts import grouping
+    from triskele.recall.concepts import grouping
 
     with invocation.open() as engine:
         done = grouping.split(_view(engine, all_projects=True), name)
@@ -200,8 +200,8 @@ def split(invocation: Invocation, name: str) -> None:
 
 def _view(engine: Engine, *, any_time: bool = False, **place: Any) -> View:
     """The graph in a scope, with the newest memories."""
-    from triskele.concepts.view import View
-    from triskele.naming import read_names
+    from triskele.index.entity_linking import read_names
+    from triskele.recall.concepts.view import View
 
     # A store that cannot be written still shows what was read before.
     with suppress(Unavailable, OSError):

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from triskele.curation.models import Switched
     from triskele.engine import Engine
     from triskele.evaluation.own.rivalry import Rivalry
-    from triskele.meaning import Meaning
+    from triskele.index.semantic import SemanticIndex
+    from triskele.recall.model_choice import Switched
 
 
 @click.group(
@@ -63,7 +63,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     NAME is bundled, the path of a folder with an ONNX model, or owner/name of the hub. The vectors of the old model
     are kept, so that `triskele models rollback` is immediate. After an interruption, run the same command to continue.
     """
-    from triskele.curation import models as switching
+    from triskele.recall import model_choice as switching
 
     with invocation.open() as engine:
         switching.refuse_if_set(engine.settings)
@@ -93,7 +93,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 @common
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch; its vectors are kept."""
-    from triskele.curation import models as switching
+    from triskele.recall import model_choice as switching
 
     with invocation.open() as engine:
         switching.refuse_if_set(engine.settings)
@@ -107,15 +107,15 @@ def rollback(invocation: Invocation) -> None:
         return invocation.write(_rollback_report(back, waiting))
 
 
-def _read_everything(engine: Engine, rival: Meaning) -> None:
-    from triskele.worker import embed_beside
+def _read_everything(engine: Engine, rival: SemanticIndex) -> None:
+    from triskele.index.worker import embed_beside
 
     total = engine.store.models.count_lacking(rival.embedder.fingerprint)
     with progress_bar(f"{rival.embedder.fingerprint.split('@')[0]} reads", total=total) as progress:
         embed_beside(engine.store, rival, progress)
 
 
-def _compared(engine: Engine, rival: Meaning, untested: bool) -> Rivalry | None:
+def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> Rivalry | None:
     from triskele.evaluation.own.rivalry import rivalry
 
     try:
@@ -130,7 +130,7 @@ def _compared(engine: Engine, rival: Meaning, untested: bool) -> Rivalry | None:
 
 def _standing(engine: Engine) -> dict[str, Any]:
     """The models with their progress, and hosted ones with their hosts."""
-    from triskele.curation.models import switched
+    from triskele.recall.model_choice import switched
 
     last, meaning, outside = switched(engine.store), engine.meaning(), engine.mind.outside()
     seen = engine.store.models.seen()

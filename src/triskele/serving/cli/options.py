@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from triskele.errors import TriskeleError
-from triskele.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
+from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.serving.cli.invocation import Invocation
 from triskele.types import Sensitivity
 

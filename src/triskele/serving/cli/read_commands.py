@@ -68,10 +68,11 @@ def recall(
             from triskele.serving.cli import render
 
             invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
-        from triskele.curation import uses
+
+        from triskele.curation import usage
 
         # After the output, so that the user does not wait for it.
-        uses.note_recall(engine.store, found)
+        usage.note_recall(engine.store, found)
 
 
 @click.command(
@@ -191,7 +192,7 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
 @common
 def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""
-    from triskele.curation import agreeing
+    from triskele.curation import agreement
 
     with invocation.open() as engine:
         census, waiting, names = engine.census(), engine.store.count_waiting(), engine.store.names.counts()
@@ -200,7 +201,7 @@ def stats(invocation: Invocation) -> None:
             counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
             counts["adopted"] = shapes.plain(adopted)
             counts["uses"] = shapes.uses(engine.store.uses)
-            counts["agreement"] = shapes.plain(agreeing.agreed(engine.store))
+            counts["agreement"] = shapes.plain(agreement.agreed(engine.store))
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
@@ -213,6 +214,6 @@ def stats(invocation: Invocation) -> None:
             from triskele.serving.cli import proofs
 
             invocation.write(proofs.adopted(adopted))
-        if (agreed := agreeing.agreed(engine.store)) is not None:
+        if (agreed := agreement.agreed(engine.store)) is not None:
             invocation.write(reports.agreement(agreed))
         return None

@@ -9,13 +9,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.curation.agreeing import Agreed
+from triskele.curation.agreement import Agreed
+from triskele.curation.health import Health
 from triskele.evaluation.compare import UNDERPOWERED_BELOW
 from triskele.evaluation.report.reading import Verdict, verdict
 from triskele.evaluation.report.wording import noticeable
 from triskele.exchange.records import ExportReport, ImportReport
-from triskele.health import Health
-from triskele.outside.ledger import Day, Sent
+from triskele.recall.hosted.egress_log import Day, Sent
+from triskele.recall.why_not import WhyNot
 from triskele.serving.cli.render import (
     GOOD,
     ID,
@@ -33,10 +34,9 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
-from triskele.stores.ledger import DayCount, UseCount
 from triskele.stores.protocol import Census, NameCounts
+from triskele.stores.usage import DayCount, UseCount
 from triskele.types import Action, JournalEntry, Memory, Outcome
-from triskele.whynot import WhyNot
 
 _ACTIONS = {
     Action.ADDED: "Added",

@@ -71,7 +71,7 @@ def restore(invocation: Invocation, source: Path) -> None:
 @contextmanager
 def _restored(invocation: Invocation, source: Path) -> Iterator[tuple[Engine, Path]]:
     """The engine after a restore, and the path of the old store."""
-    from triskele.health import replace_damaged
+    from triskele.curation.health import replace_damaged
 
     try:
         engine = invocation.open()

@@ -25,7 +25,7 @@ from triskele.types import Action, JournalEntry, LinkKind, Outcome, Sensitivity
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
-    from triskele.outside.ledger import Sent
+    from triskele.recall.hosted.egress_log import Sent
 
 # A text may begin with a dash: an unknown option is then the text.
 _ANY_TEXT = {"ignore_unknown_options": True}

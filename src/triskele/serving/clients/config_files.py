@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from triskele import moments
-from triskele.disk import settle_folder
+from triskele.base import timestamps
+from triskele.base.files import settle_folder
 from triskele.errors import BadInput, Unavailable
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -144,7 +144,7 @@ class BackupFolder:
 
     def keep(self, path: Path, data: bytes, label: str = "") -> Path:
         """Keep a copy that only the owner can read."""
-        name = f"{moments.now():%Y%m%dT%H%M%S%f}-{_key(path)[:8]}-{path.name.lstrip('.')}{label}"
+        name = f"{timestamps.now():%Y%m%dT%H%M%S%f}-{_key(path)[:8]}-{path.name.lstrip('.')}{label}"
         write(self.folder / name, data)
         return self.folder / name
 

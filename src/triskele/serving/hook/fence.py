@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.types import Memory, Sensitivity
 
 OPENING = "<triskele-memory>"
@@ -40,7 +40,7 @@ def fenced(lines: Iterable[str]) -> str:
 
 def line(memory: Memory, short: Mapping[str, str]) -> str:
     """One memory as quoted data."""
-    date = moments.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
+    date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
     place = quoted(memory.project[:LONGEST_PROJECT] or "everywhere")
     labels = f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {place}"

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from triskele import intake, moments, project
+from triskele import validation
+from triskele.base import project, timestamps
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
-from triskele.explain import tokens_of
+from triskele.recall.reasons import tokens_of
 from triskele.serving.hook import fence
-from triskele.stores.ledger import Given
+from triskele.stores.usage import Given
 from triskele.types import Answer, Memory, Origin, Sensitivity, Sort
 
 # The beginning of a long prompt says what it is about; the rest is often pasted text and too slow to embed.
@@ -57,13 +58,13 @@ def for_prompt(engine: Engine, query: str, conversation: Conversation) -> list[M
 
 
 def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
-    from triskele.recall import pack
+    from triskele.recall.pipeline import pack
 
     best = answer.hits[0].score if answer.hits else 0.0
     near = [hit for hit in answer.hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
     allowed = [hit for hit in near if conversation.may_see(hit.memory)]
     # Leave out near-duplicates, whatever the budget.
-    packed = pack(replace(answer, hits=tuple(allowed)), intake.MAX_BUDGET)
+    packed = pack(replace(answer, hits=tuple(allowed)), validation.MAX_BUDGET)
     resolutions = current(engine, packed.resolutions, conversation)
     return [*(hit.memory for hit in packed.hits), *resolutions]
 
@@ -73,7 +74,7 @@ def lost_to_compaction(engine: Engine, conversation: Conversation) -> list[Memor
     lost = conversation.lost()
     if not lost:
         return []
-    standing, now = engine.store.memories(lost), moments.now()
+    standing, now = engine.store.memories(lost), timestamps.now()
     memories = [standing[id] for id in lost if id in standing]
     valid = [memory for memory in memories if memory.valid_to is None or memory.valid_to > now]
     return _not_in_context(current(engine, valid, conversation), conversation)
@@ -194,7 +195,7 @@ def _project(engine: Engine, payload: Mapping[str, Any]) -> str:
     path = Path(text_in(payload, "cwd"))
     try:
         if named:
-            return intake.check_name(named, "the project")
-        return intake.check_name(project.resolve(path), "the project") if path.is_absolute() else EVERYWHERE
+            return validation.check_name(named, "the project")
+        return validation.check_name(project.resolve(path), "the project") if path.is_absolute() else EVERYWHERE
     except (OSError, ValueError, RuntimeError, BadInput):
         return EVERYWHERE

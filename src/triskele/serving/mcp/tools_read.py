@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from pydantic import BaseModel, Field
 
-from triskele.curation import uses
+from triskele.curation import usage
 from triskele.errors import BadInput
-from triskele.intake import MAX_LIMIT
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller, client_name
 from triskele.serving.mcp.schemas import AllProjects, Category, Day, Id, Limit, Offset, Question, ReadProject, Tags
 from triskele.types import Answer, Hit, Memory, Sensitivity, Sort, is_secret
+from triskele.validation import MAX_LIMIT
 
 ALL_PROJECTS = "*"
 MAX_PROJECTS = 50
@@ -43,7 +43,7 @@ def memory_recall(
     found = _recalled(who, query, limit, {**asked, "show_superseded": superseded})
     hits = [_hit(hit) for hit in found.hits]
     kept = schemas.fitting(hits)
-    uses.note_recall(who.engine.store, replace(found, hits=found.hits[: len(kept)]), to_agent=True)
+    usage.note_recall(who.engine.store, replace(found, hits=found.hits[: len(kept)]), to_agent=True)
     return schemas.Recalled(
         hits=kept,
         resolutions=[schemas.line(each) for each in found.resolutions],
