@@ -62,9 +62,9 @@ _LOCAL = "✓ No hosted model is configured; nothing leaves this machine."
 _USES = ("recalled", "injected", "tokens")
 
 
-def added(outcomes: Sequence[Outcome], short: Short, project: str) -> RenderableType:
+def added(outcomes: Sequence[Outcome], short: Short) -> RenderableType:
     """The results of an add, with their project."""
-    lines = [_outcome(each, short, f" ({place(project)}).") for each in outcomes[:_SHOWN_OUTCOMES]]
+    lines = [_outcome(each, short, f" ({place(each.project)}).") for each in outcomes[:_SHOWN_OUTCOMES]]
     more = len(outcomes) - len(lines)
     return Group(*lines, *([note(f"… and {more:,} more", style=QUIET)] if more else []))
 
@@ -95,7 +95,7 @@ def changes(
     for each in outcomes:
         entry = entries.get(each.seq or 0)
         lines.append(_outcome(each, short, f" {_detail(entry, {}, short)}." if entry and entry.link_kind else "."))
-    forgotten = [entry for entry in entries.values() if entry.action is Action.FORGOTTEN]
+    forgotten = [each for each in outcomes if each.action is Action.FORGOTTEN]
     if forgotten:
         lines.append(note(f"Undo with `triskele undo --batch {forgotten[0].batch}`.", style=QUIET))
     if any(each.action in (Action.ERASED, Action.SEALED) for each in outcomes):

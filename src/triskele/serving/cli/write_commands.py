@@ -83,14 +83,11 @@ def add(
 def _report_added(
     invocation: Invocation, engine: Engine, outcomes: Sequence[Outcome], *, is_split: bool, is_marked: bool
 ) -> None:
-    stored = engine.get(outcomes[0].id)
-    kept = engine.store.memories([each.id for each in outcomes])
-    secrets = [each for each in kept.values() if each.sensitivity is Sensitivity.SECRET]
+    secrets = [each.id for each in outcomes if each.sensitivity is Sensitivity.SECRET]
     detected = [] if is_marked else secrets
-    batch = next((entry.batch for entry in _entries(engine, outcomes).values()), None)
     if invocation.as_json:
         first = next((each for each in outcomes if each.action is Action.ADDED), outcomes[0])
-        document = {**shapes.outcome(first), "project": stored.project, "batch": batch}
+        document = {**shapes.outcome(first), "project": first.project, "batch": _batch(outcomes)}
         document |= {"secret": bool(secrets), "detected": bool(detected)}
         if is_split:
             document["memories"] = [shapes.outcome(each) for each in outcomes]
@@ -98,7 +95,8 @@ def _report_added(
     from triskele.serving.cli import reports
 
     short = engine.store.shorten(each.id for each in outcomes)
-    return invocation.write(reports.added(outcomes, short, stored.project), *reports.detected_secrets(detected, short))
+    sealed = list(engine.store.memories(detected).values())
+    return invocation.write(reports.added(outcomes, short), *reports.detected_secrets(sealed, short))
 
 
 @click.command(
@@ -143,9 +141,8 @@ def edit(
     with invocation.open() as engine:
         before = engine.sent(id)
         outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
-        memory = engine.get(outcome.id)
-        sent = [] if memory.sensitivity is Sensitivity.OPEN else before
-        _report_changes(invocation, engine, [outcome], {"project": memory.project}, sent=sent)
+        sent = [] if outcome.sensitivity is Sensitivity.OPEN else before
+        _report_changes(invocation, engine, [outcome], {"project": outcome.project}, sent=sent)
 
 
 def _edited_by_hand(invocation: Invocation, engine: Engine, id: str) -> dict[str, str]:
@@ -219,17 +216,15 @@ def _report_changes(
     copies: Sequence[Path] = (),
     sent: Sequence[Sent] = (),
 ) -> None:
-    entries = _entries(engine, outcomes)
     if invocation.as_json:
         changes = [shapes.outcome(each) for each in outcomes]
         # A single change is also at the top level; the list is for programs that always read lists.
         single = changes[0] if len(changes) == 1 else {}
-        batch = next((entry.batch for entry in entries.values()), None)
         return invocation.write_json(
             {
                 **single,
                 "changes": changes,
-                "batch": batch,
+                "batch": _batch(outcomes),
                 "project": engine.project,
                 "sent": shapes.plain(sent),
                 **(more or {}),
@@ -237,8 +232,13 @@ def _report_changes(
         )
     from triskele.serving.cli import reports
 
+    entries = _entries(engine, outcomes)
     ids = {each.id for each in outcomes} | {entry.other for entry in entries.values() if entry.other}
     return invocation.write(reports.changes(outcomes, entries, engine.store.shorten(ids), copies=copies, sent=sent))
+
+
+def _batch(outcomes: Sequence[Outcome]) -> str | None:
+    return next((each.batch for each in outcomes if each.batch), None)
 
 
 def _entries(engine: Engine, outcomes: Sequence[Outcome]) -> dict[int, JournalEntry]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
+from triskele import types
 from triskele.base import timestamps
-from triskele.engine import Engine
 from triskele.serving.mcp import descriptions
 from triskele.serving.shapes import shown_content
-from triskele.types import Link, Memory, Outcome, is_secret
+from triskele.types import Link, Memory, Outcome
 from triskele.validation import MAX_LIMIT
 
 # About 8,000 tokens: clients pass that on uncut.
 ANSWER_CHARACTERS = 24_000
 MAX_LINKS = 50
+_SEALED_NOTE = "It holds a secret: the text is sealed, and only its title is shown."
 
 Date = Annotated[str, Field(description="When it was last changed.")]
 Origin = Annotated[str, Field(description="Who wrote it: user, agent, import, tool or web; trust tool and web least.")]
@@ -185,16 +186,23 @@ def changed(outcome: Outcome) -> Changed:
     return Changed(id=outcome.id, action=str(outcome.action))
 
 
-def batch_of(engine: Engine, outcomes: Iterable[Outcome]) -> str:
-    """The batch of these changes, for undo; empty where nothing was written."""
-    written = [outcome.seq for outcome in outcomes if outcome.seq is not None]
-    entries = engine.store.journal(after=min(written) - 1, limit=1) if written else []
-    return entries[0].batch if entries else ""
+def stored(outcome: Outcome, note: str = "") -> Stored:
+    """The result of storing a text, with what there is to note."""
+    notes = (note, _SEALED_NOTE if outcome.sensitivity is types.Sensitivity.SECRET else "")
+    return Stored(
+        id=outcome.id,
+        action=str(outcome.action),
+        project=outcome.project,
+        sensitivity=str(outcome.sensitivity),
+        batch=outcome.batch,
+        note=" ".join(each for each in notes if each),
+    )
 
 
-def secret_note(memory: Memory) -> str:
-    """The note about a sealed text."""
-    return "It holds a secret: the text is sealed, and only its title is shown." if is_secret(memory) else ""
+def changes(outcomes: Sequence[Outcome]) -> Changes:
+    """The results of several changes."""
+    batch = next((each.batch for each in outcomes if each.batch), "")
+    return Changes(changes=[changed(each) for each in outcomes], batch=batch)
 
 
 def fitting(lines: Sequence[Line], budget: int = ANSWER_CHARACTERS) -> list[Line]:

@@ -26,7 +26,7 @@ from triskele.serving.mcp.schemas import (
     Title,
     WrittenProject,
 )
-from triskele.types import Action, LinkKind, Memory, Origin, Outcome, Sensitivity, is_raised
+from triskele.types import Action, LinkKind, Memory, Origin, Sensitivity, is_raised
 
 _REMOVES = "none"
 _SUCCESSOR = "The user's own text was kept: this text supersedes it."
@@ -108,14 +108,14 @@ def memory_update(
     _refuse_long(who, content)
     if content and memory.origin is Origin.USER and content.strip() != memory.content:
         return _succeeded(who, memory, changes)
-    return _stored(who, who.engine.edit(memory.id, **changes))
+    return schemas.stored(who.engine.edit(memory.id, **changes))
 
 
 def memory_forget(request: Request, ids: Ids) -> schemas.Changes:
     """Stop recalling memories."""
     who = caller(request)
     outcomes = who.engine.forget(*dict.fromkeys(who.get(id).id for id in ids))
-    return _changes(who, outcomes)
+    return schemas.changes(outcomes)
 
 
 def memory_link(
@@ -126,13 +126,13 @@ def memory_link(
 ) -> schemas.Changes:
     """Connect two memories."""
     who = caller(request)
-    return _changes(who, [who.engine.link(who.get(source).id, LinkKind(kind), who.get(target).id)])
+    return schemas.changes([who.engine.link(who.get(source).id, LinkKind(kind), who.get(target).id)])
 
 
 def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
     """Take back a change."""
     who = caller(request)
-    return _changes(who, who.engine.undo(batch or None))
+    return schemas.changes(who.engine.undo(batch or None))
 
 
 def _refuse_long(who: Caller, content: str) -> None:
@@ -157,15 +157,10 @@ def _raised(memory: Memory, wanted: str | None) -> Sensitivity | None:
 
 def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> schemas.Stored:
     """Store a text, as the successor of an older memory if given; a known text is only linked."""
-    before = who.engine.store.last_seq()
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
     if outcome.action is Action.DUPLICATE:
         note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
-    stored = _stored(who, outcome, note=note)
-    if older is not None and not stored.batch:
-        new = who.engine.store.journal(after=before, id=outcome.id)
-        stored.batch = next((entry.batch for entry in new if entry.other == older.id), "")
-    return stored
+    return schemas.stored(outcome, note)
 
 
 def _succeeded(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
@@ -177,22 +172,3 @@ def _succeeded(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.
     if memory.sensitivity is not Sensitivity.OPEN:
         kept["sensitivity"] = memory.sensitivity
     return _kept(who, older=memory, note=_SUCCESSOR, origin=Origin.AGENT, **{**kept, **changes})
-
-
-def _stored(who: Caller, outcome: Outcome, *, note: str = "") -> schemas.Stored:
-    memory = who.engine.get(outcome.id)
-    notes = (note, schemas.secret_note(memory))
-    return schemas.Stored(
-        id=outcome.id,
-        action=str(outcome.action),
-        project=memory.project,
-        sensitivity=str(memory.sensitivity),
-        batch=schemas.batch_of(who.engine, [outcome]),
-        note=" ".join(each for each in notes if each),
-    )
-
-
-def _changes(who: Caller, outcomes: list[Outcome]) -> schemas.Changes:
-    return schemas.Changes(
-        changes=[schemas.changed(each) for each in outcomes], batch=schemas.batch_of(who.engine, outcomes)
-    )
