@@ -36,10 +36,12 @@ from triskele.types import (
     Link,
     LinkKind,
     Memory,
+    Origin,
     Outcome,
     Query,
     Reveal,
     Scope,
+    Sensitivity,
     Sort,
     is_secret,
     withholds,
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from triskele.recall.why_not import WhyNot
     from triskele.stores.vault import Ask, StoreVault
 
-_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at"}
+_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at", "sensitivities", "origins"}
 _NARROWING = ("category", "tags", "as_of", "known_at")
 SHORTEST_PREFIX = 4
 EVERYWHERE = ""
@@ -369,14 +371,21 @@ class Engine:
         all_projects: bool = False,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        sensitivities: Iterable[Sensitivity] | None = None,
+        origins: Iterable[Origin] | None = None,
     ) -> Scope:
-        """What a reader may see: the project worked in and what belongs everywhere, unless told otherwise."""
+        """What a reader may see: the current project and what belongs everywhere, unless told otherwise.
+
+        Sensitivities and origins are those that the reader may see; None means all.
+        """
         settings = self.settings.memory
         named = self.project if project is None else validation.check_name(project, "the project")
         known = validation.check_moment(known_at)
         return Scope(
             owner=settings.owner,
             projects=None if all_projects else frozenset({named, EVERYWHERE}),
+            sensitivities=None if sensitivities is None else frozenset(sensitivities),
+            origins=None if origins is None else frozenset(origins),
             category=None if category is None else validation.check_category(category, settings),
             tags=frozenset(validation.check_tags(tags, settings)),
             as_of=validation.check_moment(as_of) or known or timestamps.now(),

@@ -235,10 +235,12 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a reader may see: every leg applies it before its cut."""
+    """What a reader may see: every leg applies it before its cut; a set that is None allows everything."""
 
     owner: str = "me"
     projects: frozenset[str] | None = None
+    sensitivities: frozenset[Sensitivity] | None = None
+    origins: frozenset[Origin] | None = None
     category: str | None = None
     tags: frozenset[str] = frozenset()
     as_of: datetime

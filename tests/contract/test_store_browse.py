@@ -12,7 +12,7 @@ import pytest
 from triskele.base import timestamps
 from triskele.errors import BadInput
 from triskele.stores.protocol import Store
-from triskele.types import Add, Forget, Memory, Outcome, Revise, Scope, Sort
+from triskele.types import Add, Forget, Memory, Origin, Outcome, Revise, Scope, Sensitivity, Sort
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
@@ -159,3 +159,15 @@ def test_short_ids_are_as_short_as_their_neighbours_allow(store: Store, do: Do, 
 def test_forgotten_ids_still_lengthen_short_ones(store: Store, do: Do, make_memory: Make) -> None:
     do(Add(make_memory("one", id="aaaaaaaa11")), Add(make_memory("two", id="aaaaaaaa12")), Forget("aaaaaaaa12"))
     assert store.shorten(["aaaaaaaa11"]) == {"aaaaaaaa11": "aaaaaaaa11"}
+
+
+def test_a_scope_lists_the_sensitivities_and_origins_that_it_allows(store: Store, add: Make) -> None:
+    plain, private, web = (
+        add("plain"),
+        add("private", sensitivity=Sensitivity.PRIVATE),
+        add("web", origin=Origin.WEB),
+    )
+    assert set(_contents(store)) == {plain.content, private.content, web.content}
+    assert set(_contents(store, sensitivities=frozenset({Sensitivity.OPEN}))) == {plain.content, web.content}
+    assert set(_contents(store, origins=frozenset({Origin.USER}))) == {plain.content, private.content}
+    assert _contents(store, origins=frozenset()) == []

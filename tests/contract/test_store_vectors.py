@@ -216,9 +216,10 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: Store, do: 
         row, found = rows[name]
         times = (found.valid_from, found.valid_to, found.known_from, found.known_to)
         micros = [None if time is None else timestamps.to_micros(time) for time in times]
-        labels = (found.owner, found.project, found.category, json.dumps(found.tags), found.importance)
-        expected.append((row, *labels, found.session, found.position, *micros, slots[found.content_hash]))
-    entries = [(*entry[:4], json.dumps(tuple(json.loads(entry[4]))), *entry[5:]) for entry in store.catalog(ONE)]
+        access = (found.owner, found.project, str(found.sensitivity), str(found.origin))
+        labels = (found.category, json.dumps(found.tags), found.importance)
+        expected.append((row, *access, *labels, found.session, found.position, *micros, slots[found.content_hash]))
+    entries = [(*entry[:6], json.dumps(tuple(json.loads(entry[6]))), *entry[7:]) for entry in store.catalog(ONE)]
     assert entries == expected
     assert [entry[0] for entry in store.catalog(ONE, ids=[plain.id])] == [rows["plain", 1][0]]
     assert list(store.catalog(ONE, ids=[])) == []

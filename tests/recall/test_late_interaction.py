@@ -40,6 +40,7 @@ def columns(sessions: list[int], positions: list[int] | None = None, slots: list
     return Columns(
         rows=np.arange(1, count + 1, dtype=np.int64) * 10,
         places=zeros,
+        access=zeros,
         categories=zeros,
         importance=np.zeros(count, dtype=np.float32),
         sessions=np.array(sessions, dtype=np.int64),

@@ -113,6 +113,18 @@ def test_the_project_is_that_of_the_folder(desk: Desk, monkeypatch: pytest.Monke
     assert desk.prompt("kettle", session_id="two") == ["The kettle is red"]
 
 
+@pytest.mark.parametrize(
+    "closed", [{"sensitivity": Sensitivity.PRIVATE}, {"origin": Origin.WEB}, {"origin": Origin.TOOL}]
+)
+def test_memories_that_may_not_be_injected_do_not_hide_one_that_may(desk: Desk, closed: dict[str, Any]) -> None:
+    for number in range(45):
+        desk.add(f"the kettle kettle is red {number}", category="preferences", importance=0.9, **closed)
+    shown = "a kettle that is red stands in the shed behind the house, they say"
+    desk.add(shown, category="preferences")
+    assert desk.prompt("is the kettle red?") == [shown]
+    assert desk.start(session_id="two") == [shown]
+
+
 @pytest.mark.parametrize("prompt", ["", "   \n", "/kettle", "/help kettle", "/plugin:brew kettle", None, 7, ["kettle"]])
 def test_what_asks_for_nothing_is_met_with_silence(desk: Desk, prompt: object) -> None:
     desk.add("The kettle is red")

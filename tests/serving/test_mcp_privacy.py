@@ -14,7 +14,7 @@ from mcp.types import ElicitResult
 
 from triskele.config import AgentSettings
 from triskele.engine import Engine
-from triskele.types import Action, Answer, Hit, LegEvidence, Origin, Path, Sensitivity
+from triskele.types import Action, LinkKind, Origin, Sensitivity
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., Engine]
@@ -61,12 +61,24 @@ async def test_a_client_without_the_setting_learns_nothing_private(private: tupl
         with pytest.raises(MCPError) as refused:
             await agent.client.read_resource(f"memory://memories/{id}")
         (digest,) = (await agent.client.read_resource("memory://digest")).contents
-    assert [hit["id"] for hit in found["hits"]] == [other] and found["confidence"] == 0.0
+    assert [hit["id"] for hit in found["hits"]] == [other] and found["confidence"] < 0.5
     assert [line["id"] for line in listed["memories"]] == [other]
     assert all("private_to" in said and "triskele show" in said for said in refusals)
     told = json.dumps([found, listed, refusals, str(refused.value), digest.text])
     assert "medication" not in told and "Nadia" not in told
     assert engine.get(id).version == 1 and engine.get(id).known_to is None
+
+
+async def test_many_private_memories_do_not_hide_an_open_one(open_engine: Open) -> None:
+    engine = open_engine()
+    for number in range(45):
+        engine.remember(f"the heron heron nests in mill {number}", sensitivity=Sensitivity.PRIVATE)
+    open_one = engine.remember("a heron was seen once, far away from every mill that anyone knows of").id
+    async with connected(engine, name="some-client") as agent:
+        recalled = await agent.call("memory_recall", query="heron mill")
+        listed = await agent.call("memory_list", limit=5)
+    assert [hit["id"] for hit in recalled["hits"]] == [open_one] and recalled["confidence"] > 0
+    assert [line["id"] for line in listed["memories"]] == [open_one] and listed["next_offset"] is None
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -91,26 +103,22 @@ async def test_a_page_keeps_its_place_where_private_memories_are_left_out(privat
     assert ([line["content"] for line in first["memories"]], second["memories"]) == (["The mill turns"], [])
 
 
-async def test_a_reason_quotes_no_private_memory(private: tuple[Engine, str]) -> None:
-    engine, id = private
-    open_one = engine.get(engine.remember("The mill turns").id)
-    says = "Nadia's heron medication …"
-    reason = f"shares the word “mill”, and is connected through “mill” with “{says}”"
-    leg = LegEvidence(rank=1, score=1, normalised=1, contribution=1, path=Path("mill", id, says))
-    answer = Answer(
-        hits=(Hit(memory=open_one, score=1, reason=reason, legs={"graph": leg}),),
-        resolutions=(engine.get(id),),
-        confidence=0.9,
-        project="garden",
-        took_ms=1,
-    )
-    engine.recall = lambda *_, **__: answer  # type: ignore[method-assign]
+async def test_reasons_and_resolutions_show_nothing_private(open_engine: Open) -> None:
+    engine = trusting(open_engine(model="bundled"), "codex")
+    bridge = "Kestrel is the billing service that Marta Lindqvist maintains"
+    engine.remember(bridge, sensitivity=Sensitivity.PRIVATE)
+    engine.remember("Invoices that fail are retried by Kestrel after an hour")
+    far = engine.remember("Marta Lindqvist works from the Tromsø office on Thursdays").id
+    answer = engine.remember("Knock twice at the quay", sensitivity=Sensitivity.PRIVATE).id
+    engine.link(far, LinkKind.RESOLVED_BY, answer)
+    question = "where can the maintainer of the billing service Kestrel be met?"
     async with connected(engine) as agent, connected(engine, name="codex") as trusted:
-        told = await agent.call("memory_recall", query="mill")
-        whole = await trusted.call("memory_recall", query="mill")
-    assert told["hits"][0]["reason"] == "shares the word “mill”, and is connected through “mill”"
-    assert told["resolutions"] == [] and "Nadia" not in json.dumps(told)
-    assert whole["hits"][0]["reason"] == reason and len(whole["resolutions"]) == 1
+        told = await agent.call("memory_recall", query=question, limit=3)
+        whole = await trusted.call("memory_recall", query=question, limit=3)
+    assert "connected through “Marta Lindqvist” with “Kestrel is the billing" in json.dumps(whole, ensure_ascii=False)
+    assert [line["id"] for line in whole["resolutions"]] == [answer]
+    assert far in [hit["id"] for hit in told["hits"]] and told["resolutions"] == []
+    assert "maintains" not in json.dumps(told) and "quay" not in json.dumps(told)
 
 
 @pytest.mark.parametrize("era", ERAS)

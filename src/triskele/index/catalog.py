@@ -28,6 +28,7 @@ class Codes:
     """Numbers for names, and the rows of each tag; they only ever grow."""
 
     places: dict[tuple[str, str], int] = field(default_factory=dict)
+    access: dict[tuple[str, str], int] = field(default_factory=dict)
     categories: dict[str, int] = field(default_factory=dict)
     sessions: dict[tuple[str, str, str], int] = field(default_factory=dict)
     tagged: dict[str, list[int]] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Columns:
 
     rows: Ints
     places: Ints
+    access: Ints
     categories: Ints
     importance: NDArray[np.float32]
     sessions: Ints
@@ -61,6 +63,8 @@ class Columns:
         is_wanted = np.zeros(len(self.codes.places), dtype=np.bool_)
         is_wanted[wanted] = True
         seen = is_wanted[self.places]
+        if (readable := self.readable(scope)) is not None:
+            seen &= readable
         if scope.known_at is None:
             seen &= self.known_to == _EVER
         else:
@@ -74,6 +78,19 @@ class Columns:
         for tag in scope.tags:
             seen &= np.isin(self.rows, self.codes.tagged.get(tag, []))
         return seen
+
+    def readable(self, scope: Scope) -> NDArray[np.bool_] | None:
+        """Which versions the sensitivities and origins of a scope allow; None where it allows all of them."""
+        if scope.sensitivities is None and scope.origins is None:
+            return None
+        # A copy: another thread may be adding pairs.
+        pairs = self.codes.access.copy()
+        is_allowed = np.zeros(len(pairs), dtype=np.bool_)
+        for (sensitivity, origin), code in pairs.items():
+            is_allowed[code] = (scope.sensitivities is None or sensitivity in scope.sensitivities) and (
+                scope.origins is None or origin in scope.origins
+            )
+        return is_allowed[self.access]
 
     def find(self, rows: Sequence[int] | Ints) -> Ints:
         """Where some rows stand; every one must be there."""
@@ -173,8 +190,9 @@ def _merged(old: Columns, new: Columns) -> Columns:
 
 def _columns(entries: Iterable[tuple[Any, ...]], codes: Codes) -> Columns:
     listed = list(entries)
-    columns = list(zip(*listed, strict=True)) if listed else [()] * 13
-    rows, owners, projects, categories, tags, importance, sessions, positions, *periods, slots = columns
+    columns = list(zip(*listed, strict=True)) if listed else [()] * 15
+    rows, owners, projects, *access, categories, tags, importance, sessions, positions = columns[:10]
+    valid_from, valid_to, known_from, known_to, slots = columns[10:]
     talks = [
         codes.sessions.setdefault((owner, project, session), len(codes.sessions)) if session is not None else -1
         for owner, project, session in zip(owners, projects, sessions, strict=True)
@@ -183,10 +201,10 @@ def _columns(entries: Iterable[tuple[Any, ...]], codes: Codes) -> Columns:
         if text != "[]":
             for tag in json.loads(text):
                 codes.tagged.setdefault(tag, []).append(row)
-    valid_from, valid_to, known_from, known_to = periods
     return Columns(
         rows=np.array(rows, dtype=np.int64),
         places=_coded(zip(owners, projects, strict=True), codes.places),
+        access=_coded(zip(*access, strict=True), codes.access),
         categories=_coded(categories, codes.categories),
         importance=np.array(importance, dtype=np.float32),
         sessions=np.array(talks, dtype=np.int64),

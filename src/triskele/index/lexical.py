@@ -22,7 +22,7 @@ from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp,
 from triskele.stores.protocol import Store
 from triskele.types import Action, Scope, Sort
 
-FORMAT = 3
+FORMAT = 4
 MAX_TERMS = 256
 _JOURNAL_PAGE = 1000
 _LOCK_TIMEOUT_S = 60.0

@@ -40,7 +40,7 @@ def _schema() -> tantivy.Schema:
     builder = SchemaBuilder()
     for field in FIELDS:
         builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
-    for field in ("memory", "place", "category", "tag"):
+    for field in ("memory", "place", "sensitivity", "origin", "category", "tag"):
         builder.add_text_field(field, tokenizer_name="raw", index_option="basic")
     for field in ("valid_from", "valid_to", "known_from", "known_to", "updated_at"):
         builder.add_integer_field(field, fast=True)
@@ -262,7 +262,8 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
     document.add_text("memory", memory.id)
     for place in _places(memory):
         document.add_text("place", place)
-    document.add_text("category", memory.category)
+    for field in ("sensitivity", "origin", "category"):
+        document.add_text(field, str(getattr(memory, field)))
     for tag in memory.tags:
         document.add_text("tag", tag)
     for field in ("valid_from", "valid_to", "known_from", "known_to", "updated_at"):
@@ -292,6 +293,9 @@ def _filters(scope: Scope) -> list[tuple[Occur, Query]]:
     kind = "c" if scope.known_at is None else "a"
     projects = [None] if scope.projects is None else sorted(scope.projects)
     must = [Query.term_set_query(SCHEMA, "place", [_place(kind, scope.owner, project) for project in projects])]
+    for field, allowed in (("sensitivity", scope.sensitivities), ("origin", scope.origins)):
+        if allowed is not None:
+            must.append(Query.term_set_query(SCHEMA, field, sorted(map(str, allowed))))
     if scope.category is not None:
         must.append(Query.term_query(SCHEMA, "category", scope.category, "basic"))
     must += [Query.term_query(SCHEMA, "tag", tag, "basic") for tag in sorted(scope.tags)]

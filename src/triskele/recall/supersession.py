@@ -179,7 +179,12 @@ def _served(claims: Sequence[_Claim], store: Store) -> list[Resolved]:
 
 def visible(memory: Memory, scope: Scope) -> bool:
     """Whether a scope's reader may see a memory that a link led to."""
-    return memory.owner == scope.owner and (scope.projects is None or memory.project in scope.projects)
+    return (
+        memory.owner == scope.owner
+        and (scope.projects is None or memory.project in scope.projects)
+        and (scope.sensitivities is None or memory.sensitivity in scope.sensitivities)
+        and (scope.origins is None or memory.origin in scope.origins)
+    )
 
 
 def _weight(importance: float, superseded: bool, sort: Sort, strength: float) -> float:

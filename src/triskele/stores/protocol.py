@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from triskele.stores.usage import UsageStore
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
-# row, owner, project, category, tags as JSON, importance, session, position, valid_from, valid_to, known_from, known_to
-# in microseconds, and the slot of the content's vector or -1.
+# row, owner, project, sensitivity, origin, category, tags as JSON, importance, session, position, valid_from, valid_to,
+# known_from, known_to in microseconds, and the slot of the content's vector or -1.
 CatalogEntry = tuple[Any, ...]
 
 

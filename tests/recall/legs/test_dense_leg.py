@@ -36,7 +36,7 @@ def columns() -> Columns:
     zeros = np.zeros(6, dtype=np.int64)
     importance = zeros.astype(np.float32)
     rows = np.arange(1, 7, dtype=np.int64) * 10
-    return Columns(rows, zeros, zeros, importance, zeros, zeros, zeros, zeros, zeros, zeros, zeros, Codes())
+    return Columns(rows, zeros, zeros, zeros, importance, zeros, zeros, zeros, zeros, zeros, zeros, zeros, Codes())
 
 
 ASKED = Encoding(

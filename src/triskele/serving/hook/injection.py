@@ -21,7 +21,7 @@ from triskele.types import Answer, Memory, Origin, Sensitivity, Sort
 
 # The beginning of a long prompt says what it is about; the rest is often pasted text and too slow to embed.
 HEAD_CHARACTERS = 1000
-# More hits than are given, because some of them may not be shown.
+# More hits than are given: superseded hits and near-duplicates are left out.
 CONSIDERED = 20
 # A hit below this share of the best score is not worth its tokens.
 LEAST_SHARE = 0.5
@@ -51,7 +51,7 @@ def query_of(prompt: str) -> str:
 def for_prompt(engine: Engine, query: str, conversation: Conversation) -> list[Memory]:
     """The memories for a prompt, best first, then those that a compaction removed from the context."""
     settings = engine.settings.agents
-    answer = engine.recall(query, limit=CONSIDERED, project=conversation.project, logged=False, hurried=True)
+    answer = engine.recall(query, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
     found = _relevant(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
     wanted = [*found[: settings.most], *lost_to_compaction(engine, conversation)]
     return _not_in_context(wanted, conversation)
@@ -62,9 +62,8 @@ def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> lis
 
     best = answer.hits[0].score if answer.hits else 0.0
     near = [hit for hit in answer.hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
-    allowed = [hit for hit in near if conversation.may_see(hit.memory)]
     # Leave out near-duplicates, whatever the budget.
-    packed = pack(replace(answer, hits=tuple(allowed)), validation.MAX_BUDGET)
+    packed = pack(replace(answer, hits=tuple(near)), validation.MAX_BUDGET)
     resolutions = current(engine, packed.resolutions, conversation)
     return [*(hit.memory for hit in packed.hits), *resolutions]
 
@@ -90,8 +89,8 @@ def standing(engine: Engine, conversation: Conversation) -> list[Memory]:
             sort=Sort.IMPORTANCE,
             limit=_STANDING_LOOKED_AT,
             any_time=False,
-            project=conversation.project,
             category=category,
+            **conversation.filters,
         )
         if memory.importance >= STANDING_IMPORTANCE
     ]
@@ -153,12 +152,17 @@ class Conversation:
         is_trusted = engine.settings.agents.shows_private_to(text_in(payload, "client"))
         return Conversation(key, _project(engine, payload), is_trusted, given)
 
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The scope of what may be injected here."""
+        shown = {Sensitivity.OPEN, Sensitivity.PRIVATE} if self.sees_private else {Sensitivity.OPEN}
+        return {"project": self.project, "sensitivities": shown, "origins": INJECTED_ORIGINS}
+
     def may_see(self, memory: Memory) -> bool:
         """Whether a memory may be injected here."""
-        is_shown = memory.sensitivity is Sensitivity.OPEN or (
-            memory.sensitivity is Sensitivity.PRIVATE and self.sees_private
-        )
-        return is_shown and memory.origin in INJECTED_ORIGINS and memory.project in (self.project, EVERYWHERE)
+        allowed = self.filters
+        is_shown = memory.sensitivity in allowed["sensitivities"] and memory.origin in allowed["origins"]
+        return is_shown and memory.project in (self.project, EVERYWHERE)
 
     def is_not_in_context(self, memory: Memory) -> bool:
         """Whether the context does not hold the current version of a memory."""

@@ -51,6 +51,11 @@ class Caller:
     project: str
     reads_private: bool
 
+    @property
+    def sensitivities(self) -> frozenset[Sensitivity] | None:
+        """The sensitivities that this client may read; None means all."""
+        return None if self.reads_private else frozenset(Sensitivity) - {Sensitivity.PRIVATE}
+
     def may_read(self, memory: Memory) -> bool:
         """Whether this client may see the text of a memory."""
         return self.reads_private or memory.sensitivity is not Sensitivity.PRIVATE

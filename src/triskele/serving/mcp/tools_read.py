@@ -15,8 +15,7 @@ from triskele.errors import BadInput
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller, client_name
 from triskele.serving.mcp.schemas import AllProjects, Category, Day, Id, Limit, Offset, Question, ReadProject, Tags
-from triskele.types import Answer, Hit, Memory, Sensitivity, Sort, is_secret
-from triskele.validation import MAX_LIMIT
+from triskele.types import Hit, Sort, is_secret
 
 ALL_PROJECTS = "*"
 MAX_PROJECTS = 50
@@ -40,7 +39,7 @@ def memory_recall(
     """Find memories that answer a question."""
     who = caller(request)
     asked = _filters(who, project, all_projects, category, tags) | {"as_of": as_of or None}
-    found = _recalled(who, query, limit, {**asked, "show_superseded": superseded})
+    found = who.engine.recall(query, limit=limit, show_superseded=superseded, **asked)
     hits = [_hit(hit) for hit in found.hits]
     kept = schemas.fitting(hits)
     usage.note_recall(who.engine.store, replace(found, hits=found.hits[: len(kept)]), to_agent=True)
@@ -74,7 +73,7 @@ def memory_list(
     page = who.engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
     replaced = who.engine.superseded([each.id for each in page])
     places = {each.id: offset + place for place, each in enumerate(page)}
-    lines = [schemas.line(each, superseded=each.id in replaced) for each in page if who.may_read(each)]
+    lines = [schemas.line(each, superseded=each.id in replaced) for each in page]
     kept = schemas.fitting(lines)
     following = offset + limit if len(page) == limit else None
     return schemas.Listed(
@@ -134,38 +133,8 @@ def _filters(who: Caller, project: str, all_projects: bool, category: str, tags:
         "all_projects": all_projects,
         "category": category or None,
         "tags": tags,
+        "sensitivities": who.sensitivities,
     }
-
-
-def _recalled(who: Caller, query: str, limit: int, options: dict[str, Any]) -> Answer:
-    """The answer without what this client may not read."""
-    found = who.engine.recall(query, limit=limit, **options)
-    if all(who.may_read(hit.memory) for hit in found.hits):
-        return _unquoted(who, found)
-    wider = who.engine.recall(query, limit=min(MAX_LIMIT, 4 * limit), logged=False, **options)
-    hits = tuple(hit for hit in wider.hits if who.may_read(hit.memory))[:limit]
-    # How sure the answer is was told of a hit that is not shown.
-    is_known = bool(hits) and hits[0].memory.id == wider.hits[0].memory.id
-    return _unquoted(who, replace(wider, hits=hits, confidence=wider.confidence if is_known else 0.0))
-
-
-def _unquoted(who: Caller, found: Answer) -> Answer:
-    """The answer without quotations of private memories in its reasons, and without private resolutions."""
-    if who.reads_private:
-        return found
-    paths = {hit.memory.id: leg.path for hit in found.hits for leg in hit.legs.values() if leg.path}
-    quoted = who.engine.store.memories({path.other for path in paths.values()})
-    hits = tuple(
-        replace(hit, reason=hit.reason.replace(f" with “{path.says}”", ""))
-        if (path := paths.get(hit.memory.id)) and not _is_open(quoted.get(path.other))
-        else hit
-        for hit in found.hits
-    )
-    return replace(found, hits=hits, resolutions=tuple(each for each in found.resolutions if who.may_read(each)))
-
-
-def _is_open(memory: Memory | None) -> bool:
-    return memory is not None and memory.sensitivity is not Sensitivity.PRIVATE
 
 
 def _hit(hit: Hit) -> schemas.Hit:

@@ -449,6 +449,10 @@ def _in_scope(scope: Scope) -> tuple[str, list[Any]]:
         projects = sorted(scope.projects)
         conditions.append(f"project IN ({_marks(projects)})")
         bindings += projects
+    for column, allowed in (("sensitivity", scope.sensitivities), ("origin", scope.origins)):
+        if allowed is not None:
+            conditions.append(f"{column} IN ({_marks(sorted(allowed))})")
+            bindings += sorted(map(str, allowed))
     if scope.category is not None:
         conditions.append("category = ?")
         bindings.append(scope.category)

@@ -13,8 +13,8 @@ from triskele.types import Sensitivity
 _PAGE = 1000
 _MODEL = "model"
 _CATALOG = """
-SELECT versions.row, owner, project, category, tags, importance, session, position, valid_from, valid_to,
-       known_from, known_to, coalesce(vectors.slot, -1)
+SELECT versions.row, owner, project, sensitivity, origin, category, tags, importance, session, position,
+       valid_from, valid_to, known_from, known_to, coalesce(vectors.slot, -1)
 FROM versions LEFT JOIN vectors ON vectors.content_hash = versions.content_hash AND vectors.fingerprint = ?
 """
 

@@ -1,0 +1,81 @@
+"""Count the files that one warm recall runs through, and how often it goes from one file to another.
+
+    python scripts/trace_recall.py [--list] [QUESTION]
+
+The recall runs on the sample corpus with the default plan. Only files of triskele count. A switch is a step of the
+program, by a call or a return, from a function of one file to a function of another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from triskele.serving.cli.showcase import throw_away_memory
+
+import triskele
+
+SOURCE = str(Path(triskele.__file__).parent)
+QUESTION = "how do releases reach the cluster?"
+
+
+@dataclass
+class Trace:
+    """The files that a call ran through, with how often each was entered."""
+
+    files: Counter[str] = field(default_factory=Counter)
+    switches: int = 0
+    _current: str = ""
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
+        """Follow the program: after a return the caller's file runs on."""
+        target = frame if event == "call" else frame.f_back if event == "return" else None
+        while target is not None and not target.f_code.co_filename.startswith(SOURCE):
+            # Functions of other packages count as part of the file that called them.
+            if event == "call":
+                return
+            target = target.f_back
+        if target is None:
+            return
+        file = target.f_code.co_filename.removeprefix(SOURCE + "/")
+        if file != self._current:
+            self.switches += bool(self._current)
+            self.files[file] += 1
+            self._current = file
+
+
+def traced(call: Callable[[], object]) -> Trace:
+    """Run a call under the profiler."""
+    trace = Trace()
+    sys.setprofile(trace)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return trace
+
+
+def main() -> None:
+    """Print the two numbers."""
+    parser = argparse.ArgumentParser(description="Count the files and file switches of one warm recall.")
+    parser.add_argument("question", nargs="?", default=QUESTION)
+    parser.add_argument("--list", action="store_true", help="also list the files, most often entered first")
+    arguments = parser.parse_args()
+    with throw_away_memory() as engine:
+        for _ in range(3):
+            engine.recall(arguments.question, logged=False)
+        trace = traced(lambda: engine.recall(arguments.question, logged=False))
+    print(f"{len(trace.files)} files, {trace.switches} switches")
+    if arguments.list:
+        for file, entered in trace.files.most_common():
+            print(f"{entered:6} {file}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Sensitivities and origins in a scope: every leg, the walk, successors and resolutions keep to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele.config import load
+from triskele.engine import Engine
+from triskele.recall.plan import Plan
+from triskele.types import Answer, LinkKind, Origin, Sensitivity, Sort
+
+OPEN = {"sensitivities": {Sensitivity.OPEN}}
+TRUSTED = {"origins": {Origin.USER, Origin.AGENT, Origin.IMPORT}}
+# A memory that a scope leaves out, and that scope.
+LIMITS = [
+    pytest.param({"sensitivity": Sensitivity.PRIVATE}, OPEN, id="private"),
+    pytest.param({"origin": Origin.WEB}, TRUSTED, id="web"),
+    pytest.param({"origin": Origin.TOOL, "sensitivity": Sensitivity.PRIVATE}, OPEN | TRUSTED, id="both"),
+]
+PLANS = {
+    "default": Plan(),
+    "lexical": Plan(legs=frozenset({"lexical"})),
+    "dense": Plan(legs=frozenset({"dense"}), fusion="rrf", rerank="off"),
+    "three legs": Plan(fusion="rrf"),
+    "late": Plan(fusion="dbsf", rerank="late"),
+}
+SHOWN = "a heron was seen once near some mill, they say, but far away from the river"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    settings = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden"})
+    with Engine(settings, tmp_path) as opened:
+        yield opened
+
+
+def contents(answer: Answer) -> list[str]:
+    return [hit.memory.content for hit in answer.hits]
+
+
+@pytest.mark.parametrize(("hidden", "scope"), LIMITS)
+def test_every_way_to_rank_finds_the_one_that_may_be_seen(
+    engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]
+) -> None:
+    for number in range(45):
+        engine.remember(f"the heron nests in the mill {number}", **hidden)
+    engine.remember(SHOWN)
+    engine.embed()
+    for name, plan in PLANS.items():
+        assert contents(engine.ask("heron mill", plan, limit=10, **scope)) == [SHOWN], name
+        assert len(engine.ask("heron mill", plan, limit=100).hits) == 46, name
+    for sort in (Sort.IMPORTANCE, Sort.RECENCY):
+        assert contents(engine.recall("heron mill", sort=sort, **scope)) == [SHOWN]
+        assert [memory.content for memory in engine.browse(sort=sort, limit=5, **scope)] == [SHOWN]
+
+
+def test_a_scope_without_any_sensitivity_shows_nothing(engine: Engine) -> None:
+    engine.remember(SHOWN)
+    assert engine.recall("heron mill", sensitivities=()).hits == ()
+    assert engine.browse(origins=()) == []
+
+
+@pytest.mark.parametrize(("hidden", "scope"), LIMITS)
+def test_a_hidden_successor_is_not_served(engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]) -> None:
+    old = engine.remember("the gate opens at eight").id
+    engine.remember("the gate opens at nine", supersedes=old, **hidden)
+    assert contents(engine.recall("when does the gate open?")) == ["the gate opens at nine"]
+    (hit,) = engine.recall("when does the gate open?", **scope).hits
+    assert (hit.memory.id, hit.superseded, hit.stands_for) == (old, True, None)
+
+
+@pytest.mark.parametrize(("hidden", "scope"), LIMITS)
+def test_a_hidden_resolution_is_not_attached(engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]) -> None:
+    problem = engine.remember("the pump leaks").id
+    answer = engine.remember("a new seal stopped it", **hidden).id
+    engine.link(problem, LinkKind.RESOLVED_BY, answer)
+    asked = "does the pump leak?"
+    assert [memory.id for memory in engine.ask(asked, PLANS["lexical"]).resolutions] == [answer]
+    assert engine.ask(asked, PLANS["lexical"], **scope).resolutions == ()
