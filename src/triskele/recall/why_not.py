@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from triskele.base import timestamps
 from triskele.index.lexical import LexicalIndex
 from triskele.recall.supersession import visible
 from triskele.types import Answer, LinkKind, Memory, Scope
@@ -34,14 +33,13 @@ class WhyNot:
 
     verdict: str
     stages: tuple[Stage, ...]
-    smallest_change: str | None
+    smallest_change: QueryChange | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """Another way to ask: in words, and as options or as a longer question."""
+class QueryChange:
+    """Another way to ask: recall options with their new values (None leaves one out), and words to add."""
 
-    said: str
     options: Mapping[str, Any]
     words: str = ""
 
@@ -63,7 +61,7 @@ def why_not(memory: Memory, text: str, options: Options, scope: Scope, ask: Ask,
     stopped = next((stage for stage in stages if not stage.passed and stage.name != "words"), stages[-1])
     tries = _changes(memory, text, options, scope, index, _place(memory, wide))
     change = next((tried for tried in tries if _helps(tried, memory, ask)), None)
-    return WhyNot(f"{stopped.name}: {stopped.detail}", stages, change[0].said if change else None)
+    return WhyNot(f"{stopped.name}: {stopped.detail}", stages, change[0] if change else None)
 
 
 def _place(memory: Memory, answer: Answer) -> int | None:
@@ -133,20 +131,9 @@ def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:
     return opened
 
 
-_SAID: Mapping[str, Callable[[Any], str]] = {
-    "project": lambda value: f"--project {value}" if value else "--project ''",
-    "category": lambda _: "leave out --category",
-    "tags": lambda _: "leave out --tag",
-    "as_of": lambda value: f"--as-of {timestamps.to_text(value)}",
-    "known_at": lambda value: f"--known-at {timestamps.to_text(value)}" if value else "leave out --known-at",
-    "show_superseded": lambda _: "--superseded",
-    "limit": lambda value: f"--limit {value}",
-}
-
-
 def _changes(
     memory: Memory, text: str, options: Options, scope: Scope, index: LexicalIndex, place: int | None
-) -> Iterator[tuple[_Change, str, Options]]:
+) -> Iterator[tuple[QueryChange, str, Options]]:
     """Ways to ask otherwise, smallest first: one option, the answer's length, more words, then all together."""
     opened = _opened(memory, scope)
     single: list[dict[str, Any]] = [{name: value} for name, value in opened.items() if name != "all_projects"]
@@ -155,13 +142,11 @@ def _changes(
     single += [{"show_superseded": True}, longer, {"limit": MAX_LIMIT}]
     together = [opened, {**opened, **longer}, {**opened, "show_superseded": True, "limit": MAX_LIMIT}]
     for more in (*single, *together):
-        said = " ".join(_SAID[name](value) for name, value in more.items() if name in _SAID)
-        if said:
-            yield _Change(said, more), text, {**options, **more}
+        if more:
+            yield QueryChange(more), text, {**options, **more}
     for more in (opened, {**opened, "show_superseded": True}):
         for words in _telling_words(memory, text, index):
-            said = " ".join([f"ask also for “{words}”", *(_SAID[n](v) for n, v in more.items() if n in _SAID)])
-            yield _Change(said, more, words), f"{text} {words}", {**options, **more}
+            yield QueryChange(more, words), f"{text} {words}", {**options, **more}
 
 
 def _telling_words(memory: Memory, text: str, index: LexicalIndex) -> Iterator[str]:
@@ -175,6 +160,6 @@ def _telling_words(memory: Memory, text: str, index: LexicalIndex) -> Iterator[s
         yield " ".join(dict.fromkeys(words[term] for term in ranked[:count]))
 
 
-def _helps(tried: tuple[_Change, str, Options], memory: Memory, ask: Ask) -> bool:
+def _helps(tried: tuple[QueryChange, str, Options], memory: Memory, ask: Ask) -> bool:
     _, text, options = tried
     return _place(memory, ask(text, options)) is not None

@@ -13,10 +13,21 @@ from triskele.base import timestamps
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
 
 if TYPE_CHECKING:
+    from triskele.recall.why_not import QueryChange, WhyNot
     from triskele.stores.usage import UsageStore, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
+# Recall options as the command line names them.
+_FLAGS = {
+    "project": "--project",
+    "category": "--category",
+    "tags": "--tag",
+    "as_of": "--as-of",
+    "known_at": "--known-at",
+    "show_superseded": "--superseded",
+    "limit": "--limit",
+}
 
 Shape = dict[str, Any]
 
@@ -115,6 +126,30 @@ def answer(value: Answer) -> Shape:
         "agreement": plain(value.agreement),
         "wordings": list(value.wordings),
     }
+
+
+def why_not(value: WhyNot) -> Shape:
+    """Why a memory was not found; the change that finds it as options of the command line."""
+    change = value.smallest_change
+    shape: Shape = plain(value)
+    return {**shape, "smallest_change": None if change is None else query_change(change, _FLAGS)}
+
+
+def query_change(change: QueryChange, names: Mapping[str, str]) -> str:
+    """A change of a query in words, with the names that the reader's options have."""
+    parts = [f"ask also for “{change.words}”"] if change.words else []
+    for option, value in change.options.items():
+        if option not in names:
+            continue
+        if value is None or value == ():
+            parts.append(f"leave out {names[option]}")
+        else:
+            parts.append(names[option] if value is True else f"{names[option]} {_option_value(value)}")
+    return " ".join(parts)
+
+
+def _option_value(value: Any) -> str:
+    return timestamps.to_text(value) if isinstance(value, datetime) else str(value) or "''"
 
 
 def _leg(leg: LegEvidence, found: Hit) -> Shape:

@@ -94,11 +94,12 @@ def why_not(
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open() as engine:
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
+        shape = shapes.why_not(found)
         if invocation.as_json:
-            return invocation.write_json({**shapes.plain(found), "project": engine.project})
+            return invocation.write_json({**shape, "project": engine.project})
         from triskele.serving.cli import reports
 
-        return invocation.write(reports.why_not(found))
+        return invocation.write(reports.why_not(found, shape["smallest_change"]))
 
 
 @click.command(

@@ -133,13 +133,13 @@ def _detail(entry: JournalEntry, texts: Mapping[int, str], short: Short) -> str:
     return f"{version}: {said}" if said else version
 
 
-def why_not(found: WhyNot) -> RenderableType:
+def why_not(found: WhyNot, change: str | None) -> RenderableType:
     """The stages of a recall, and the change that finds the memory."""
     lines: list[RenderableType] = [note(found.verdict[0].upper() + found.verdict[1:] + ".", style="bold")]
     for stage in found.stages:
         lines.append(note(f"{'✓' if stage.passed else '✗'} {stage.name}: {stage.detail}"))
-    if found.smallest_change is not None:
-        lines.append(note(f"Found with: {found.smallest_change}", style=QUIET))
+    if change is not None:
+        lines.append(note(f"Found with: {change}", style=QUIET))
     return Group(*lines)
 
 

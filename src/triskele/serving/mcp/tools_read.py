@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -15,12 +14,15 @@ from triskele.errors import BadInput
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller, client_name
 from triskele.serving.mcp.schemas import AllProjects, Category, Day, Id, Limit, Offset, Question, ReadProject, Tags
+from triskele.serving.shapes import query_change
 from triskele.types import Hit, Sort, is_secret
 
 ALL_PROJECTS = "*"
 MAX_PROJECTS = 50
-# Options of the command line in a text.
-_OPTION = re.compile(r"--([a-z][a-z-]*)")
+# Recall options as memory_recall names them.
+_ARGUMENTS = {name: name for name in ("project", "category", "tags", "as_of", "limit")} | {
+    "show_superseded": "superseded"
+}
 
 
 def memory_recall(
@@ -113,10 +115,11 @@ def memory_why_not(
     who = caller(request)
     memory = who.get(id)
     found = who.engine.why_not(memory.id, query, limit=limit, **_filters(who, project, all_projects, category, tags))
+    change = found.smallest_change
     return schemas.WhyNot(
         verdict=found.verdict,
         stages=[schemas.Stage(name=each.name, passed=each.passed, detail=each.detail) for each in found.stages],
-        smallest_change=_OPTION.sub(lambda option: option[1].replace("-", "_"), found.smallest_change or ""),
+        smallest_change="" if change is None else query_change(change, _ARGUMENTS),
     )
 
 
