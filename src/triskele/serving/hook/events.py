@@ -78,8 +78,9 @@ def _is_late(payload: Mapping[str, Any]) -> bool:
 
 def _given(engine: Engine, given: Injection, conversation: Conversation) -> str:
     if given.memories:
-        tokens = {memory.id: each for memory, each in zip(given.memories, given.tokens, strict=True)}
-        usage.note_injection(engine.store, given.memories, conversation=conversation.key, tokens=tokens)
+        usage.note_injection(
+            engine.store, given.memories, conversation=conversation.key, tokens=given.tokens, labels=given.labels
+        )
     return given.document
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,11 @@ _SLASH_COMMAND = re.compile(r"/[\w:.-]+(\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The memories of one answer, the tokens of each, and the JSON document that holds them."""
+    """The memories of one answer, tokens and label of each by id, and the JSON document that holds them."""
 
     memories: tuple[Memory, ...] = ()
-    tokens: tuple[int, ...] = ()
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     document: str = ""
 
 
@@ -114,7 +115,9 @@ def injection(engine: Engine, event: str, memories: Iterable[Memory], *, budget:
     if not chosen:
         return Injection()
     taken, lines, tokens_each = zip(*chosen, strict=True)
-    return Injection(tuple(taken), tuple(tokens_each), _document(event, lines))
+    ids = [memory.id for memory in taken]
+    labels = {memory.id: fence.label(memory, short) for memory in taken}
+    return Injection(tuple(taken), dict(zip(ids, tokens_each, strict=True)), labels, _document(event, lines))
 
 
 def _document(event: str, lines: Sequence[str]) -> str:
