@@ -62,6 +62,21 @@ def test_export_as_markdown_is_a_folder(run: Run, add: Add, tmp_path: Path) -> N
     assert "Altona" in note.read_text()
 
 
+def test_export_overwrites_only_on_request(run: Run, add: Add, tmp_path: Path) -> None:
+    add("The office is in Altona")
+    file, folder = tmp_path / "kept.jsonl", tmp_path / "notes"
+    file.write_text("mine")
+    folder.mkdir()
+    assert run("export", str(folder), "--format", "markdown").code == 0
+    mine = folder / "mine.md"
+    mine.write_text("mine")
+    assert run("export", str(file)).is_refused(2, "kept.jsonl exists", "--force")
+    assert run("export", str(folder), "--format", "markdown").is_refused(2, "exists", "--force")
+    assert file.read_text() == mine.read_text() == "mine"
+    assert run("export", str(file), "--force").code == 0
+    assert "Altona" in file.read_text()
+
+
 def test_a_broken_source_imports_nothing(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "notes.jsonl"
     source.write_text('{"content": "good"}\n{"content": ""}\n')

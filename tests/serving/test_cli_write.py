@@ -164,12 +164,32 @@ def test_forget_hard_erases_every_byte_and_names_copies(run: Run, add: Add, home
     id = add("The canary sings xylophonically")
     run("backup", "kept.db")
     run("restore", "kept.db")
-    document = run("forget", "--hard", id, "--json").json
+    document = run("forget", "--hard", id, "--yes", "--json").json
     assert document["action"] == "erased"
     assert [Path(path).name[:22] for path in document["kept_copies"]] == ["memories.before-restor"]
     files = [path for path in home.rglob("*") if path.is_file() and str(path) not in document["kept_copies"]]
     assert files and not any(b"xylophonically" in path.read_bytes() for path in files)
     assert run("show", id).is_refused(1, "no memory")
+
+
+def test_forget_hard_without_a_terminal_needs_yes(run: Run, add: Add) -> None:
+    id = add("The canary sings")
+    assert run("forget", "--hard", id).is_refused(2, "--yes")
+    assert run("forget", "--hard", id, "--json").is_refused(2, "--yes")
+    assert run("show", id).code == 0
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 130)])
+def test_forget_hard_shows_the_text_before_it_asks(
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    ids = [add("The canary sings\x1b[31m\nall day"), add("hunter2 is the password", "--secret", "--title", "Door")]
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    ran = run("forget", "--hard", *ids, stdin=answer)
+    assert ran.code == code
+    assert f"{ids[0]}  The canary sings[31m all day\n" in ran.err and f"{ids[1]}  [SECRET] Door\n" in ran.err
+    assert "hunter2" not in ran.err and "Erase 2 memories? This cannot be undone." in ran.err
+    assert run("show", ids[0]).code == (1 if code == 0 else 0)
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,7 @@ def mcp(invocation: Invocation, in_process: bool) -> None:
     except KeyboardInterrupt:
         # A thread still reads standard input, which an orderly exit would wait for.
         lazy_engine.close()
+        click.echo("triskele: interrupted", err=True)
         os._exit(130)
     finally:
         lazy_engine.close()

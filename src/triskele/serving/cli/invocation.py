@@ -27,6 +27,7 @@ class Invocation:
 
     as_json: bool = False
     store: str | None = None
+    has_answered: bool = False
 
     def settings(self) -> Settings:
         """The effective settings."""
@@ -46,6 +47,7 @@ class Invocation:
 
     def write_json(self, document: dict[str, Any]) -> None:
         """Write one JSON document to standard output."""
+        self.has_answered = True
         can_encode_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         click.echo(json.dumps(document, ensure_ascii=not can_encode_all, indent=2, allow_nan=False))
 

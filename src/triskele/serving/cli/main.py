@@ -11,8 +11,8 @@ import click
 
 from triskele import __version__
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
-from triskele.serving import error_messages
 from triskele.serving.cli.invocation import Invocation, examples, global_options
+from triskele.serving.error_messages import error_line, printable_line
 
 # A command's module is imported on call: `--version` must cost nothing.
 SECTIONS: dict[str, dict[str, str]] = {
@@ -121,12 +121,16 @@ class Commands(click.Group):
         extra.setdefault("obj", Invocation())
         extra["standalone_mode"] = False
         _prepare_streams()
+        arguments = list(extra.get("args") or (args[0] if args else None) or sys.argv[1:])
         try:
             result = super().main(*args, **extra)
         except (KeyboardInterrupt, click.Abort):
+            _write_error("interrupted", extra["obj"], arguments)
             sys.exit(INTERRUPTED)
         except Exception as error:
-            sys.exit(_report(error))
+            message, code = _described(error)
+            _write_error(message, extra["obj"], arguments)
+            sys.exit(code)
         sys.exit(result if isinstance(result, int) else DONE)
 
 
@@ -140,29 +144,30 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _report(error: Exception) -> int:
-    """One line on standard error, and the exit code."""
+def _described(error: Exception) -> tuple[str, int]:
+    """The message of an error in one line, and the exit code."""
     if os.environ.get("TRISKELE_DEBUG"):
         raise error
     if isinstance(error, click.ClickException):
-        click.echo(_line(error.format_message() + _help_hint(error)), err=True)
-        return BAD_INPUT
+        return printable_line(error.format_message() + _help_hint(error)), BAD_INPUT
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
-            click.echo(_line(error_messages.error_text(error)), err=True)
-            return code
-    said = f"{type(error).__name__}: {error}"
-    click.echo(_line(f"a fault inside triskele: {said} (TRISKELE_DEBUG=1 shows where)"), err=True)
-    return UNAVAILABLE
+            return error_line(error), code
+    fault = f"a fault inside triskele: {type(error).__name__}: {error} (TRISKELE_DEBUG=1 shows where)"
+    return printable_line(fault), UNAVAILABLE
+
+
+def _write_error(message: str, invocation: Invocation, arguments: list[str]) -> None:
+    """One line on standard error; with --json also one document on standard output."""
+    click.echo(f"triskele: {message}", err=True)
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if (invocation.as_json or "--json" in options) and not invocation.has_answered:
+        invocation.write_json({"error": message})
 
 
 def _help_hint(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f" (see {context.command_path} --help)" if context else ""
-
-
-def _line(message: str) -> str:
-    return f"triskele: {error_messages.printable_line(message)}"
 
 
 def _silence_output() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.base.files import expanded
 from triskele.errors import Unavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
@@ -69,7 +69,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
         switching.refuse_if_set(engine.settings)
         before = engine.mind.model
         # Stored as an absolute path: other processes run in other folders.
-        name = str(Path(name).expanduser().absolute()) if Path(name).expanduser().is_dir() else name
+        name = str(expanded(name)) if expanded(name).is_dir() else name
         if name == before:
             raise click.UsageError(f"{name} is already in use", context)
         rival = engine.mind.rival(name)

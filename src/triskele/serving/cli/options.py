@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from triskele.base.files import check_utf8, expanded
 from triskele.errors import TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.serving.cli.invocation import Invocation
@@ -19,6 +22,20 @@ _COMPLETIONS = 25
 _HINT_CHARACTERS = 60
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class FilePath(click.Path):
+    """A path with `~` replaced; one of a database must be UTF-8."""
+
+    def __init__(self, *, is_database: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._is_database = is_database
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path of an argument."""
+        text = os.fsdecode(super().convert(value, param, ctx))
+        path = expanded(text) if text.startswith("~") else Path(text)
+        return check_utf8(path) if self._is_database else path
 
 
 class OrderedGroup(click.Group):

@@ -17,14 +17,14 @@ from triskele.config import KEY_SOURCES, file_of
 from triskele.errors import StoreDamaged
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.serving.cli.options import MAX_LISTED, id_argument
+from triskele.serving.cli.options import MAX_LISTED, FilePath, id_argument
 from triskele.types import is_secret
 
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.engine import Engine
 
-_FILE = click.Path(path_type=Path)
+_FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
 
 

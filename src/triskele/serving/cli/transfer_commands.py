@@ -11,12 +11,12 @@ from typing import Any, TextIO
 
 import click
 
-from triskele.errors import ModelUnavailable
+from triskele.errors import BadInput, ModelUnavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, console, examples, progress_bar
-from triskele.serving.cli.options import writing_place, written_project
+from triskele.serving.cli.options import FilePath, writing_place, written_project
 
-_PATH = click.Path(path_type=Path)
+_PATH = FilePath()
 
 
 @click.command(
@@ -85,12 +85,21 @@ def import_(
 @click.option("--format", metavar="F", default="jsonl", show_default=True, help="jsonl (lossless) or markdown.")
 @click.option("--private", is_flag=True, help="Include private memories.")
 @click.option("--with-secrets", is_flag=True, help="Include secrets in clear; the journal records each of them.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file or folder.")
 @click.option("--current-only", is_flag=True, help="Omit older versions and forgotten memories.")
 @common
 def export(
-    invocation: Invocation, target: Path | None, format: str, private: bool, with_secrets: bool, current_only: bool
+    invocation: Invocation,
+    target: Path | None,
+    format: str,
+    private: bool,
+    with_secrets: bool,
+    force: bool,
+    current_only: bool,
 ) -> None:
     """Export all memories to a file or folder, or to standard output."""
+    if target is not None and not force:
+        _refuse_existing(target)
     stream = io.StringIO() if invocation.as_json else sys.stdout
     with invocation.open() as engine:
         from triskele.exchange.transfer import export_memories
@@ -112,6 +121,17 @@ def export(
 
         # The data may be on standard output: messages must not mix with it.
         return console(is_error=target is None).print(reports.exported(report, target))
+
+
+def _refuse_existing(target: Path) -> None:
+    """Refuse a file, or a folder with content."""
+    try:
+        is_taken = target.is_file() or (target.is_dir() and any(target.iterdir()))
+    except OSError:
+        # Whether it can be written is found out by writing.
+        return
+    if is_taken:
+        raise BadInput(f"{target} exists: choose another name, or overwrite it with --force")
 
 
 def _exported_to(target: Path | None, stream: TextIO) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.errors import BadInput
+from triskele.errors import BadInput, Conflict
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.cli.options import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from triskele.recall.hosted.egress_log import Sent
 
 # A text may begin with a dash: an unknown option is then the text.
+_SHOWN_MEMORIES = 10
 _ANY_TEXT = {"ignore_unknown_options": True}
 
 
@@ -176,25 +177,41 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
 
 
 @click.command(
-    epilog=examples("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7"),
+    epilog=examples("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7 --yes"),
 )
 @id_argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option(
-    "--hard", is_flag=True, help="Erase the text from every file of the store, beyond undo; asks first on a terminal."
+    "--hard", is_flag=True, help="Erase the text from every file of the store; it cannot be undone. Asks first."
 )
-@click.option("--yes", is_flag=True, help="Do not ask before erasing.")
+@click.option("--yes", is_flag=True, help="Erase without asking; needed where there is no terminal.")
 @common
 def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:
     """Stop recalling memories; undo brings them back, unless --hard."""
     with invocation.open() as engine:
         references = list(dict.fromkeys(engine.resolve(id) for id in ids))
-        if hard and not yes and not invocation.as_json and sys.stdin.isatty():
-            click.confirm(f"Erase {len(references)} for good, beyond undo?", abort=True, err=True)
+        if hard and not yes:
+            _confirm_erasure(invocation, engine, references)
         if not hard:
             return _report_changes(invocation, engine, engine.forget(*references))
         outcomes = engine.erase(*references)
         copies = engine.earlier_copies()
         return _report_changes(invocation, engine, outcomes, {"kept_copies": shapes.plain(copies)}, copies=copies)
+
+
+def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> None:
+    """Show what would be erased and ask for consent."""
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput("erasing cannot be undone: confirm it with --yes")
+    from triskele.serving.cli import render
+
+    memories = engine.store.memories(ids)
+    for id in ids[:_SHOWN_MEMORIES]:
+        text = shapes.shown_content(memories[id], False) if id in memories else "(forgotten)"
+        click.echo(f"{id}  {render.one_line(text)}", err=True)
+    if len(ids) > _SHOWN_MEMORIES:
+        click.echo(f"… and {len(ids) - _SHOWN_MEMORIES:,} more", err=True)
+    if not click.confirm(f"Erase {render.memories(len(ids))}? This cannot be undone.", err=True):
+        raise Conflict("not confirmed: nothing was erased")
 
 
 @click.command(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from triskele.base.files import expanded
 from triskele.config import Settings, sqlite_path
 from triskele.errors import BadInput, Conflict
 from triskele.serving.clients import config_files
@@ -65,7 +66,7 @@ class InstallTarget:
         passed_on = {
             "TRISKELE_HOME": str(settings.home),
             "TRISKELE_STORE": _store(settings.store.url) if is_chosen else "",
-            "TRISKELE_CONFIG": str(Path(file).expanduser().absolute()) if file else "",
+            "TRISKELE_CONFIG": str(expanded(file)) if file else "",
         }
         return cls(settings.home, environment, passed_on, project)
 

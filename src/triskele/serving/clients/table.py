@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import triskele
+from triskele.base.files import expanded
 from triskele.errors import BadInput
 
 NAME = "triskele"
@@ -115,7 +116,7 @@ def user_path(file: ConfigFile, environment: Mapping[str, str]) -> Path:
     """The path of the user's own file."""
     moved = environment.get(file.moved_by) if file.moved_by else None
     if moved:
-        return Path(moved).expanduser().absolute() / Path(file.user).name
+        return expanded(moved) / Path(file.user).name
     if file.user.startswith("{config}"):
         # Imported here: only this client needs it.
         import platformdirs
