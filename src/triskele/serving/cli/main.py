@@ -124,11 +124,8 @@ class Commands(click.Group):
         arguments = list(extra.get("args") or (args[0] if args else None) or sys.argv[1:])
         try:
             result = super().main(*args, **extra)
-        except (KeyboardInterrupt, click.Abort):
-            _write_error("interrupted", extra["obj"], arguments)
-            sys.exit(INTERRUPTED)
-        except Exception as error:
-            message, code = _described(error)
+        except (KeyboardInterrupt, click.Abort, Exception) as error:
+            message, code = ("interrupted", INTERRUPTED) if _is_interrupt(error) else _described(error)
             _write_error(message, extra["obj"], arguments)
             sys.exit(code)
         sys.exit(result if isinstance(result, int) else DONE)
@@ -144,7 +141,17 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _described(error: Exception) -> tuple[str, int]:
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C led to this error, maybe wrapped by the code that it interrupted."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt | click.Abort):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _described(error: BaseException) -> tuple[str, int]:
     """The message of an error in one line, and the exit code."""
     if os.environ.get("TRISKELE_DEBUG"):
         raise error
