@@ -23,6 +23,7 @@ from triskele.serving.app import MAX_ABANDONED, MAX_BODY, AppContext, Applicatio
 
 TOKEN = "a-token-of-the-test"
 ENGINE: Any = object()
+CLIENTS = {"proof": "codex"}
 KNOWN = {"Host": "localhost", "Authorization": f"Bearer {TOKEN}"}
 
 
@@ -38,7 +39,9 @@ class Home:
         self.asked += 1
 
     def house(self) -> AppContext:
-        return AppContext(lambda: self.opened(), lambda: {"engine": "open"}, self.lines.append, self.notice)
+        return AppContext(
+            lambda: self.opened(), lambda: {"engine": "open"}, self.lines.append, self.notice, CLIENTS.get
+        )
 
 
 Respond = Callable[[Any, str, Mapping[str, Any]], str]
@@ -250,8 +253,10 @@ def test_a_newer_client_is_told_that_this_one_is_outdated(
 
 def test_who_asks_and_where_is_told_by_the_command_and_not_by_the_event(home: Home, brain: Any) -> None:
     brain(lambda engine, event, payload: json.dumps([payload["client"], payload["project"]]))
-    headers = {**KNOWN, "X-Triskele-Project": "%42%c3%a4%63%6b%65%72", "X-Triskele-Client": "codex"}
+    headers = {**KNOWN, "X-Triskele-Project": "%42%c3%a4%63%6b%65%72", "X-Triskele-Client": "claude-code"}
     claimed = {"client": "claude-code", "project": "another"}
+    assert send(home, "POST", "/hook/stop", json=claimed, headers=headers).json() == ["", "Bäcker"]
+    headers["X-Triskele-Client-Token"] = "proof"
     assert send(home, "POST", "/hook/stop", json=claimed, headers=headers).json() == ["codex", "Bäcker"]
     assert send(home, "POST", "/hook/stop", json=claimed).json() == ["", ""]
 

@@ -125,13 +125,18 @@ def test_it_writes_what_the_resident_says(host: Host, listener: FakeResident) ->
     assert host.log() == ""
 
 
-def test_it_says_which_client_it_was_installed_for(host: Host, listener: FakeResident) -> None:
-    for more in (["--client", "claude-code"], ["--client", "evil\r\nX: y"], ["--client"], ["x", "y", "z"]):
+def test_it_passes_the_token_of_its_entry_on(host: Host, listener: FakeResident) -> None:
+    for more in (
+        ["--client", "codex", "--token", "tkc_A-9"],
+        ["--token", "evil\r\nX: y"],
+        ["--token"],
+        ["x", "y", "z"],
+    ):
         command = [sys.executable, "-I", "-S", CLIENT, "stop", *more]
         done = subprocess.run(command, input=EVENT, capture_output=True, env=host.environ, check=True)
         assert outcome(done) == SILENT
     first, second = listener.requests
-    assert b"\r\nX-Triskele-Client: claude-code\r\n" in first
+    assert b"\r\nX-Triskele-Client-Token: tkc_A-9\r\n" in first
     assert b"X-Triskele-Client" not in second and b"X: y" not in second
 
 

@@ -45,6 +45,7 @@ class AppContext:
     state: Callable[[], dict[str, Any]]
     log: Callable[[str], None]
     note_use: Callable[[], None]
+    client_of: Callable[[str], str | None]
 
 
 class Application:
@@ -86,7 +87,8 @@ class Application:
         if payload is None:
             return refused(400, "the body must be one JSON object")
         # Taken from the installed command and the environment, whatever the event itself says.
-        payload["client"] = request.headers.get("x-triskele-client", "")
+        # A client's own word for its name opens nothing: only its token does.
+        payload["client"] = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""
         payload["project"] = unquote(request.headers.get("x-triskele-project", ""), errors="replace")
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
         # After that the client is gone, and nothing counts as given.

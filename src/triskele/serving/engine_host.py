@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.config import Settings, file_of
 from triskele.errors import StoreUnavailable
+from triskele.serving.clients.config_files import TokenFile
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -79,6 +80,10 @@ class EngineHost:
     def state(self) -> dict[str, Any]:
         """The part of /health that describes the engine."""
         return {"store": self._settings.store.url, "engine": "opening" if self._engine is None else "open"}
+
+    def client_of(self, token: str) -> str | None:
+        """The client that a token was installed for."""
+        return TokenFile.of(self._settings.home).client_of(token) if token else None
 
     def close(self) -> None:
         """Close the engine; a thread that is still opening it ends with the process."""

@@ -26,7 +26,12 @@ HTTP, STREAM = "http", "mcp"
 LOOPBACK = "127.0.0.1"
 
 _PAUSE_S = 0.01
-_PLACES = {"--home": "TRISKELE_HOME", "--store": "TRISKELE_STORE", "--config": "TRISKELE_CONFIG"}
+_VARIABLES = {
+    "--home": "TRISKELE_HOME",
+    "--store": "TRISKELE_STORE",
+    "--config": "TRISKELE_CONFIG",
+    "--token": "TRISKELE_CLIENT_TOKEN",
+}
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
@@ -119,11 +124,11 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
             return False
         import subprocess
 
-        # Each request names its project; a folder's environment must not decide what Python imports.
+        # Each request brings its project and token; a folder's environment must not decide what Python imports.
         kept = {
             name: value
             for name, value in environ.items()
-            if name != "TRISKELE_PROJECT" and not name.upper().startswith("PYTHON")
+            if name not in ("TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN") and not name.upper().startswith("PYTHON")
         }
         kept["TRISKELE_HOME"] = place.home
         if place.store:
@@ -170,12 +175,12 @@ def log(place: Address, line: str) -> None:
 
 
 class HookRequest:
-    """An event, the client that sent it, and the project where the environment names one."""
+    """An event, the project where the environment names one, and the token of the client's installed entry."""
 
-    __slots__ = ("client", "event", "project")
+    __slots__ = ("event", "project", "token")
 
-    def __init__(self, event: str, client: str = "", project: str = "") -> None:
-        self.event, self.client, self.project = event, client, project
+    def __init__(self, event: str, project: str = "", token: str = "") -> None:
+        self.event, self.project, self.token = event, project, token
 
     def headers(self, left_s: float) -> tuple[str, ...]:
         """The request as HTTP headers; the project is percent-encoded."""
@@ -184,8 +189,8 @@ class HookRequest:
             "Content-Type: application/json",
             f"X-Triskele-Version: {VERSION}",
             f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}",
-            *((f"X-Triskele-Client: {self.client}",) if self.client else ()),
             *((f"X-Triskele-Project: {project}",) if project else ()),
+            *((f"X-Triskele-Client-Token: {self.token}",) if self.token else ()),
         )
 
 
@@ -216,20 +221,20 @@ def ask(
 
 
 def run(arguments: list[str]) -> None:
-    """Answer the event of a command line: EVENT [--client NAME] [--home PATH] [--store URL] [--config PATH].
+    """Answer one event: EVENT [--client NAME] [--token T] [--home PATH] [--store URL] [--config FILE].
 
-    The last three override the environment, which the agent's folder may set.
+    All but the name override the environment, which the agent's folder may set.
     """
     began = time.monotonic()
     given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-    is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_PLACES}
-    environ = {**os.environ, **{_PLACES[name]: value for name, value in given.items() if name in _PLACES}}
-    answer(arguments[0] if is_sound else "", given.get("--client", ""), environ, began)
+    is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_VARIABLES}
+    environ = {**os.environ, **{_VARIABLES[name]: value for name, value in given.items() if name in _VARIABLES}}
+    answer(arguments[0] if is_sound else "", environ, began)
     # An orderly exit would only cost time.
     os._exit(0)
 
 
-def answer(event: str, client: str, environ: Mapping[str, str], began: float) -> None:
+def answer(event: str, environ: Mapping[str, str], began: float) -> None:
     """Write the answer to one event to standard output; an error writes nothing there and a line to the log."""
     place = None
     try:
@@ -237,7 +242,8 @@ def answer(event: str, client: str, environ: Mapping[str, str], began: float) ->
         if not _is_name(event):
             event = "?"
             raise NoAnswer("unknown event name")
-        request = HookRequest(event, client if _is_name(client) else "", environ.get("TRISKELE_PROJECT") or "")
+        token = _token(environ.get("TRISKELE_CLIENT_TOKEN") or "")
+        request = HookRequest(event, environ.get("TRISKELE_PROJECT") or "", token)
         ends = began + _deadline_s(environ)
         text, is_outdated = ask(place, request, _read(ends), ends, environ)
         _write(text)
@@ -250,6 +256,11 @@ def answer(event: str, client: str, environ: Mapping[str, str], began: float) ->
 
 def _is_name(text: str) -> bool:
     return 0 < len(text) <= 40 and _NAME_LETTERS.issuperset(text)
+
+
+def _token(text: str) -> str:
+    """A token as it may stand in a header; empty where it is none."""
+    return text if len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum() else ""
 
 
 def _reason(error: Exception) -> str:

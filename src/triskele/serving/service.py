@@ -73,7 +73,13 @@ class Service:
         host, listener = self._host, self._listener
         streams = StreamServer(host.open_engine, listener.token, host.note_use, self._log)
         app = Application(
-            AppContext(host.open_engine, lambda: {**host.state(), "streams": len(streams)}, self._log, host.note_use)
+            AppContext(
+                host.open_engine,
+                lambda: {**host.state(), "streams": len(streams)},
+                self._log,
+                host.note_use,
+                host.client_of,
+            )
         )
         with _errors_logged(self._log):
             async with asyncio.TaskGroup() as tasks:

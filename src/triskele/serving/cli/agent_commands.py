@@ -172,9 +172,9 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, status:
     ),
 )
 @click.argument("event", metavar="EVENT")
-@click.option("--client", metavar="NAME", default="", help="The name of the installed client.")
+@click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
 @common
-def hook(invocation: Invocation, event: str, client: str) -> None:
+def hook(invocation: Invocation, event: str) -> None:
     """Answer a hook event of an agent with relevant memories.
 
     EVENT is user-prompt-submit, session-start, pre-compact, stop or session-end; the client's JSON comes on standard
@@ -182,7 +182,7 @@ def hook(invocation: Invocation, event: str, client: str) -> None:
     """
     from triskele.serving import hook_client
 
-    hook_client.answer(event, client, invocation.environ(), time.monotonic())
+    hook_client.answer(event, invocation.environ(), time.monotonic())
 
 
 def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:

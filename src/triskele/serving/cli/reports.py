@@ -230,6 +230,14 @@ def health(found: Health, *, deep: bool) -> RenderableType:
     return Group(*lines)
 
 
+def clients_without_token(names: Sequence[str]) -> list[RenderableType]:
+    """Clients that cannot see the private memories that the settings grant them."""
+    return [
+        note(f"· private_to names {name}, but its entry has no token: run `triskele install {name}` again", WARNING)
+        for name in names
+    ]
+
+
 def settings(values: Mapping[str, Mapping[str, Any]], file: Path) -> RenderableType:
     """All settings with value and source."""
     made = table("setting", "value", "from")

@@ -123,14 +123,24 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
     """Look for damage and repair what can be repaired."""
     with invocation.open() as engine:
         health = engine.inspect(deep=deep, repair=repair)
+        without_token = _clients_without_token(engine.settings)
         if invocation.as_json:
             document = {"healthy": not health.findings, "deep": deep, **shapes.plain(health)}
+            document["clients_without_token"] = without_token
             invocation.write_json({**document, "project": engine.project})
         else:
             from triskele.serving.cli import reports
 
-            invocation.write(reports.health(health, deep=deep))
+            invocation.write(reports.health(health, deep=deep), *reports.clients_without_token(without_token))
     context.exit(1 if health.findings else 0)
+
+
+def _clients_without_token(settings: Settings) -> list[str]:
+    """Clients that the settings show private memories to, but that have no installed token to prove who they are."""
+    from triskele.serving.clients.config_files import TokenFile
+
+    known = TokenFile.of(settings.home).clients()
+    return [name for name in settings.agents.private_to if name.strip().lower() not in known]
 
 
 @click.command(

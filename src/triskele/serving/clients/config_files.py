@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import hmac
 import json
 import os
+import re
+import secrets
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +23,9 @@ from triskele.errors import BadInput, Unavailable
 MAX_BYTES = 32 * 1024 * 1024
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 _CONTEXT_LINES = 3
+_TOKEN = re.compile(rb"tkc_[A-Za-z0-9_-]{32}")
+# Of one client, installed into several configuration folders.
+_MAX_TOKENS = 50
 
 
 def resolve_path(path: Path, root: Path, *, follow: bool) -> Path:
@@ -183,6 +189,60 @@ class BackupFolder:
 
     def _receipt(self, path: Path) -> Path:
         return self.folder / f"{_key(path)}.receipt.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """The hashes of the tokens that installs wrote into clients' entries, by client."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, home: Path) -> TokenFile:
+        """The token file of a data folder."""
+        return cls(home / "client_tokens.json")
+
+    def client_of(self, token: str) -> str | None:
+        """The client that a token was written for; None where it is unknown."""
+        given = _hash(token.encode("utf-8", "replace"))
+        known = ((client, each) for client, hashes in self._read().items() for each in hashes)
+        return next((client for client, each in known if hmac.compare_digest(each, given)), None)
+
+    def clients(self) -> set[str]:
+        """The clients with a token."""
+        return {client for client, hashes in self._read().items() if hashes}
+
+    def known_in(self, data: bytes, client: str) -> str | None:
+        """A valid token of this client in the text of a file."""
+        tokens = (found.decode() for found in _TOKEN.findall(data))
+        return next((token for token in tokens if self.client_of(token) == client), None)
+
+    def add(self, client: str, token: str) -> None:
+        """Record a token."""
+        known = self._read()
+        kept = [each for each in known.get(client, []) if each != _hash(token.encode())]
+        self._write({**known, client: [*kept, _hash(token.encode())][-_MAX_TOKENS:]})
+
+    def drop(self, token: str) -> None:
+        """Forget a token."""
+        gone = _hash(token.encode())
+        self._write({client: [each for each in hashes if each != gone] for client, hashes in self._read().items()})
+
+    def _read(self) -> dict[str, list[str]]:
+        try:
+            found = json.loads(self.path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        known = found if isinstance(found, dict) else {}
+        return {client: [str(each) for each in hashes] for client, hashes in known.items() if isinstance(hashes, list)}
+
+    def _write(self, known: Mapping[str, list[str]]) -> None:
+        write(self.path, (json.dumps(known, indent=2) + "\n").encode())
+
+
+def new_token() -> str:
+    """A random token for the entry of a client."""
+    return f"tkc_{secrets.token_urlsafe(24)}"
 
 
 def is_unchanged(receipt: Receipt, data: bytes | None) -> bool:

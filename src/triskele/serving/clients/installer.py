@@ -10,9 +10,11 @@ from triskele.base.files import expanded
 from triskele.config import Settings, sqlite_path
 from triskele.errors import BadInput, Conflict
 from triskele.serving.clients import config_files
-from triskele.serving.clients.config_files import BackupFolder
+from triskele.serving.clients.config_files import BackupFolder, TokenFile
 from triskele.serving.clients.entries import Entries, entries_of, text_of
 from triskele.serving.clients.table import Client, ConfigFile, user_path
+
+_MASK = "(token)"
 
 
 class FileRefused(BadInput):
@@ -33,6 +35,8 @@ class Change:
     original: bytes | None = None
     folders: tuple[Path, ...] = ()
     backup: Path | None = None
+    client: str = ""
+    token: str = ""
 
     @property
     def is_needed(self) -> bool:
@@ -41,8 +45,9 @@ class Change:
 
     @property
     def difference(self) -> str:
-        """The exact change as a unified diff."""
-        return config_files.difference(self.path, self.before, self.after)
+        """The exact change as a unified diff; the token is masked."""
+        diff = config_files.difference(self.path, self.before, self.after)
+        return diff.replace(self.token, _MASK) if self.token else diff
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,11 @@ class InstallTarget:
         return cls(settings.home, environment, passed_on, project)
 
     @property
+    def tokens(self) -> TokenFile:
+        """The hashes of the tokens in clients' entries."""
+        return TokenFile.of(self.home)
+
+    @property
     def backups(self) -> BackupFolder:
         """Where copies of changed files are kept."""
         return BackupFolder(self.home / "backups" / "clients")
@@ -87,15 +97,18 @@ def _store(url: str) -> str:
 def plan_install(client: Client, target: InstallTarget) -> list[Change]:
     """The changes of an install."""
     changes = []
+    token = _token(client, target)
     for file in client.files:
-        path, entries = _path(file, target), _entries(client, file, target)
+        path, entries = _path(file, target), _entries(client, file, target, token)
         before = config_files.read(path)
         try:
             after = entries.put(text_of(file, before or b"")).encode("utf-8")
         except BadInput as error:
-            raise FileRefused(f"{path} was not changed: {error}. Add the entries by hand", entries.shown()) from error
+            # Without the token, which must not be shown: such an entry sees no private memories.
+            by_hand = _entries(client, file, target).shown()
+            raise FileRefused(f"{path} was not changed: {error}. Add the entries by hand", by_hand) from error
         original, folders = _without_entries(file, entries, target, path, before, unknown=before)
-        changes.append(Change(path, before, after, original, folders))
+        changes.append(Change(path, before, after, original, folders, client=client.name, token=token))
     return changes
 
 
@@ -109,12 +122,16 @@ def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
             after, folders = _without_entries(file, entries, target, path, before)
         except BadInput as error:
             raise FileRefused(f"{path} was not changed: {error}. Remove the triskele entries by hand") from error
-        changes.append(Change(path, before, after, folders=folders))
+        token = target.tokens.known_in(before or b"", client.name) or ""
+        changes.append(Change(path, before, after, folders=folders, client=client.name, token=token))
     return changes
 
 
 def install(changes: list[Change], target: InstallTarget) -> list[Change]:
     """Write all planned changes or none, and record how to undo them; returns the changes with their backups."""
+    for change in changes:
+        if change.token and change.is_needed:
+            target.tokens.add(change.client, change.token)
     backups, done = target.backups, _write(changes, target.backups)
     for change in done:
         if change.is_needed and change.after is not None:
@@ -135,6 +152,8 @@ def uninstall(changes: list[Change], target: InstallTarget) -> list[Change]:
     config_files.remove_empty({folder for change in done if change.after is None for folder in change.folders})
     for change in done:
         target.backups.forget(change.path)
+        if change.token and change.is_needed:
+            target.tokens.drop(change.token)
     return done
 
 
@@ -146,8 +165,18 @@ def _path(file: ConfigFile, target: InstallTarget) -> Path:
     return config_files.resolve_path(path, Path.home(), follow=True)
 
 
-def _entries(client: Client, file: ConfigFile, target: InstallTarget) -> Entries:
-    return entries_of(client, file, target.passed_on, for_project=target.project is not None)
+def _token(client: Client, target: InstallTarget) -> str:
+    """The token of the client's present entry, or a new one; a project's file gets none, for it may be published."""
+    if target.project is not None:
+        return ""
+    texts = (config_files.read(_path(file, target)) or b"" for file in client.files)
+    known = (target.tokens.known_in(text, client.name) for text in texts)
+    return next((token for token in known if token), None) or config_files.new_token()
+
+
+def _entries(client: Client, file: ConfigFile, target: InstallTarget, token: str = "") -> Entries:
+    environment = {**target.passed_on, "TRISKELE_CLIENT_TOKEN": token} if token else target.passed_on
+    return entries_of(client, file, environment, for_project=target.project is not None)
 
 
 def _without_entries(

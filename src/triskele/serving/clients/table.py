@@ -21,7 +21,12 @@ HOOK = Path(triskele.__file__).parent / "serving" / "hook_start.py"
 # The hook's own limit is far lower; this one is for a machine that hangs.
 _HOOK_SECONDS = 5
 _EVENTS = {"UserPromptSubmit": "user-prompt-submit", "SessionStart": "session-start", "PreCompact": "pre-compact"}
-_OPTIONS = {"TRISKELE_HOME": "--home", "TRISKELE_STORE": "--store", "TRISKELE_CONFIG": "--config"}
+_OPTIONS = {
+    "TRISKELE_HOME": "--home",
+    "TRISKELE_STORE": "--store",
+    "TRISKELE_CONFIG": "--config",
+    "TRISKELE_CLIENT_TOKEN": "--token",
+}
 _CLAUDE_EVENTS = {**_EVENTS, "SessionEnd": "session-end"}
 
 

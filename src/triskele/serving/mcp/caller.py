@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context
+from starlette.requests import Request as HttpRequest
 
 from triskele import validation
 from triskele.base import project
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
+from triskele.serving.clients.config_files import TokenFile
 from triskele.types import Memory, Sensitivity
 
 # Protocol names of clients that differ from the name they are installed by.
@@ -26,11 +28,12 @@ _INSTALLED_AS = {
 
 @dataclass(frozen=True, slots=True)
 class RequestSource:
-    """The folder or the named project that requests come from; without either they have no project."""
+    """Where requests come from: a folder or a named project, and the token of the client's installed entry."""
 
     open_engine: Callable[[], Engine]
     folder: Path | None = None
     project: str | None = None
+    token: str = ""
 
     def named(self, engine: Engine) -> str:
         """The project of the requests."""
@@ -41,6 +44,9 @@ class RequestSource:
 
 
 Request = Context[RequestSource, Any]
+_NOT_NAMED = "the user can add the client to private_to in the [agents] section of the settings"
+# A client that the settings name proves by its token that it is the one that was installed.
+_NO_TOKEN = "its entry has no valid token, so the user can run `triskele install {}` again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class Caller:
     engine: Engine
     project: str
     reads_private: bool
+    hint: str = ""
 
     @property
     def sensitivities(self) -> frozenset[Sensitivity] | None:
@@ -65,8 +72,8 @@ class Caller:
         memory = self.engine.get(reference)
         if not self.may_read(memory):
             raise BadInput(
-                f"{memory.id} is private and this client may not see it: the user can add the client to private_to"
-                f" in the [agents] section of the settings, or read it with `triskele show {memory.id}`"
+                f"{memory.id} is private and this client may not see it: {self.hint or _NOT_NAMED}, or read it with"
+                f" `triskele show {memory.id}`"
             )
         return memory
 
@@ -85,7 +92,18 @@ def caller(request: Request) -> Caller:
     """The caller of a request."""
     source = request.request_context.lifespan_context
     engine = source.open_engine()
-    return Caller(engine, source.named(engine), engine.settings.agents.shows_private_to(client_name(request)))
+    tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
+    given = source.token or _token_of(request)
+    reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)
+    claimed = client_name(request)
+    hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
+    return Caller(engine, source.named(engine), reads_private, hint)
+
+
+def _token_of(request: Request) -> str:
+    """The token of a request over HTTP; empty on other transports."""
+    made = request.request_context.request
+    return made.headers.get("x-triskele-client-token", "") if isinstance(made, HttpRequest) else ""
 
 
 def client_name(request: Request) -> str | None:

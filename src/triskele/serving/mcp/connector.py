@@ -57,10 +57,11 @@ class Connector:
 
 
 def header(environ: Mapping[str, str]) -> bytes:
-    """The first line of a stream: the version, and the working folder of the client."""
+    """The first line of a stream: the version, the client's working folder, and its token."""
     said = {"version": VERSION, "folder": os.getcwd()}
-    if environ.get("TRISKELE_PROJECT"):
-        said["project"] = environ["TRISKELE_PROJECT"]
+    for name, variable in (("project", "TRISKELE_PROJECT"), ("token", "TRISKELE_CLIENT_TOKEN")):
+        if environ.get(variable):
+            said[name] = environ[variable]
     return json.dumps(said).encode() + b"\n"
 
 

@@ -59,9 +59,11 @@ class MemoryServer(MCPServer[RequestSource]):
             raise MCPError(INVALID_PARAMS, error_messages.error_line(error)) from None
 
 
-def build(open_engine: Callable[[], Engine], *, folder: Path | None = None, project: str | None = None) -> MemoryServer:
+def build(
+    open_engine: Callable[[], Engine], *, folder: Path | None = None, project: str | None = None, token: str = ""
+) -> MemoryServer:
     """A server for requests from one source; the engine is opened on the first request."""
-    source = RequestSource(open_engine, folder, project)
+    source = RequestSource(open_engine, folder, project, token)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[RequestSource]) -> AsyncIterator[RequestSource]:
@@ -126,12 +128,13 @@ async def _converse(
     lines: AsyncGenerator[bytes],
     writer: asyncio.StreamWriter,
 ) -> None:
-    folder, project = header.get("folder"), header.get("project")
+    folder, project, token = header.get("folder"), header.get("project"), header.get("token")
     server = _session_manager(
         build(
             open_engine,
             folder=Path(folder) if isinstance(folder, str) and folder else None,
             project=project if isinstance(project, str) else None,
+            token=token if isinstance(token, str) else "",
         )
     ).app
     inbound, to_serve = anyio.create_memory_object_stream[Inbound](0)

@@ -56,6 +56,8 @@ def memory_store(
     place = who.written_to(project, everywhere)
     echo.refuse(who.engine.store, content, project=place)
     older = who.get(supersedes) if supersedes else None
+    if older is not None:
+        _refuse_to_replace_the_user(who, older, Origin(origin))
     return _kept(
         who,
         content,
@@ -126,7 +128,10 @@ def memory_link(
 ) -> schemas.Changes:
     """Connect two memories."""
     who = caller(request)
-    return schemas.changes([who.engine.link(who.get(source).id, LinkKind(kind), who.get(target).id)])
+    first, second = who.get(source), who.get(target)
+    if LinkKind(kind) is LinkKind.SUPERSEDES:
+        _refuse_to_replace_the_user(who, second, first.origin)
+    return schemas.changes([who.engine.link(first.id, LinkKind(kind), second.id)])
 
 
 def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
@@ -142,6 +147,24 @@ def _refuse_long(who: Caller, content: str) -> None:
         raise BadInput(
             f"the text has {len(content.strip()):,} characters, the limit is {most:,}: keep what a later conversation"
             " needs and store it as several memories, one fact each"
+        )
+
+
+def _refuse_to_replace_the_user(who: Caller, older: Memory, origin: Origin) -> None:
+    """What a tool or a web page says must not replace what the user said, nor what replaced it."""
+    if origin not in (Origin.TOOL, Origin.WEB):
+        return
+    chain, seen = [older.id], {older.id}
+    for id in chain:
+        links = who.engine.store.links([id], kind=LinkKind.SUPERSEDES)
+        new = {link.target for link in links if link.source == id} - seen
+        seen |= new
+        chain += sorted(new)
+    users = [memory.id for memory in who.engine.store.memories(chain).values() if memory.origin is Origin.USER]
+    if older.origin is Origin.USER or users:
+        raise BadInput(
+            f"{older.id} holds what the user said, and a text of origin {origin} cannot supersede it: store the text"
+            " without `supersedes` and propose the change to the user, who can make it with `triskele link`"
         )
 
 
