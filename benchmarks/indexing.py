@@ -20,10 +20,10 @@ import stores
 import texts
 
 from triskele.index.worker import BATCH
-from triskele.models.embed.bundled import MODEL_FOLDER
-from triskele.models.embed.manifest import read_manifest
-from triskele.models.embed.runtime import Runtime
-from triskele.models.embed.windows import batches, cut
+from triskele.models.bundled import MODEL_FOLDER
+from triskele.models.bundled_runtime import BundledRuntime
+from triskele.models.inference import batches, cut
+from triskele.models.manifest import read_manifest
 
 RESULTS = Path(__file__).parent / "results" / "indexing.json"
 LEAST_SHARE = 0.9
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    runtime = Runtime.load(MODEL_FOLDER, read_manifest(MODEL_FOLDER))
+    runtime = BundledRuntime.load(MODEL_FOLDER, read_manifest(MODEL_FOLDER))
     contents = texts.memories(given.texts * given.rounds + BATCH)
     bare(contents[-BATCH:], runtime)
     through_engine(contents[-BATCH:])
@@ -53,7 +53,7 @@ def main() -> None:
     print(json.dumps(figures, indent=1))
 
 
-def bare(contents: Sequence[str], runtime: Runtime) -> float:
+def bare(contents: Sequence[str], runtime: BundledRuntime) -> float:
     """CPU seconds of tokenizer and graph alone, in the batches that the engine makes."""
     started = time.process_time()
     for start in range(0, len(contents), BATCH):

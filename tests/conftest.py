@@ -18,7 +18,7 @@ from triskele.serving.cli.demo import temporary_memory
 from triskele.types import Memory
 
 if TYPE_CHECKING:
-    from models.cross_encoder.kernels import Network
+    from models.kernels import Network
 
 PROJECT = "garden"
 
@@ -79,7 +79,7 @@ def team_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained_network(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Network:
     """A small cross-encoder in numpy that learned from the sample questions of the tune half."""
     # Imported here: most tests need none of it.
-    from models.cross_encoder import trained
+    from models import trained
 
     folder = tmp_path_factory.mktemp("lessons")
     shutil.copytree(team_home, folder / "home")
@@ -91,6 +91,6 @@ def trained_network(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def trained_cross_encoder(trained_network: Network, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as a model folder; whoever changes it copies it first."""
-    from models.cross_encoder import trained
+    from models import trained
 
     return trained.export(trained_network, tmp_path_factory.mktemp("models") / "team-cross")

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from triskele.base.files import check_utf8, expanded
 from triskele.errors import BadInput
 
-# Names of models that are no model's own.
+# Reserved names of models.
 BUNDLED, NO_MODEL = "bundled", "none"
-# How the fingerprint of a model begins that somebody else runs.
+KEY_FILE = "vault.key"
+# The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
@@ -26,7 +27,7 @@ _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "of
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where memories live: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    """The address of the store: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
 
     url: str
     busy_timeout_s: float = 30.0
@@ -34,7 +35,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """What a memory may look like."""
+    """Limits, categories and owner of memories."""
 
     max_characters: int = 1400
     max_label_characters: int = 500
@@ -52,7 +53,7 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecallSettings:
-    """How answers are ranked and cut."""
+    """How answers are ranked and how long they are."""
 
     limit: int = 10
     depth: int = 100
@@ -64,7 +65,7 @@ class RecallSettings:
 
 @dataclass(frozen=True, slots=True)
 class PrivacySettings:
-    """How the vault of secrets is locked: auto, keyring, passphrase or file; without `key_file` in the data folder."""
+    """Where the vault's key is kept: auto, keyring, passphrase or file; `key_file` is in the data folder by default."""
 
     key: str = "auto"
     key_file: str = ""
@@ -72,7 +73,7 @@ class PrivacySettings:
 
 @dataclass(frozen=True, slots=True)
 class HostedSettings:
-    """An embedding model that somebody else runs, asked beside the local one; none without `service`."""
+    """A hosted embedding model, used beside the local one; without `service` there is none."""
 
     service: str = ""
     model: str = ""
@@ -87,7 +88,7 @@ class HostedSettings:
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
-    """A cross-encoder: with `service` a hosted one, else a folder or a name of the hub; off unless `always`."""
+    """A cross-encoder: hosted if `service` is set, else a folder or a model of the hub; used on request or `always`."""
 
     model: str = ""
     service: str = ""
@@ -102,7 +103,7 @@ class RerankSettings:
 
 @dataclass(frozen=True, slots=True)
 class LlmSettings:
-    """A language model: openai, anthropic, compatible, or a command of yours; `expand` lets it reword questions."""
+    """A language model: openai, anthropic, compatible, or your own command; `expand` lets it rewrite queries."""
 
     service: str = ""
     model: str = ""
@@ -117,7 +118,7 @@ class LlmSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What agents get unasked: at most so many memories and tokens, none below a confidence; who sees private ones."""
+    """Limits of what is injected into agents, and which clients may see private memories."""
 
     most: int = 5
     budget_tokens: int = 1200
@@ -132,7 +133,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set, with the origin of each value."""
+    """All settings, with the origin of each value."""
 
     home: Path
     project: str | None
@@ -148,7 +149,8 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-# Who says where texts are sent: only the user's own file may, for an environment can come from a project's folder.
+# Sections that decide where texts are sent: only the user's file sets them, because a project's folder can set
+# environment variables.
 OUTSIDE = ("hosted", "rerank", "llm", "agents")
 
 Section = TypeVar(
@@ -166,7 +168,7 @@ Section = TypeVar(
 
 
 def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
-    """Read the settings of this user; nothing is ever read from the folder that one works in."""
+    """Read the settings of this user; nothing is read from the working directory."""
     source = _Source(dict(os.environ if environment is None else environment))
     home = check_utf8(expanded(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))))
     source.read_file(file_of(source.environment, home))
@@ -195,12 +197,12 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
 
 
 def file_of(environment: Mapping[str, str], home: Path) -> Path:
-    """The user's settings file, there or not."""
+    """The path of the user's settings file, whether or not it exists."""
     return Path(environment.get("TRISKELE_CONFIG") or home / "config.toml")
 
 
 def sqlite_path(url: str) -> Path:
-    """The file that a `sqlite:///` address names."""
+    """The file of a `sqlite:///` address."""
     prefix = "sqlite:///"
     if not url.startswith(prefix) or len(url) == len(prefix):
         raise BadInput(f"not a store address: {url!r} (write sqlite:///notes.db or sqlite:////absolute/notes.db)")
@@ -208,7 +210,7 @@ def sqlite_path(url: str) -> Path:
 
 
 class _Source:
-    """Looks a value up in the environment, then in the file, then among the defaults, and notes which it was."""
+    """Looks a value up in the environment, then in the file, then in the defaults, and records its origin."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
@@ -216,7 +218,7 @@ class _Source:
         self.origins: dict[str, str] = {}
 
     def read_file(self, path: Path) -> None:
-        """Take the values of a TOML file; a missing one is an empty one."""
+        """Read the values of a TOML file; a missing file is an empty one."""
         try:
             document = tomllib.loads(path.read_text(encoding="utf-8"))
             if _holds_nul(document):
@@ -232,7 +234,7 @@ class _Source:
             self.given |= {key: (v, str(path)) for key, v in pairs.items()}
 
     def value(self, key: str, variable: str, default: Callable[[], str]) -> str:
-        """One text value with its origin noted."""
+        """One text value; its origin is recorded."""
         if self.environment.get(variable):
             self.origins[key] = f"environment {variable}"
             self.given.pop(key, None)
@@ -246,7 +248,7 @@ class _Source:
         return value
 
     def section(self, name: str, defaults: Section) -> Section:
-        """A section's settings: each field may be given as NAME.FIELD or, but for OUTSIDE, as TRISKELE_NAME_FIELD."""
+        """A section's settings: each field can be set as NAME.FIELD or, except in OUTSIDE, as TRISKELE_NAME_FIELD."""
         values = {f.name: getattr(defaults, f.name) for f in fields(defaults)}
         for key, default in values.items():
             full = f"{name}.{key}"
@@ -261,9 +263,9 @@ class _Source:
         return type(defaults)(**values)
 
     def refuse_unknown(self) -> None:
-        """A setting that nothing reads is a typing error worth telling."""
+        """Refuse a setting that does not exist, because it is probably misspelled."""
         for key, (_, origin) in self.given.items():
-            raise BadInput(f"unknown setting {key} in {origin}")
+            raise BadInput(f"unknown setting {key} in {origin}: check its spelling")
 
 
 def _holds_nul(value: object) -> bool:
@@ -274,9 +276,9 @@ def _holds_nul(value: object) -> bool:
 
 def _converted(key: str, given: object, default: object) -> object:
     if isinstance(default, bool):
-        said = str(given).lower()
-        if said in _YES | _NO:
-            return said in _YES
+        word = str(given).lower()
+        if word in _YES | _NO:
+            return word in _YES
         raise BadInput(f"setting {key} must be true or false, not {given!r}")
     if isinstance(default, tuple):
         items = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
@@ -288,7 +290,7 @@ def _converted(key: str, given: object, default: object) -> object:
             if key.endswith(_PATHS):
                 expanded(given)
             return given
-        raise BadInput(f"setting {key} must be {type(default).__name__}, not {given!r}")
+        raise BadInput(f"setting {key} must be {'text' if isinstance(default, str) else 'a number'}, not {given!r}")
     try:
         return type(default)(given)  # type: ignore[call-arg]
     except (TypeError, ValueError) as error:
@@ -324,7 +326,7 @@ def _check(settings: Settings) -> None:
 
 
 def _default_home() -> Path:
-    # Imported here: only a user without TRISKELE_HOME pays for it.
+    # Imported here: not needed if TRISKELE_HOME is set.
     import platformdirs
 
     return Path(platformdirs.user_data_dir("triskele", appauthor=False))

@@ -18,12 +18,13 @@ from triskele.base import project, timestamps
 from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.config import BUNDLED, NO_MODEL, Settings
 from triskele.curation import undo
-from triskele.errors import AmbiguousId, BadInput, NotFound, TriskeleError, Unavailable
+from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.protocol import Census, Store
+from triskele.stores.sqlite import recovery
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import (
     Add,
@@ -75,6 +76,25 @@ def open_memory(
     return Engine(settings, folder or Path.cwd(), ask=ask)
 
 
+def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[Engine, Path | None]:
+    """Replace a store by a verified backup, even one that cannot be opened; the memory, and where the old files lie."""
+    path = config.sqlite_path(settings.store.url)
+    try:
+        if not recovery.exists(path):
+            raise StoreDamaged(f"the store {path} is missing or empty")
+        engine = open_memory(settings=settings, ask=ask)
+    except (StoreDamaged, StoreNewer):
+        kept = recovery.replace_damaged(path, source, timeout_s=settings.store.busy_timeout_s)
+        engine = open_memory(settings=settings, ask=ask)
+        engine.reindex()
+        return engine, kept
+    try:
+        return engine, engine.restore(source)
+    except BaseException:
+        engine.close()
+        raise
+
+
 class Engine:
     """Long-term memory: every change goes through here, and every answer comes from here."""
 
@@ -83,8 +103,9 @@ class Engine:
         self.project = validation.check_name(settings.project or project.resolve(folder), "the project")
         analyzer = Analyzer(settings.index.language)
         path = config.sqlite_path(settings.store.url)
-        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s)
         self._index_folder = path.with_name(path.name + ".index")
+        traces = recovery.traces(settings)
+        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s, traces=traces)
         self.lexical = LexicalIndex(
             self._index_folder,
             self.store,
@@ -443,26 +464,20 @@ class Engine:
         """Write a verified copy of the live store."""
         self.store.backup(target)
 
-    def restore(self, source: Path) -> Path:
-        """Replace the store's content by a verified backup; what was there is kept in a backup of its own."""
+    def restore(self, source: Path) -> Path | None:
+        """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
         path = config.sqlite_path(self.settings.store.url)
         kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
-        self.store.backup(kept)
-        try:
-            self.store.restore(source)
-        except TriskeleError:
-            kept.unlink(missing_ok=True)
-            raise
+        where = self.store.restore(source, kept=kept)
         # Opened anew: the backup may know another model.
         self.mind.forget()
-        self.lexical.rebuild()
-        self.mind.rebuild()
-        return kept
+        self.reindex()
+        return where
 
     def earlier_copies(self) -> list[Path]:
-        """The backups that `restore` left beside the store; an erased text may still be in them."""
+        """The backups and damaged files that `restore` left beside the store; an erased text may still be in them."""
         path = config.sqlite_path(self.settings.store.url)
-        return sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db"))
+        return [*sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db")), *recovery.asides(path)]
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Build every derived index anew."""

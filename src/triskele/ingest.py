@@ -1,4 +1,4 @@
-"""New and changed memories, checked and classified: every writer passes here before anything is stored."""
+"""Making new and changed memories: every text is validated and classified here before it is stored."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.privacy import detect, titles
+from triskele.privacy import detect
 from triskele.privacy.findings import Finding
 from triskele.types import Memory, Origin, Sensitivity, Unsealed
 from triskele.validation import Moment
 
+# What an edit may change of the details that are indexed and shown in clear.
+_LABELS = frozenset({"tags", "keywords", "project"})
 _MEMORY_FIELDS = [each.name for each in fields(Memory)]
-# A shorter piece of a secret stands in a label by chance.
+# A shorter piece of a secret may be in a label by chance.
 _LEAST_REPEATED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Makes memories for one owner and, unless told otherwise, one project."""
+    """Makes memories for one owner and, by default, one project."""
 
     settings: MemorySettings
     project: str
@@ -47,9 +49,9 @@ class Drafter:
         valid_from: Moment | None = None,
         valid_to: Moment | None = None,
     ) -> Memory:
-        """A checked memory that is not stored yet; `project` None is the project worked in, "" everywhere.
+        """A validated memory that is not stored yet; `project` None is the current project, "" all projects.
 
-        Without a `sensitivity` the text decides: one that holds a secret becomes a secret.
+        Without a `sensitivity` the text decides: if it holds a secret, the memory becomes a secret.
         """
         settings, labels = self.settings, list(tags)
         text = validation.check_content(content, settings)
@@ -81,14 +83,14 @@ class Drafter:
     def draft_pieces(
         self, text: str, *, position: int | None = None, sensitivity: Sensitivity | None = None, **details: Any
     ) -> list[Memory]:
-        """A longer text as several memories; their positions follow the first one's."""
+        """A longer text as several memories with consecutive positions."""
         return [
             self.draft(piece, sensitivity=kind, position=None if position is None else position + place, **details)
             for place, (piece, kind) in enumerate(self.pieces(text, sensitivity))
         ]
 
     def pieces(self, text: str, sensitivity: Sensitivity | None) -> list[tuple[str, Sensitivity | None]]:
-        """A long text cut at sentences, each piece with its class: all are secret where a cut goes through a secret."""
+        """A long text cut at sentences, each piece with its sensitivity; all are secret if a cut divides a secret."""
         pieces = validation.split_sentences(text, self.settings.max_characters)
         if not pieces:
             raise BadInput("the memory is empty")
@@ -97,18 +99,23 @@ class Drafter:
         return [(piece, sensitivity) for piece in pieces]
 
     def revised(self, memory: Memory, changes: Mapping[str, Any], open_text: Callable[[], str]) -> Memory:
-        """The memory with changes to its content or details; `open_text` gives the text of a secret."""
+        """The memory with changes to its content or details; `open_text` returns the text of a secret."""
         given = dict(changes)
+        if "tags" in given:
+            given["tags"] = list(given["tags"])
         title = given.pop("title", None)
         checked = self._checked(given)
-        refuse_secret_labels(**{name: given[name] for name in ("tags", "keywords", "project") if name in given})
+        refuse_secret_labels(**{name: given[name] for name in given.keys() & _LABELS})
         sensitivity = checked.get("sensitivity")
+        was_secret = memory.sensitivity is Sensitivity.SECRET
         now = timestamps.now()
         if not given.keys() & {"content", "sensitivity"} and title is None:
             revised = replace(memory, **checked, updated_at=now)
             validation.check_period(revised)
+            if was_secret and given.keys() & _LABELS:
+                text = open_text()
+                _refuse_repeats(revised, _values(text, detect.find(text)))
             return revised
-        was_secret = memory.sensitivity is Sensitivity.SECRET
         text = checked.get("content") or (open_text() if was_secret else memory.content)
         revised = replace(memory, **{**checked, "content": text, "content_hash": content_hash(text)}, updated_at=now)
         validation.check_period(revised)
@@ -140,21 +147,21 @@ class Drafter:
 def classified(
     memory: Memory, given: Sensitivity | None, settings: MemorySettings, *, title: str | None = None
 ) -> Memory:
-    """The memory in the class that its user gave it or that its text asks for; OPEN, given, overrules an alarm."""
+    """The memory with the given sensitivity or the one that its text requires; a given OPEN overrides the detection."""
     findings = detect.find(memory.content)
     is_secret = given is Sensitivity.SECRET or (bool(findings) and given is not Sensitivity.OPEN)
     if not is_secret:
         if title is not None:
-            raise BadInput("only a secret goes by a title: mark it as secret, or leave the title out")
+            raise BadInput("--title applies only to secrets: add --secret, or leave the title out")
         return replace(memory, sensitivity=given or Sensitivity.OPEN)
     return sealable(memory, findings, _checked_title(title, memory.content, findings, settings))
 
 
 def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = None) -> Unsealed:
-    """The memory as a secret: its title where its text was, and the text beside it for the vault."""
+    """The memory as a secret: the title replaces its content, and its text is kept apart for the vault."""
     text = memory.content
     _refuse_repeats(memory, _values(text, findings))
-    name = title or titles.title_for(text, findings)
+    name = title or detect.title_for(text, findings)
     kept = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
     return Unsealed(
         **{**kept, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
@@ -164,14 +171,14 @@ def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = No
 def refuse_secret_labels(
     *, tags: Iterable[str] = (), keywords: str = "", session: str | None = None, project: str | None = None
 ) -> None:
-    """Labels are indexed and shown in clear, so a secret in one of them is refused; only its kind is told."""
+    """Refuse a secret in a label, because labels are indexed and shown; the error names only its kind."""
     named = [*(("a tag", tag) for tag in tags), ("the keywords", keywords)]
     named += [("the session", session or ""), ("the project", project or "")]
     for what, label in named:
         for finding in detect.find(label):
             raise BadInput(
-                f"{what} looks like a secret ({titles.label_of(finding.kind)}) and would be readable:"
-                " leave it out, only the text of a memory is sealed"
+                f"{what} looks like a secret ({detect.label_of(finding.kind)}) and would be readable:"
+                " leave it out, because only the text of a memory is sealed"
             )
 
 
@@ -197,5 +204,5 @@ def _checked_title(title: str | None, text: str, findings: Sequence[Finding], se
         return None
     name = " ".join(validation.check_content(title, settings).split())
     if detect.find(name) or any(value in name.lower() for value in _values(text, findings)):
-        raise BadInput("the title would tell the secret: choose other words for it")
+        raise BadInput("the title contains the secret: choose another title")
     return name

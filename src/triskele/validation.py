@@ -1,4 +1,4 @@
-"""The one check that every new or changed memory passes, whoever writes it."""
+"""Validation of every new or changed memory, and of the limits of a query."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from triskele.base import timestamps
+from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.types import Memory
@@ -20,14 +21,14 @@ MAX_BUDGET = 1_000_000
 Moment = datetime | str
 
 _KEPT_CONTROLS = "\n\t"
-# Joiners carry meaning in many scripts; every other format character can hide text from a reader.
+# Joiners have a meaning in many scripts; every other format character can hide text from a reader.
 _KEPT_FORMATS = "\u200c\u200d\u00ad"
-_ABSURD_LENGTH = 1_000_000
-_SENTENCE_END = re.compile(r"((?<=[.!?。！？])\s+|(?<=[。！？])|\n+)")
+_UNREAD_LENGTH = 1_000_000
+_SENTENCE_END = re.compile(f"({SENTENCE_END})")
 
 
 def clean(text: str, what: str) -> str:
-    """The text without invisible controls; refuses what is no text at all."""
+    """The text without invisible controls; refuses binary data and invalid Unicode."""
     if text.isprintable():
         return text.strip()
     if "\x00" in text:
@@ -40,20 +41,20 @@ def clean(text: str, what: str) -> str:
 
 def check_content(text: str, settings: MemorySettings) -> str:
     """The cleaned content of a memory, within the limits."""
-    # Far too long is refused unread, so that ten megabytes cost nothing.
-    content = text if len(text) > _ABSURD_LENGTH else clean(text, "the memory")
+    # A huge text is refused before it is cleaned.
+    content = text if len(text) > _UNREAD_LENGTH else clean(text, "the memory")
     if not content:
         raise BadInput("the memory is empty")
     if len(content) > settings.max_characters:
         raise BadInput(
             f"the memory has {len(content):,} characters, the limit is {settings.max_characters:,}: "
-            "keep one fact per memory, or let --split cut it at sentences"
+            "keep one fact per memory, or add --split to cut it at sentences"
         )
     return content
 
 
 def check_category(category: str, settings: MemorySettings) -> str:
-    """A category of the configured set."""
+    """One of the configured categories."""
     name = clean(category, "the category").lower()
     if name not in settings.categories:
         raise BadInput(f"unknown category {category[:40]!r}: choose one of {', '.join(settings.categories)}")
@@ -61,7 +62,7 @@ def check_category(category: str, settings: MemorySettings) -> str:
 
 
 def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]:
-    """Lower-case tags without repeats, in the order given."""
+    """Lower-case tags without duplicates, in the given order."""
     cleaned = (" ".join(clean(tag, "a tag").lower().replace(",", " ").split()) for tag in tags)
     kept = tuple(dict.fromkeys(tag for tag in cleaned if tag))
     _check_length(", ".join(kept), "the tags", settings)
@@ -69,7 +70,7 @@ def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]
 
 
 def check_keywords(keywords: str, settings: MemorySettings) -> str:
-    """Search expansions, within the limit."""
+    """Keywords, within the length limit."""
     text = " ".join(clean(keywords, "the keywords").split())
     _check_length(text, "the keywords", settings)
     return text
@@ -92,21 +93,21 @@ def check_name(text: str, what: str, limit: int = 200) -> str:
 
 
 def check_position(position: int) -> int:
-    """A place in a conversation or document that a store can hold."""
+    """A position in a conversation or document that a store can hold."""
     if not 0 <= position <= MAX_POSITION:
         raise BadInput(f"a position must be between 0 and {MAX_POSITION:,}")
     return position
 
 
 def usual_category(settings: MemorySettings) -> str:
-    """The category of a memory that names none."""
+    """The category of a memory without one."""
     return "facts" if "facts" in settings.categories else settings.categories[0]
 
 
 def check_moment(value: Moment | None) -> datetime | None:
-    """A point in time that says where it is."""
+    """A point in time with a time zone."""
     if isinstance(value, datetime) and value.tzinfo is None:
-        raise BadInput(f"a moment needs a time zone: {value!r}")
+        raise BadInput(f"a point in time needs a time zone: {value!r}")
     return timestamps.parse(value) if isinstance(value, str) else value
 
 
@@ -117,21 +118,21 @@ def check_period(memory: Memory) -> None:
 
 
 def check_budget(budget: int) -> int:
-    """A number of tokens that an answer may take."""
+    """The number of tokens that an answer may have."""
     if not 1 <= budget <= MAX_BUDGET:
         raise BadInput(f"budget must be between 1 and {MAX_BUDGET:,} tokens, not {budget}")
     return budget
 
 
 def check_limit(limit: int) -> int:
-    """A number of hits that an answer may have."""
+    """The number of hits that an answer may have."""
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
     return limit
 
 
 def split_sentences(text: str, limit: int) -> list[str]:
-    """Cut a text at sentence ends into pieces of at most `limit` characters; lines stay lines."""
+    """Cut a text at sentence ends into pieces of at most `limit` characters; line breaks are kept."""
     pieces: list[str] = []
     sentences = _SENTENCE_END.split(clean(text, "the text"))
     for sentence, before in zip(sentences[::2], ["", *sentences[1::2]], strict=True):

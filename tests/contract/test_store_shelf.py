@@ -20,6 +20,13 @@ def test_documents_come_back_by_kind_in_the_order_of_their_keys(store: Store) ->
     assert store.shelved("play") == {}
 
 
+def test_documents_can_be_read_by_their_keys(store: Store) -> None:
+    store.shelve("song", {key: Document(key) for key in "abc"})
+    store.shelve("poem", {"a": Document(1)})
+    assert list(store.shelved("song", ["c", "absent", "a"])) == ["a", "c"]
+    assert store.shelved("song", []) == {}
+
+
 def test_a_key_holds_one_document(store: Store) -> None:
     store.shelve("song", {"a": Document("first")})
     store.shelve("song", {"a": Document("second")})

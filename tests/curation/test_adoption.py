@@ -67,7 +67,7 @@ def test_rolling_back_returns_to_the_one_before(engine: Engine) -> None:
     assert (taken.plan, present and present.plan) == (TEXTBOOK, WORDS)
     assert engine.plan_in_force() == WORDS
     assert adoption.roll_back(engine.store)[1] is None
-    with pytest.raises(NotFound, match="as shipped"):
+    with pytest.raises(NotFound, match="default plan"):
         adoption.roll_back(engine.store)
     assert [line["event"] for line in adoption.history(engine.store)] == ["rolled back"] * 2
 

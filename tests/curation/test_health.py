@@ -13,7 +13,7 @@ from triskele.config import load
 from triskele.engine import Engine
 from triskele.index.semantic import SemanticIndex
 from triskele.index.tokens import compressed
-from triskele.models.embed import bundled
+from triskele.models.bundled import bundled
 from triskele.types import Answer
 
 NOTES = (
@@ -105,7 +105,7 @@ def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: Engine, k
     assert _contents(engine.recall("greenhouse nineteen degrees"))[0] == text
     assert engine.inspect(deep=True, repair=False).vectors_damaged == 1
     health = engine.inspect(deep=True)
-    assert [line for line in health.repaired if line.startswith("1 damaged vector")]
+    assert [line for line in health.repaired if "1 damaged vector;" in line]
     assert health.waiting == 1
     assert engine.embed() == 1
     assert engine.inspect(deep=True).vectors_damaged == 0
@@ -167,7 +167,7 @@ def test_an_erasure_cut_short_is_finished(engine: Engine, traces: Callable[[str]
     engine.store.erase([_id(engine, NOTES[1])], batch="cut short")
     assert traces(NOTES[1]) == {"values"}
     assert engine.inspect(repair=False).vectors_orphaned == 2
-    assert [line for line in engine.inspect().repaired if "erasure" in line]
+    assert [line for line in engine.inspect().repaired if "erased memories" in line]
     assert traces(NOTES[1]) == set()
     assert engine.inspect().vectors_orphaned == 0
     assert engine.embed() == 0

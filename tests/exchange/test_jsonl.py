@@ -256,14 +256,14 @@ def test_a_newer_edit_elsewhere_is_a_clash(
     filled[0].edit(memory.id, content="The gate is gone")
     export_memories(filled[0], tmp_path / "newer.jsonl")
     before = row_hashes(other)
-    with pytest.raises(BadInput, match="stands at version 2 here and the file brings version 3"):
+    with pytest.raises(BadInput, match="is at version 2 in this store and at 3 in the file"):
         import_memories(other, tmp_path / "newer.jsonl")
     assert row_hashes(other) == before
 
 
 def test_the_same_version_with_other_words_is_a_clash(filled: tuple[Engine, Path]) -> None:
     altered(filled[1], 1, lambda values: with_content(values, "The gate code is 1234"))
-    with pytest.raises(BadInput, match=r"line 2: memory \w+ has another version 1 here"):
+    with pytest.raises(BadInput, match=r"line 2: memory \w+ has a different version 1 in this store"):
         import_memories(*filled)
 
 
@@ -286,7 +286,7 @@ def with_content(values: dict[str, Any], content: str) -> None:
 
 
 FORGERIES: dict[str, tuple[int, Callable[[dict[str, Any]], object], str]] = {
-    "content": (1, lambda v: v.update(content="forged"), "line 2: the content does not fit its hash"),
+    "content": (1, lambda v: v.update(content="forged"), "line 2: the content does not match its hash"),
     "long": (1, lambda v: with_content(v, "x" * 1401), "line 2: the memory has 1,401 characters"),
     "bidi": (1, lambda v: with_content(v, "a\u202eb"), "line 2: invisible characters .* in the content"),
     "surrogate": (1, lambda v: with_content(v, "\ud800"), "line 2: .*not valid Unicode"),
@@ -309,21 +309,21 @@ FORGERIES: dict[str, tuple[int, Callable[[dict[str, Any]], object], str]] = {
     "unknown": (1, lambda v: v.update(mood="good"), "line 2: the memory has an unknown field 'mood'"),
     "missing": (1, lambda v: v.pop("keywords"), "line 2: the memory has no keywords"),
     "twice": (3, lambda v: v.update(version=1), "line 3: memory .* has version 1 twice"),
-    "two stand": (2, lambda v: v.update(known_to=None), "line 3: memory .* never closed"),
-    "end": (5, lambda v: v.update(target="0" * 16), "line 6: the link's end 0{16} is neither"),
-    "circle": (
+    "two stand": (2, lambda v: v.update(known_to=None), "line 3: memory .* still current"),
+    "end": (5, lambda v: v.update(target="0" * 16), "line 6: links to 0{16}, which is neither"),
+    "cycle": (
         6,
         lambda v: v.update(kind="supersedes", source=v["target"], target=v["source"], known_to=None),
-        "circle",
+        "cycle",
     ),
-    "self": (5, lambda v: v.update(target=v["source"]), "line 6: the link leads .* to itself"),
+    "self": (5, lambda v: v.update(target=v["source"]), "line 6: the link .* leads to itself"),
     "link kind": (5, lambda v: v.update(kind="hates"), "line 6: unknown kind 'hates'"),
     "stubs": (1, lambda v: v.update(sensitivity="secret"), "line 2: is a secret without its text"),
     "stray texts": (1, lambda v: v.update(secret="x"), "line 2: has the text of a secret"),
     "secret tags": (1, lambda v: v.update(tags=["password is tq8/+xpv2#kd"]), "line 2: a tag looks like a secret"),
-    "newer": (0, lambda v: v.update(triskele=3), "line 1: was written in format 3"),
+    "newer": (0, lambda v: v.update(triskele=3), "line 1: has format 3"),
     "header": (0, lambda v: v.update(compressed=True), "line 1: the header has an unknown field 'compressed'"),
-    "count": (0, lambda v: v.update(versions=9), "the end: the file announces 9 versions and holds 4"),
+    "count": (0, lambda v: v.update(versions=9), "the end: 9 versions announced, 4 found"),
 }
 
 
@@ -343,14 +343,14 @@ def test_an_unknown_kind_of_record(exported: Path, open_engine: OpenEngine) -> N
         file.write('{"picture": {}}\n{}\n{"memory": 3}\n')
     report = import_memories(open_engine(), exported, dry_run=True)
     assert [problem.place for problem in report.problems] == ["line 8", "line 9", "line 10", "the end"]
-    assert "no known kind: 'picture'" in report.problems[0].reason
+    assert "unknown kind: 'picture'" in report.problems[0].reason
 
 
 @pytest.mark.parametrize("keep", [1, 3, 6])
 def test_an_export_cut_between_lines_is_noticed(keep: int, exported: Path, open_engine: OpenEngine) -> None:
     lines = exported.read_text().splitlines(keepends=True)
     exported.write_text("".join(lines[:keep]))
-    with pytest.raises(BadInput, match="it is incomplete"):
+    with pytest.raises(BadInput, match="the file is incomplete"):
         import_memories(open_engine(), exported)
 
 
@@ -363,7 +363,7 @@ def test_an_export_cut_inside_a_line_is_noticed(exported: Path, open_engine: Ope
 def test_an_export_without_its_header(exported: Path, open_engine: OpenEngine) -> None:
     lines = exported.read_text().splitlines(keepends=True)
     exported.write_text("".join(lines[1:]))
-    with pytest.raises(BadInput, match=r"line 1: .*the header, is missing"):
+    with pytest.raises(BadInput, match=r"line 1: .*without its first line, the header"):
         import_memories(open_engine(), exported)
 
 

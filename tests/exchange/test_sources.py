@@ -45,13 +45,13 @@ def test_a_folder_is_taken_for_notes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("picture.png", b"\x89PNG\r\n", "cannot tell the format of picture.png: name one of agents, markdown"),
-        ("list.json", b"[1]", "cannot tell the format"),
+        ("picture.png", b"\x89PNG\r\n", "the format of picture.png is unknown: name one of agents, markdown"),
+        ("list.json", b"[1]", "is unknown: name one of"),
         ("empty.jsonl", b"", "empty.jsonl is empty"),
         ("blank.md", b" \n\n", "blank.md is empty"),
         ("bytes.jsonl", b'{"text": "caf\xe9"}\n', r"line 1: is not UTF-8 text \(byte 14\)"),
         ("late.jsonl", b'{"text": "a"}\n\xff\xfe\n', "line 2: is not UTF-8 text"),
-        ("wide.jsonl", '{"text": "a"}'.encode("utf-16"), "cannot tell the format"),
+        ("wide.jsonl", '{"text": "a"}'.encode("utf-16"), "is unknown: name one of"),
     ],
 )
 def test_files_that_cannot_be_read(
@@ -72,7 +72,7 @@ def test_an_empty_file_in_any_format(format: str, open_engine: OpenEngine, tmp_p
 
 @pytest.mark.parametrize("format", ["jsonl", "agents", "mcp-memory"])
 def test_a_folder_where_a_file_belongs(format: str, open_engine: OpenEngine, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is a folder, this format is one file"):
+    with pytest.raises(BadInput, match="is a folder: this format is a single file"):
         import_memories(open_engine(), tmp_path, format=format)
 
 

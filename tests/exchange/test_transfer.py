@@ -231,7 +231,7 @@ def test_an_import_may_be_private(open_engine: OpenEngine, tmp_path: Path) -> No
 BAD_PLAIN = {
     '{"content": 3}': "content must be text, not a number",
     '{"tags": ["a"]}': "has neither content nor text",
-    '{"content": "a", "text": "b"}': "says the same thing under two names",
+    '{"content": "a", "text": "b"}': "has the same field under two names",
     '{"content": "a", "tags": [1]}': "each of tags must be text",
     '{"content": "a", "importance": NaN}': "NaN is not a JSON number",
     '{"content": "a", "importance": "high"}': "importance must be a number",
@@ -239,7 +239,7 @@ BAD_PLAIN = {
     '{"content": "a", "created_at": "31.12.2025"}': "not a date",
     '{"content": "\\ud800"}': "not valid Unicode",
     '{"content": "a\\u0000b"}': "NUL",
-    '{"content": "%s"}' % ("x" * 1401): "1,401 characters, the limit is 1,400: cut it",
+    '{"content": "%s"}' % ("x" * 1401): "1,401 characters, the limit is 1,400: split it",
     '{"content": %s}' % ("[" * 50_000 + "]" * 50_000): "nested too deeply",
     '{"content": %s}' % ("9" * 5000): "is not valid JSON",
     "[1, 2]": "is not a JSON object",
@@ -269,9 +269,9 @@ def test_endless_problems_end(open_engine: OpenEngine, tmp_path: Path) -> None:
 
 def test_unknown_formats(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
-    with pytest.raises(BadInput, match="unknown format 'yaml': one of agents, markdown, mcp-memory, jsonl"):
+    with pytest.raises(BadInput, match="unknown format 'yaml': choose one of agents, markdown, mcp-memory, jsonl"):
         import_memories(engine, SAMPLES / "plain.jsonl", format="yaml")
-    with pytest.raises(BadInput, match="unknown format 'agents': one of jsonl, markdown"):
+    with pytest.raises(BadInput, match="unknown format 'agents': choose one of jsonl, markdown"):
         export_memories(engine, tmp_path / "x", format="agents")
 
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
-from triskele.base.locks import file_lock
 from triskele.index import dense
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.dense import DenseIndex

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
-from triskele.base.locks import file_lock
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.index import tokens
 from triskele.index.tokens import SCALE, TokenIndex, compressed
 from triskele.index.worker import restore_tokens
-from triskele.models.embed import Encoding, bundled
+from triskele.models.bundled import bundled
+from triskele.models.embedders import Encoding
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 

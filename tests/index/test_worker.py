@@ -28,7 +28,7 @@ from triskele.index.append_file import AppendFile
 from triskele.index.lexical import LexicalIndex
 from triskele.index.tokens import TokenIndex
 from triskele.index.worker import Worker, embed_waiting
-from triskele.models.embed import Encoding
+from triskele.models.embedders import Encoding
 from triskele.stores.sqlite.store import SqliteStore
 
 PATIENCE_S = 30

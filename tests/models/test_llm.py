@@ -20,8 +20,7 @@ from loopback import Book
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.models.egress import REST_S, Departure, EgressClient, NotCleared
 from triskele.models.llm import SERVICES, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
-from triskele.privacy.clearance import Cleared, clear_memory, clear_question
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.types import Memory
 
 PROMPT, END = "Answer this: ", "\nBe brief."
@@ -161,8 +160,8 @@ def test_each_service_has_its_address() -> None:
     ("details", "told"),
     [
         ({"service": "telepathy", "model": "m"}, "choose one of"),
-        ({"service": "openai", "model": ""}, "which model"),
-        ({"service": "compatible", "model": "m"}, "cannot be read"),
+        ({"service": "openai", "model": ""}, "name one in your settings"),
+        ({"service": "compatible", "model": "m"}, "is not valid"),
         ({"service": "compatible", "model": "m", "url": "http://example.com/v1"}, "https://"),
     ],
 )
@@ -208,17 +207,17 @@ def test_a_failure_passes(hosted: Start, book: Book, question: Cleared, service:
 
 BAD: dict[str, tuple[loopback.Turn, str]] = {
     "busy": (loopback.refuse(429, Retry_After="999"), "status 429"),
-    "broken": (loopback.refuse(500), "failure of its own"),
-    "half": (loopback.half, "broke off"),
+    "broken": (loopback.refuse(500), "reports an internal error"),
+    "half": (loopback.half, "closed the connection early"),
     "garbage": (loopback.say(b"<html>" + TEXT.encode()), "not JSON"),
     "a stream": (loopback.say(b'data: {"choices": [{"delta": {"content": "by"}}]}\n\n'), "not JSON"),
     "endless": (loopback.say(b'"' + b"x" * 1_000_001 + b'"'), "more than 1,000,000 bytes"),
-    "nothing": (loopback.say({}), "unknown shape"),
-    "null": (loopback.say(None), "unknown shape"),
-    "a list": (loopback.say([1]), "unknown shape"),
-    "a text": (loopback.say(TEXT), "unknown shape"),
-    "numbers": (loopback.say({"choices": 7, "content": 7, "stop_reason": "end_turn"}), "unknown shape"),
-    "no parts": (loopback.say({"choices": [], "content": [1], "stop_reason": "end_turn"}), "unknown shape"),
+    "nothing": (loopback.say({}), "unknown format"),
+    "null": (loopback.say(None), "unknown format"),
+    "a list": (loopback.say([1]), "unknown format"),
+    "a text": (loopback.say(TEXT), "unknown format"),
+    "numbers": (loopback.say({"choices": 7, "content": 7, "stop_reason": "end_turn"}), "unknown format"),
+    "no parts": (loopback.say({"choices": [], "content": [1], "stop_reason": "end_turn"}), "unknown format"),
 }
 
 
@@ -254,7 +253,7 @@ def test_a_service_that_hangs_is_left(hosted: Start, question: Cleared, service:
 @pytest.mark.parametrize("service", EVERY)
 def test_a_wrong_key_is_told_once_and_not_shown(hosted: Start, question: Cleared, service: str) -> None:
     llm, server = hosted(service, key="sk-wrong-9931")
-    with pytest.raises(ModelUnavailable, match="refuses the key") as caught:
+    with pytest.raises(ModelUnavailable, match="refused the key") as caught:
         ask(llm, PROMPT, question)
     assert "9931" not in _shown(caught.value) + repr(llm._model) and len(server.seen) == 1
 
@@ -265,26 +264,26 @@ def text(said: object) -> dict[str, object]:
 
 UNUSABLE: list[tuple[str, Any, str]] = [
     ("openai", chat(ended="length"), "cut off after 200 tokens"),
-    ("openai", chat(ended="content_filter"), "refuses"),
-    ("openai", chat(None, refusal="I cannot help"), "refuses"),
-    ("openai", chat(refusal="I cannot help"), "refuses"),
-    ("openai", chat(ended="tool_calls"), "does not say that its answer is whole"),
-    ("openai", chat(ended=None), "does not say that its answer is whole"),
-    ("openai", chat(ended=["stop"]), "does not say that its answer is whole"),
-    ("openai", chat(None), "unknown shape"),
-    ("openai", chat([{"type": "text", "text": ANSWER}]), "unknown shape"),
-    ("openai", chat(""), "answers with nothing"),
-    ("openai", chat(" \n"), "answers with nothing"),
-    ("openai", chat("<think>about herons</think>\n"), "answers with nothing"),
-    ("openai", chat("<think>about herons"), "answers with nothing"),
+    ("openai", chat(ended="content_filter"), "refused to reply"),
+    ("openai", chat(None, refusal="I cannot help"), "refused to reply"),
+    ("openai", chat(refusal="I cannot help"), "refused to reply"),
+    ("openai", chat(ended="tool_calls"), "did not mark its reply as complete"),
+    ("openai", chat(ended=None), "did not mark its reply as complete"),
+    ("openai", chat(ended=["stop"]), "did not mark its reply as complete"),
+    ("openai", chat(None), "unknown format"),
+    ("openai", chat([{"type": "text", "text": ANSWER}]), "unknown format"),
+    ("openai", chat(""), "returned an empty reply"),
+    ("openai", chat(" \n"), "returned an empty reply"),
+    ("openai", chat("<think>about herons</think>\n"), "returned an empty reply"),
+    ("openai", chat("<think>about herons"), "returned an empty reply"),
     ("openai", chat("x" * 4001), "more than 4,000 characters"),
     ("anthropic", message(ended="max_tokens"), "cut off after 200 tokens"),
     ("anthropic", message(ended="model_context_window_exceeded"), "cut off"),
-    ("anthropic", message(ended="refusal"), "refuses"),
-    ("anthropic", message(ended="pause_turn"), "does not say that its answer is whole"),
-    ("anthropic", message(ended=None), "does not say that its answer is whole"),
-    ("anthropic", message(text(None)), "unknown shape"),
-    ("anthropic", message({"type": "thinking", "thinking": "hm"}), "answers with nothing"),
+    ("anthropic", message(ended="refusal"), "refused to reply"),
+    ("anthropic", message(ended="pause_turn"), "did not mark its reply as complete"),
+    ("anthropic", message(ended=None), "did not mark its reply as complete"),
+    ("anthropic", message(text(None)), "unknown format"),
+    ("anthropic", message({"type": "thinking", "thinking": "hm"}), "returned an empty reply"),
     ("anthropic", message(text("x" * 4001)), "more than 4,000 characters"),
 ]
 
@@ -365,9 +364,9 @@ FAILING: dict[str, tuple[str, str]] = {
     "fails after its answer": ("print('by the mill', flush=True); sys.exit(1)", "exit status 1"),
     "is killed": ("import signal; os.kill(os.getpid(), signal.SIGKILL)", "exit status -9"),
     "complains": ("sys.stderr.write(sys.stdin.read()); sys.exit(2)", "exit status 2"),
-    "prints nothing": ("sys.stdin.read()", "answers with nothing"),
-    "prints blanks": ("print('  \\n ')", "answers with nothing"),
-    "prints no text": ("sys.stdout.buffer.write(b'\\xff\\xfe' + sys.stdin.buffer.read())", "no text"),
+    "prints nothing": ("sys.stdin.read()", "returned an empty reply"),
+    "prints blanks": ("print('  \\n ')", "returned an empty reply"),
+    "prints no text": ("sys.stdout.buffer.write(b'\\xff\\xfe' + sys.stdin.buffer.read())", "not UTF-8 text"),
     "prints too much": ("print('x' * 4001)", "more than 4,000 characters"),
     "floods": ("while True: print('x' * 10_000)", "more than 1,000,000 bytes"),
 }
@@ -435,7 +434,7 @@ def test_a_command_has_the_time_that_the_settings_give(
 def test_after_hanging_a_command_rests(run: Run, book: Book, question: Cleared) -> None:
     now = [100.0]
     llm = run("time.sleep(600 if sys.stdin.read() else 0)", timeout_s=0.2, clock=lambda: now[0])
-    for told in ("did not answer", "failed a moment ago", "failed a moment ago"):
+    for told in ("did not answer", "failed recently", "failed recently"):
         with pytest.raises(ModelUnavailable, match=told):
             ask(llm, PROMPT, question)
     assert len(book.departures) == 1
@@ -460,12 +459,12 @@ def test_lone_surrogates_do_not_stop_a_command(run: Run, make_memory: Callable[.
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "which command"),
-        (("",), "which command"),
+        ((), "no command is set"),
+        (("",), "no command is set"),
         (("a", "b\0c"), "NUL"),
-        (("./asker",), "whole path"),
-        (("bin/asker",), "whole path"),
-        (("~/asker",), "whole path"),
+        (("./asker",), "absolute path"),
+        (("bin/asker",), "absolute path"),
+        (("~/asker",), "absolute path"),
     ],
 )
 def test_commands_that_cannot_be_meant_are_refused(arguments: tuple[str, ...], told: str) -> None:

@@ -14,8 +14,8 @@ from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import BadInput, ModelUnavailable, StoreUnavailable
 from triskele.index.tokens import TokenIndex
-from triskele.models.embed import bundled
-from triskele.models.embed.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
+from triskele.models.bundled import bundled
+from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 from triskele.recall.fusion import METHODS
 from triskele.recall.legs import lexical
 from triskele.recall.plan import Plan
@@ -23,7 +23,7 @@ from triskele.recall.question import LEAST_SIMILARITY
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Answer, Query
 
-BUNDLED = sys.modules["triskele.models.embed.bundled"]
+BUNDLED = sys.modules["triskele.models.bundled"]
 
 NOTES = (
     ("Releases reach the cluster through Argo CD, never by hand", "decisions", ("deploy",)),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from triskele.index.analysis import Analyzer
 from triskele.index.catalog import Codes, Columns
 from triskele.index.tokens import SCALE
-from triskele.models.embed import Encoding
+from triskele.models.embedders import Encoding
 from triskele.recall import late_interaction
 
 WIDTH = 8

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from triskele import __version__
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.serving import hook_client, resident
 
 CLIENT = str(Path(hook_client.__file__).with_name("hook_start.py"))

@@ -14,7 +14,7 @@ import tiny_onnx
 from sample_team import grades_of, questions_of, written
 
 from triskele.engine import open_memory
-from triskele.models.embed.bundled import MODEL_FOLDER
+from triskele.models.bundled import MODEL_FOLDER
 from triskele.recall import model_choice
 
 Run = Callable[..., Any]

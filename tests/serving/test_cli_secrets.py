@@ -19,7 +19,7 @@ STUB = "[SECRET] Password, wifi"
 def test_a_sealing_is_not_undone_and_nothing_else_is_instead(run: Run, add: Add) -> None:
     first, second = add("alpha is first"), add("beta is second")
     run("secrets", "seal", first)
-    assert run("undo").is_refused(1, "sealed", "cannot be taken back")
+    assert run("undo").is_refused(1, "sealed", "cannot be undone")
     assert run("show", second, "--json").json["forgotten"] is False
 
 
@@ -69,7 +69,7 @@ def test_reveal_prints_the_text_alone_and_is_journaled(run: Run, add: Add) -> No
     assert run("secrets", "reveal", id, "--json").json["text"] == TEXT
     entries = run("history", id, "--json").json["entries"]
     assert [entry["action"] for entry in entries] == ["added", "revealed", "revealed"]
-    assert run("secrets", "reveal", add("the kettle is red")).is_refused(2, "no secret")
+    assert run("secrets", "reveal", add("the kettle is red")).is_refused(2, "not a secret")
 
 
 def test_split_pieces_are_looked_at_one_by_one(run: Run) -> None:

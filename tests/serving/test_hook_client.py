@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from residents import CLIENT, Host
 
 from triskele import __version__, config
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.serving import hook_client
 from triskele.serving.listener import make_folders, unix_socket
 

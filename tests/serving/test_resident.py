@@ -18,7 +18,7 @@ import pytest
 from residents import Host
 
 from triskele import __version__, config
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listener, resident
@@ -291,7 +291,7 @@ def test_a_damaged_store_is_silence(host: Host) -> None:
     host.serving()
     answer = host.hook("user-prompt-submit", PROMPT)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
-    assert "StoreUnavailable" in host.log()
+    assert "StoreDamaged" in host.log()
     assert "plants" not in host.log()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
 from triskele.stores.sqlite.schema import MIGRATIONS

@@ -1,1 +1,1 @@
-"""What every room uses: ids, time, text, files and deadlines."""
+"""Helpers that every room may use: ids, timestamps, text, files, deadlines, project names."""

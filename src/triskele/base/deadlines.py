@@ -1,4 +1,4 @@
-"""Work that may take only so long: when its time is up it is left behind."""
+"""Work with a time limit: when the time is up, the caller stops waiting."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Given = TypeVar("Given")
 
 
 def within(seconds: float, work: Callable[[], Given]) -> Given:
-    """What the work gives, or TimeoutError; work left behind ends by itself and nobody hears of it."""
-    # A thread, because neither a name lookup nor a model's run can be interrupted from inside.
+    """The result of the work, or TimeoutError; unfinished work goes on in its thread and its result is dropped."""
+    # A thread, because neither a DNS lookup nor a model's run can be interrupted.
     result: Future[Given] = Future()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Ids that sort by time and can be given by a short prefix, and the hashes that guard a row."""
+"""Ids that sort by time and can be abbreviated to a prefix, and content hashes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _START = datetime(2020, 1, 1, tzinfo=UTC)
 _TICKS_PER_SECOND = 8
 _TIME_LIMIT = 32**TIME_CHARACTERS - 1
 _RANDOM_LIMIT = 32**RANDOM_CHARACTERS - 1
-# Wide steps let short prefixes tell apart even the ids of one bulk import.
+# Wide steps keep short prefixes unique even among the ids of one bulk import.
 _STEP = 2**30
 
 
 class IdMaker:
-    """Makes ids that increase within a process, even when the clock stands still or runs backwards."""
+    """Makes ids that increase within a process, even if the clock stops or runs backwards."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,12 +47,12 @@ class IdMaker:
 
 
 def content_hash(content: str) -> str:
-    """The hash by which equal texts, and everything derived from them, are recognised."""
+    """The hash that identifies equal texts and everything derived from them."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def same_words(one: Memory, other: Memory) -> bool:
-    """Whether two versions differ in nothing that a user can change."""
+    """Whether two versions are equal in everything that a user can change."""
     aligned = replace(
         one, version=other.version, updated_at=other.updated_at, known_from=other.known_from, known_to=other.known_to
     )

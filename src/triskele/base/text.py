@@ -1,13 +1,55 @@
-"""Letters of all scripts: which are written without spaces, which only mark others, and when two words are one."""
+"""Text in all scripts: letters, folding, sentence ends and stop words."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 # Scripts written without spaces: Thai to Khmer, kana, Han, Hangul.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 # Vowel signs and accents that Python's \w leaves out would break words apart.
 MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
+SENTENCE_END = r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+"
+
+# Words that a query is ranked without, unless it holds no others.
+STOP_WORDS = frozenset(
+    """
+    a about above after again all also am an and any anyone anything are as at be because been before being below
+    between both but by can could did do does doing done down during each either else ever every few for from
+    further get gets getting give given go goes going gone got had has have having he her here hers herself him
+    himself his how however i if in into is it its itself just kind let like lot made make makes many may maybe me
+    might mine more most much must my myself neither no nor not now of off oh ok okay on once one only or other our
+    ours ourselves out over own please really same shall she should since so some someone something such tell than
+    that the their theirs them themselves then there these they thing things this those though through thus to too
+    under until up upon us very was we well were what whatever when where whether which while who whom whose why
+    will with within without would yes yet you your yours yourself yourselves
+    s t d ll m re ve don didn doesn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn
+    """.split()
+)
+# Words that begin sentences or stand capitalised without naming anything.
+COMMON_WORDS = frozenset(
+    """
+    a about above according actually after again all almost also although always am amazing among an and another any
+    anyone anything anyway are as ask at avoid aw awesome back be because been before being below besides between both
+    bring but by bye call can cannot check close congrats cool could currently dear did do does don't done during each
+    either else enjoy even ever every everyone everything except few finally first fix for former from further get give
+    glad go good great had happy has have having he hello her here hers hey hi his hmm hope how however i i'd i'll i'm
+    i've if in indeed inside instead into is isn't it it'd it'll it's its just keep last lately later let let's like
+    lol look looks lots made make many may maybe me might mine more moreover most move much must my near neither never
+    new next nice no none nope nor not note nothing now of off often oh ok okay old on once one only open or other our
+    out outside over own per perhaps please prefer put rather read really recently remember restart run same see seems
+    send set several shall she should similarly since so some someone something sometimes soon sorry sounds start still
+    stop such super sure take tell thank thanks that that's the their them then there there's therefore these they
+    they're this those though through thus to today together tomorrow tonight too totally true try turn two under
+    unfortunately unless until up update upon us use used usually very via wait was way we we're we've well were what
+    what's whatever when whenever where whereas which while who whose why will wish with within without wow write
+    yeah yep yes yesterday yet you you'll you're you've your yours yup
+    monday tuesday wednesday thursday friday saturday sunday
+    january february march april may june july august september october november december
+    jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
+    """.split()
+)
 
 
 def fold(word: str) -> str:

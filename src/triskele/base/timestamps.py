@@ -1,4 +1,4 @@
-"""Points in time: UTC everywhere, microseconds in the store, ISO 8601 for people."""
+"""Points in time: UTC everywhere, microseconds in the store, ISO 8601 in text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def now() -> datetime:
-    """The present moment."""
+    """The current time."""
     return datetime.now(UTC)
 
 
@@ -26,12 +26,12 @@ def from_micros(micros: int) -> datetime:
 
 
 def to_text(moment: datetime) -> str:
-    """ISO 8601 with a Z, microseconds only where there are any."""
+    """ISO 8601 with a Z, with microseconds only if they are not zero."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def parse(text: str) -> datetime:
-    """Read a date or date and time; without a zone it is taken as UTC."""
+    """Parse a date or a date and time; without a time zone it is UTC."""
     try:
         moment = datetime.fromisoformat(text.strip())
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

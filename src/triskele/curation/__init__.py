@@ -1,1 +1,1 @@
-"""Proposing changes to memories; the engine carries them out."""
+"""Undo, sensitivity changes, usage, the recall log, adopted plans, and the health check of a store."""

@@ -1,4 +1,4 @@
-"""The plan that the user's own judged questions have put in force, the ones below it, and how each got there."""
+"""Adopted ranking plans: the one in force, the earlier ones, and the evidence for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triskele.errors import BadInput, NotFound
 from triskele.recall.plan import Plan
 from triskele.stores.protocol import Document, Store
 
-# The plans that stand, the one in force last; their evidence lies apart because every recall reads the plans.
+# The adopted plans, the one in force last; the evidence is stored apart because every recall reads the plans.
 PLANS = "plan"
 HISTORY = "tuning"
 MOST_PLANS = 20
@@ -21,7 +21,7 @@ TUNED = ("legs", "fusion", "rerank", "weights", "k", "rescored")
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A plan with the model that it was measured with."""
+    """An adopted plan with the fingerprint of the model that it was measured with."""
 
     key: str
     plan: Plan
@@ -31,15 +31,15 @@ class Adopted:
 
 
 def values_of(plan: Plan) -> dict[str, Any]:
-    """What differs from the shipped plan, as plain values."""
-    shipped = Plan()
-    given = {name: getattr(plan, name) for name in TUNED}
-    changed = {name: value for name, value in given.items() if value != getattr(shipped, name)}
+    """The values that differ from the default plan, as JSON values."""
+    default = Plan()
+    values = {name: getattr(plan, name) for name in TUNED}
+    changed = {name: value for name, value in values.items() if value != getattr(default, name)}
     return {name: _plain(value) for name, value in changed.items()}
 
 
 def in_force(store: Store) -> Adopted | None:
-    """The adopted plan; None where there is none, or none that this version understands."""
+    """The adopted plan; None if there is none, or if this version cannot read it."""
     for key, value in reversed(store.shelved(PLANS).items()):
         try:
             plan = _plan(value["plan"])
@@ -50,7 +50,7 @@ def in_force(store: Store) -> Adopted | None:
 
 
 def adopt(store: Store, plan: Plan, *, fingerprint: str, questions: int) -> Adopted:
-    """Put a plan in force, above the one that was."""
+    """Put a plan in force; the earlier ones are kept for a rollback."""
     now = timestamps.now()
     adopted = Adopted(f"{timestamps.to_micros(now):017d}", plan, fingerprint, timestamps.to_text(now), questions)
     value = {
@@ -64,24 +64,24 @@ def adopt(store: Store, plan: Plan, *, fingerprint: str, questions: int) -> Adop
 
 
 def roll_back(store: Store) -> tuple[Adopted, Adopted | None]:
-    """Take the plan in force back; returns it and the one that is in force now."""
-    taken = in_force(store)
-    if taken is None:
-        raise NotFound("no adopted plan is in force: recall ranks as shipped")
-    store.unshelve(PLANS, [taken.key])
-    keep_evidence(store, {"event": "rolled back", "plan": values_of(taken.plan), "adopted": taken.since})
-    return taken, in_force(store)
+    """Remove the plan in force; returns it and the plan that is in force now."""
+    removed = in_force(store)
+    if removed is None:
+        raise NotFound("no adopted plan to roll back: recall uses the default plan")
+    store.unshelve(PLANS, [removed.key])
+    keep_evidence(store, {"event": "rolled back", "plan": values_of(removed.plan), "adopted": removed.since})
+    return removed, in_force(store)
 
 
 def keep_evidence(store: Store, evidence: Mapping[str, Any]) -> None:
-    """Add a line to the history of tunings."""
+    """Add an entry to the history of tunings."""
     now = timestamps.now()
-    line = {"at": timestamps.to_text(now), **evidence}
-    store.shelve(HISTORY, {f"{timestamps.to_micros(now):017d}": Document(line)}, most=MOST_HISTORY)
+    entry = {"at": timestamps.to_text(now), **evidence}
+    store.shelve(HISTORY, {f"{timestamps.to_micros(now):017d}": Document(entry)}, most=MOST_HISTORY)
 
 
 def history(store: Store) -> list[dict[str, Any]]:
-    """Every tuning and rollback that is remembered, oldest first."""
+    """The recorded tunings and rollbacks, oldest first."""
     return list(store.shelved(HISTORY).values())
 
 

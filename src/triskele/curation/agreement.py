@@ -1,4 +1,4 @@
-"""How often a cross-encoder saw it as the ranking did, over all questions that it was asked."""
+"""How far a cross-encoder agreed with the ranking, over all queries that it reranked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KIND, _KEY = "agreement", "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """Questions asked and answered in time, and the means of what `Agreement` tells."""
+    """The number of queries, of those scored in time, and the means of their `Agreement`."""
 
     asked: int = 0
     answered: int = 0
@@ -23,18 +23,18 @@ class Agreed:
 
 
 def agreed(store: Store) -> Agreed | None:
-    """What was counted so far; None where no cross-encoder was ever asked."""
-    found = store.shelved(_KIND).get(_KEY)
-    return Agreed(**found) if found else None
+    """The counts so far; None if no cross-encoder was ever used."""
+    values = store.shelved(_KIND).get(_KEY)
+    return Agreed(**values) if values else None
 
 
 def note(store: Store, answer: Answer) -> None:
-    """Count one question; a store that cannot be written at once counts nothing."""
-    before, said = agreed(store) or Agreed(), answer.agreement
-    answered = before.answered + (said is not None)
+    """Count one query; nothing is counted if the store cannot be written at once."""
+    before, agreement = agreed(store) or Agreed(), answer.agreement
+    answered = before.answered + (agreement is not None)
     tau, kept = before.tau, before.kept
-    if said is not None:
-        tau, kept = tau + (said.tau - tau) / answered, kept + (said.kept - kept) / answered
+    if agreement is not None:
+        tau, kept = tau + (agreement.tau - tau) / answered, kept + (agreement.kept - kept) / answered
     after = Agreed(asked=before.asked + 1, answered=answered, tau=tau, kept=kept)
     with suppress(StoreUnavailable):
         store.shelve(_KIND, {_KEY: Document(asdict(after))}, hurry=True)

@@ -1,4 +1,4 @@
-"""Recognising what recall has given: a text that only says it again is not a new memory."""
+"""Detecting echoes: a text that only repeats injected memories is not a new memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import re
 import unicodedata
 
+from triskele.base.text import SENTENCE_END
 from triskele.errors import BadInput
 from triskele.stores.protocol import Store
 from triskele.types import LinkKind
@@ -15,21 +16,21 @@ LABEL_SEPARATOR = " · "
 # A label has so many parts at least; a project's name may hold the separator too.
 _LABEL_PARTS = range(4, 9)
 _MAX_LINES = 200
-# A memory of many sentences is known by the first of them.
+# Of a long memory only the first sentences are fingerprinted.
 MOST_PRINTS = 40
-# A sentence this short is said by anybody; alone it gives nothing away.
+# Shorter sentences are too common to identify a memory.
 SHORTEST = 20
 
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")
+_SENTENCE = re.compile(SENTENCE_END)
 _LIST_MARK = re.compile(r"^\s*(?:[>*•–-]|\d+[.)]|#+)\s+", re.MULTILINE)
 _WRAPPING = " \t\"'`“”‘’«»*_.!?…。！？;,"
 
 
 def prints(text: str) -> tuple[str, ...]:
-    """The fingerprints of a text: of the whole, and of each sentence that is long enough to be its own."""
+    """The fingerprints of a text: of the whole, and of each sentence that is long enough."""
     sentences = _sentences(text)
-    telling = [said for said in sentences if len(said) >= SHORTEST][:MOST_PRINTS]
-    return tuple(dict.fromkeys(_print(said) for said in (" ".join(sentences), *telling) if said))
+    long = [sentence for sentence in sentences if len(sentence) >= SHORTEST][:MOST_PRINTS]
+    return tuple(dict.fromkeys(_print(part) for part in (" ".join(sentences), *long) if part))
 
 
 def label_print(label: str) -> str:
@@ -45,47 +46,47 @@ def _label_prints(text: str) -> set[str]:
 
 
 def recognised(store: Store, text: str, *, project: str | None = None) -> str | None:
-    """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be kept."""
+    """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be stored."""
     labelled = store.uses.echoed(_label_prints(text))
     if labelled:
         return next(iter(labelled.values()))[0]
     sentences = _sentences(text)
-    parts = [_print(said) for said in sentences if len(said) >= SHORTEST]
+    parts = [_print(sentence) for sentence in sentences if len(sentence) >= SHORTEST]
     whole = _print(" ".join(sentences))
-    found = store.uses.echoed({whole, *parts})
-    if whole in found:
-        return _visible(store, found[whole], project)
-    # Every sentence must have been given; of a short one nobody knows.
-    if not parts or len(parts) < len(sentences) or not all(part in found for part in parts):
+    sources = store.uses.echoed({whole, *parts})
+    if whole in sources:
+        return _visible(store, sources[whole], project)
+    # Every sentence must have been injected; short ones have no fingerprint.
+    if not parts or len(parts) < len(sentences) or not all(part in sources for part in parts):
         return None
-    seen = [_visible(store, found[part], project) for part in parts]
-    return seen[0] if all(seen) else None
+    visible = [_visible(store, sources[part], project) for part in parts]
+    return visible[0] if all(visible) else None
 
 
 def refuse(store: Store, text: str, *, project: str | None = None) -> None:
-    """Raise where a text repeats what recall has given."""
+    """Raise BadInput if a text repeats an injected memory."""
     id = recognised(store, text, project=project)
     if id is not None:
-        raise BadInput(f"this repeats memory {id}, which recall gave you: it is stored already, edit it if it changed")
+        raise BadInput(f"this repeats memory {id}, which recall returned: it is already stored; edit it if it changed")
 
 
 def _visible(store: Store, ids: list[str], project: str | None) -> str | None:
-    """The first of these memories that a reader in a project sees: what others say elsewhere may be news here."""
+    """The first of these memories that is visible in a project: a memory of another project may be new here."""
     standing = store.memories(ids)
     replaced = {link.target for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in standing}
     for id in ids:
-        # What was forgotten or replaced is not there any more: saying it again is news.
+        # A forgotten or replaced memory may be stored again.
         if id in standing and id not in replaced and (project is None or standing[id].project in (project, "")):
             return id
     return None
 
 
 def _sentences(text: str) -> list[str]:
-    return [said for part in _SENTENCE.split(_LIST_MARK.sub("", text)) if (said := _plain(part))]
+    return [sentence for part in _SENTENCE.split(_LIST_MARK.sub("", text)) if (sentence := _plain(part))]
 
 
 def _plain(text: str) -> str:
-    """One sentence without the marks around it, its blanks, its case and its forms of letters."""
+    """One sentence without surrounding punctuation, in one case, with single spaces and NFKC letters."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     if not folded.isascii():
         folded = "".join(character for character in folded if unicodedata.category(character) != "Cf")

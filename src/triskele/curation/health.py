@@ -1,34 +1,29 @@
-"""How a store stands: damage in the truth is told, damage in what is derived from it is mended."""
+"""The health check of a store: reports damage in the truth, and repairs what is derived from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from triskele import config
-from triskele.base import timestamps
-from triskele.config import Settings
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
 from triskele.index.semantic import SemanticIndex
-from triskele.models.embed import bundled
+from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
 from triskele.stores.protocol import Finding, Store
-from triskele.stores.sqlite.store import SqliteStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What an inspection found, and what it mended; `waiting` memories have no vectors yet.
+    """What an inspection found and repaired; `waiting` memories have no vectors yet.
 
-    `model_problem` says why the model cannot be asked, if it cannot, and `vault_problem` why secrets cannot be read.
-    `exposed` memories are not secret and look as if they should be; a deep inspection alone looks for them.
-    `outside` are the machines that the settings name, by what for, and `left` is what was sent to any, day by day.
+    `model_problem` is why the model cannot be used, and `vault_problem` why secrets cannot be read.
+    `exposed` memories look like secrets and are not; only a deep inspection looks for them.
+    `outside` are the hosts in the settings by their purpose, and `left` is what was sent to them, by day.
     """
 
     findings: tuple[Finding, ...]
@@ -58,7 +53,7 @@ def inspect(
     outside: Mapping[str, str],
     outside_problems: tuple[str, ...],
 ) -> Health:
-    """Check truth and indexes; a damaged truth is left as it is, so that nothing is derived from it."""
+    """Check truth and indexes; if the truth is damaged, nothing is repaired from it."""
     findings = store.check(deep=deep)
     locked = safe.problem()
     findings += _unreadable(store, safe) if deep and locked is None else []
@@ -68,16 +63,16 @@ def inspect(
     orphaned = meaning.orphans() if meaning is not None else 0
     repaired: list[str] = []
     if repair and not findings:
-        repaired += _mended_words(lexical, behind, faults)
+        repaired += _repaired_words(lexical, behind, faults)
         if meaning is not None and (damaged or orphaned):
             meaning.rebuild()
-            repaired += _mended_vectors(damaged, orphaned)
+            repaired += _repaired_vectors(damaged, orphaned)
         if not store.is_scrubbed():
             lexical.rebuild()
             if meaning is not None:
                 meaning.mentions.rebuild()
             store.scrub()
-            repaired.append("an erasure that was cut short has been finished")
+            repaired.append("finished an interrupted erasure")
     return Health(
         findings=tuple(findings),
         index_behind=behind,
@@ -106,13 +101,13 @@ def _unreadable(store: Store, safe: StoreVault) -> list[Finding]:
 
 
 def _exposed(store: Store) -> list[str]:
-    """Memories with a version that is not secret and holds what looks like a secret."""
+    """Memories with a version that is not secret and looks like a secret."""
     open_ones = (memory for _, memory in store.versions() if memory.sensitivity is not Sensitivity.SECRET)
     return list(dict.fromkeys(memory.id for memory in open_ones if find(memory.content)))
 
 
 def _model_problem() -> str | None:
-    """Why the model cannot be asked; None where it can."""
+    """Why the model cannot be used; None if it can."""
     try:
         bundled().encode_query("")
     except ModelUnavailable as error:
@@ -120,42 +115,24 @@ def _model_problem() -> str | None:
     return None
 
 
-def _mended_vectors(damaged: int, orphaned: int) -> list[str]:
-    said = []
+def _repaired_vectors(damaged: int, orphaned: int) -> list[str]:
+    repaired = []
     if damaged:
-        said.append(f"{damaged:,} damaged vectors were dropped; lost ones are made again in the background")
+        repaired.append(f"dropped {_count(damaged, 'damaged vector')}; missing ones are embedded in the background")
     if orphaned:
-        said.append(f"{orphaned:,} vectors that an erasure had left behind were removed")
-    return said
+        repaired.append(f"removed {_count(orphaned, 'vector')} of erased memories")
+    return repaired
 
 
-def _mended_words(lexical: LexicalIndex, behind: int | None, faults: int) -> list[str]:
+def _repaired_words(lexical: LexicalIndex, behind: int | None, faults: int) -> list[str]:
     if behind is None or faults:
         lexical.rebuild()
-        return [
-            "the lexical index was missing or wrong and has been rebuilt" if faults else "the lexical index was built"
-        ]
+        return ["rebuilt the lexical index" if faults else "built the lexical index"]
     if behind:
         lexical.catch_up()
-        return [f"the lexical index took in {behind} journal entries"]
+        return [f"added {_count(behind, 'journal entry', 'journal entries')} to the lexical index"]
     return []
 
 
-def replace_damaged(settings: Settings, source: Path) -> Path:
-    """Put a verified backup in the place of a store that cannot be opened; the broken file is kept beside it."""
-    path = config.sqlite_path(settings.store.url)
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    store = SqliteStore(fresh, busy_timeout_s=settings.store.busy_timeout_s)
-    try:
-        store.restore(source)
-        store.scrub()
-    finally:
-        store.close()
-    kept = path.with_name(f"{path.name}.damaged-{timestamps.now():%Y%m%dT%H%M%S%f}")
-    for suffix in ("", "-wal", "-shm"):
-        if (broken := path.with_name(path.name + suffix)).exists():
-            broken.rename(kept.with_name(kept.name + suffix))
-    fresh.rename(path)
-    fresh.with_name(fresh.name + ".lock").unlink(missing_ok=True)
-    return kept
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,4 +1,4 @@
-"""The recall log: past questions with what they found; opt-in, local, and gone with the memories that it names."""
+"""The recall log: past queries with their hits; opt-in, local, and erased with the memories that it names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A past question; `project` None is all of them, `hits` are ids, best first."""
+    """A past query; `project` None means all projects, `hits` are ids, best first."""
 
     text: str
     project: str | None
@@ -26,7 +26,7 @@ class Asked:
 
 
 def note(store: Store, text: str, answer: Answer) -> None:
-    """Keep a question that tells of no secret, and what it found; a store that is being written keeps nothing."""
+    """Log a query and its hits; nothing is logged if the store cannot be written at once."""
     if not text.strip() or len(text) > LONGEST:
         return
     now = timestamps.now()
@@ -38,6 +38,6 @@ def note(store: Store, text: str, answer: Answer) -> None:
 
 
 def entries(store: Store) -> list[Asked]:
-    """Past questions, newest first."""
+    """Past queries, newest first."""
     values = reversed(store.shelved(KIND).values())
     return [Asked(value["text"], value["project"], tuple(value["hits"])) for value in values]

@@ -1,4 +1,4 @@
-"""Who may learn of a memory may change: what that means for its versions, and for the journal."""
+"""Changes of a memory's sensitivity, and what they mean for its versions and the journal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from triskele.types import Change, Memory, Reveal, Revise, Sealed, Sensitivity, 
 def text_of(store: Store, safe: StoreVault, memory: Memory) -> str:
     """The text of a secret version."""
     if not is_secret(memory):
-        raise BadInput(f"{memory.id} is no secret: `triskele show` tells its text")
+        raise BadInput(f"{memory.id} is not a secret: `triskele show` prints its text")
     return safe.open(next(row for row in store.sealed([memory.id]) if row.version == memory.version))
 
 
 def revision(memory: Memory, revised: Memory) -> list[Change]:
-    """The changes that put a version in the place of another; one that closes it closes the older ones too."""
+    """The changes that replace a version; raising the sensitivity also raises it for older versions."""
     changes: list[Change] = [Revise(revised, base=memory.version)]
     if is_secret(memory) and not is_secret(revised):
         changes.append(Reveal(memory.id))
@@ -30,7 +30,7 @@ def revision(memory: Memory, revised: Memory) -> list[Change]:
 def sealed_versions(
     store: Store, safe: StoreVault, id: str, title: str | None, settings: MemorySettings
 ) -> list[tuple[Memory, Sealed]]:
-    """Every version of a memory as a secret, oldest first; a version that is one already keeps its title."""
+    """Every version of a memory as a secret, oldest first; versions that are already secret keep their titles."""
     texts = {row.version: safe.open(row) for row in store.sealed([id])}
     versions: list[tuple[Memory, Sealed]] = []
     for memory in store.history(id):

@@ -1,4 +1,4 @@
-"""Turning journal entries into the changes that take them back."""
+"""Turning journal entries into the changes that undo them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _PAGE = 500
 
 
 def last_undoable(store: Store) -> str | None:
-    """The newest batch that is neither undone nor an undoing itself, and of which anything is left."""
+    """The newest batch that is neither undone nor itself an undo, and still has something to undo."""
     cancelled: set[int] = set()
     erased: set[str] = set()
     for entries in _batches_backwards(store):
         first = entries[0]
         if not cancelled and any(entry.action is Action.SEALED for entry in entries):
-            raise Conflict("the last change sealed a memory, which cannot be taken back; name an earlier one's batch")
+            raise Conflict("the last change sealed a memory, which cannot be undone: name an earlier batch")
         erased |= {entry.id for entry in entries if entry.action is Action.ERASED}
         if _start(first, store) in cancelled:
             continue
@@ -44,7 +44,7 @@ def last_undoable(store: Store) -> str | None:
 
 
 def inverse(entries: Sequence[JournalEntry], store: Store) -> list[Change]:
-    """The changes that bring every memory and link of a batch back to what it was before."""
+    """The changes that restore every memory and link of a batch to its earlier state."""
     of_memories: dict[str, list[JournalEntry]] = {}
     for entry in entries:
         if entry.link_kind is None and entry.action not in LASTING:
@@ -53,19 +53,19 @@ def inverse(entries: Sequence[JournalEntry], store: Store) -> list[Change]:
     ends = {end for entry in links for end in (entry.id, entry.other) if end is not None}
     histories = {id: history for id in {*of_memories, *ends} if (history := store.history(id))}
     texts = {(row.id, row.version): row.sealed_as for row in store.sealed(sorted(histories))}
-    changes = [_before(told, histories[id], texts) for id, told in of_memories.items() if id in histories]
+    changes = [_before(own, histories[id], texts) for id, own in of_memories.items() if id in histories]
     changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
     if not changes:
-        done = entries[-1].action if entries[-1].action in LASTING else "erased for good"
-        raise BadInput(f"{entries[0].id} was {done}: that cannot be undone")
+        done = entries[-1].action if entries[-1].action in LASTING else "erased"
+        raise BadInput(f"{entries[0].id} was {done}: this cannot be undone")
     return changes
 
 
-def _before(told: Sequence[JournalEntry], history: Sequence[Memory], texts: Mapping[tuple[str, int], int]) -> Change:
-    """The change from what the batch left of a memory to what it found."""
-    first, last, now = told[0], told[-1], history[-1]
+def _before(entries: Sequence[JournalEntry], history: Sequence[Memory], texts: Mapping[tuple[str, int], int]) -> Change:
+    """The change from a memory's state after the batch to its state before it."""
+    first, last, now = entries[0], entries[-1], history[-1]
     number = last.previous if last.action is Action.FORGOTTEN else last.version
-    # Behind equal titles the sealed texts must be the same too.
+    # Two secrets with equal titles are the same only if their sealed texts are equal.
     is_as_left = any(
         version.version == number
         and same_words(version, now)
@@ -77,11 +77,11 @@ def _before(told: Sequence[JournalEntry], history: Sequence[Memory], texts: Mapp
     if was_absent and is_forgotten:
         return Forget(now.id)
     if not is_as_left or is_forgotten != (last.action is Action.FORGOTTEN):
-        raise Conflict(f"memory {now.id} was changed since: undo that first")
+        raise Conflict(f"memory {now.id} was changed later: undo that change first")
     if was_absent:
         return Forget(now.id)
-    [found] = [version for version in history if version.version == first.previous]
-    return Revise(found, base=now.version)
+    [previous] = [version for version in history if version.version == first.previous]
+    return Revise(previous, base=now.version)
 
 
 def _opposite(entry: JournalEntry) -> Change:
@@ -91,12 +91,12 @@ def _opposite(entry: JournalEntry) -> Change:
 
 
 def _start(entry: JournalEntry, store: Store) -> int:
-    """Where the entry's batch begins: a long one may have been written in pieces, with others in between."""
+    """The first sequence number of the entry's batch: a long batch may be interleaved with others."""
     return store.journal(batch=entry.batch, limit=1)[0].seq
 
 
 def _batches_backwards(store: Store) -> Iterator[Sequence[JournalEntry]]:
-    """Runs of entries with the same batch, newest run first, each in order."""
+    """Runs of consecutive entries of one batch, newest run first, each run in journal order."""
     run: deque[JournalEntry] = deque()
     before: int | None = None
     while page := store.newest_entries(before=before, limit=_PAGE):

@@ -1,4 +1,4 @@
-"""Noting that memories were handed out, for the ledger that `triskele stats` shows."""
+"""Counting recalled and injected memories, for `triskele stats`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triskele.types import Answer, Memory
 
 
 def note_recall(store: Store, answer: Answer, *, to_agent: bool = False) -> None:
-    """Count the memories of an answer; what a person reads takes nothing of anybody's context."""
+    """Count the memories of an answer; tokens count only if an agent reads it."""
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:
         store.uses.recalled([Use(each.id, tokens_of(each.content) * to_agent) for each in memories])
@@ -26,11 +26,11 @@ def note_injection(
     tokens: Mapping[str, int],
     labels: Mapping[str, str] | None = None,
 ) -> None:
-    """Count memories that a conversation was given unasked; keep the fingerprints of their texts and labels."""
+    """Count memories that were injected into a conversation; keep the fingerprints of their texts and labels."""
     known = {id: (echo.label_print(label),) for id, label in (labels or {}).items()}
-    given = [
+    injected = [
         Use(each.id, tokens[each.id], each.content_hash, (*echo.prints(each.content), *known.get(each.id, ())))
         for each in memories
     ]
-    if given:
-        store.uses.injected(conversation, given)
+    if injected:
+        store.uses.injected(conversation, injected)

@@ -17,7 +17,7 @@ from triskele.evaluation.arms import Arm
 from triskele.evaluation.baseline import Found, FtsBaseline
 from triskele.evaluation.windows import Window
 from triskele.index.semantic import SemanticIndex
-from triskele.models.embed.protocol import Embedder, Encoding
+from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import reasons
 from triskele.recall.fusion import Candidate
 from triskele.recall.pipeline import Readers, found

@@ -19,7 +19,7 @@ from triskele.evaluation.datasets import BenchQuery, half
 from triskele.evaluation.measured import RUN_DEPTH
 from triskele.evaluation.report.page import page
 from triskele.evaluation.windows import MAX_CHARACTERS
-from triskele.models.embed import bundled
+from triskele.models.bundled import bundled
 
 if TYPE_CHECKING:
     from triskele.evaluation.measured import Course, Measured

@@ -1,1 +1,1 @@
-"""Formats in which memories come and go."""
+"""Import and export of memories."""

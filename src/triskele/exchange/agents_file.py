@@ -10,8 +10,7 @@ from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
-from triskele.exchange.blocks import Block, blocks, labels
-from triskele.exchange.markdown import fitting
+from triskele.exchange.markdown import Block, blocks, fitting, labels
 from triskele.exchange.records import Item, Note
 from triskele.privacy.detect import is_cut
 from triskele.types import Sensitivity
@@ -36,7 +35,7 @@ def recognises(path: Path, _head: str) -> bool:
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     """The memories of one instruction file."""
     if path.is_dir():
-        raise BadInput(f"{sources.printable(path.name)} is a folder, this format is one file")
+        raise BadInput(f"{sources.printable(path.name)} is a folder: this format is a single file")
     try:
         notes = list(parse(sources.text(path), settings))
     except BadInput as error:
@@ -47,7 +46,7 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 
 
 def parse(text: str, settings: MemorySettings) -> Iterator[Note]:
-    """Bullets and paragraphs as notes; a line that introduces a list goes with each of its bullets."""
+    """Bullets and paragraphs as notes; a line that introduces a list is added to each of its bullets."""
     _, body, first_line = frontmatter.parse(text)
     lead: Block | None = None
     waiting = False
@@ -90,7 +89,7 @@ def _category(text: str, settings: MemorySettings) -> str:
 
 
 def _instructions(text: str) -> Iterator[str]:
-    """The lines without comments and imports, which become empty so that line numbers stay true."""
+    """The lines; comments and imports become empty lines so that line numbers stay correct."""
     fence, in_comment = "", False
     for line in text.split("\n"):
         mark = _FENCE.match(line)

@@ -1,4 +1,4 @@
-"""The formats by name: how each is recognised, read and written."""
+"""The table of formats: how each is recognised, read and written."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.exchange import agents_file, jsonl, markdown, mcp_memory, sources, writing
+from triskele.exchange import agents_file, export, jsonl, markdown, mcp_memory, sources
 from triskele.exchange.records import Item
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFormat:
-    """One way in: whether a path (with the beginning of its text) is of this kind, and what it holds."""
+    """An import format: whether a path (with the beginning of its text) has it, and how it is read."""
 
     recognises: Callable[[Path, str], bool]
     read: Callable[[Path, MemorySettings], Iterator[Item]]
 
 
-# In the order in which they are tried: the narrow ones before the wide ones.
+# In the order in which they are tried: specific formats before general ones.
 IMPORTS: dict[str, ImportFormat] = {
     "agents": ImportFormat(agents_file.recognises, agents_file.read),
     "markdown": ImportFormat(markdown.recognises, markdown.read),
@@ -31,21 +31,21 @@ IMPORTS: dict[str, ImportFormat] = {
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One way out; some formats can tell the present state alone."""
+    """An export format; some formats hold the current state only."""
 
-    write: writing.Writer
+    write: export.Writer
     is_current_only: bool = False
     tells_secrets: bool = False
 
 
 EXPORTS: dict[str, ExportFormat] = {
-    "jsonl": ExportFormat(writing.write_jsonl, tells_secrets=True),
-    "markdown": ExportFormat(writing.write_markdown, is_current_only=True),
+    "jsonl": ExportFormat(export.write_jsonl, tells_secrets=True),
+    "markdown": ExportFormat(export.write_markdown, is_current_only=True),
 }
 
 
 def choose(path: Path, name: str | None) -> str:
-    """The format given, or the one that the path's name and content speak for."""
+    """The given format, or the one detected from the path's name and content."""
     if name is not None:
         return checked(name, IMPORTS)
     head = "" if path.is_dir() else sources.head(path)
@@ -54,11 +54,11 @@ def choose(path: Path, name: str | None) -> str:
     for known, format in IMPORTS.items():
         if format.recognises(path, head):
             return known
-    raise BadInput(f"cannot tell the format of {sources.printable(path.name)}: name one of {', '.join(IMPORTS)}")
+    raise BadInput(f"the format of {sources.printable(path.name)} is unknown: name one of {', '.join(IMPORTS)}")
 
 
 def checked(name: str, known: Collection[str]) -> str:
-    """A name that is among the known ones."""
+    """The name, if it is a known format."""
     if name not in known:
-        raise BadInput(f"unknown format {name[:40]!r}: one of {', '.join(known)}")
+        raise BadInput(f"unknown format {name[:40]!r}: choose one of {', '.join(known)}")
     return name

@@ -1,4 +1,4 @@
-"""JSON from strangers: strict numbers, bounded depth, and one clear sentence when it is broken."""
+"""Untrusted JSON: strict numbers, bounded depth, and one clear message if it is invalid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN = re.compile(r"[A-Za-z_\- ]{1,40}")
 
 
 def parse(text: str) -> Any:
-    """The value that a JSON text stands for."""
+    """The value of a JSON text."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -26,7 +26,7 @@ def parse(text: str) -> Any:
 
 
 def parse_object(raw: bytes, text: str) -> dict[str, Any]:
-    """The object on one line; a line without its end that cannot be read was cut off."""
+    """The object on one line; an invalid line without a line end was cut off."""
     try:
         value = parse(text)
     except BadInput:
@@ -68,12 +68,12 @@ def strings(value: Any, what: str) -> tuple[str, ...]:
 
 
 def shown(name: str) -> str:
-    """A value out of a file for a message, if it is short or a plain word; anything else may be a secret."""
-    return repr(name) if len(name) <= _SHORT or _PLAIN.fullmatch(name) else "(not told: no plain word)"
+    """A value from a file for a message, if it is short or a plain word; anything else may be a secret."""
+    return repr(name) if len(name) <= _SHORT or _PLAIN.fullmatch(name) else "(not shown: it may be a secret)"
 
 
 def _kind(value: Any) -> str:
-    """What a value is; never the value, which may be a secret."""
+    """The type of a value; the value itself may be a secret."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     kinds: dict[type, str] = {str: "text", list: "a list", dict: "an object"}

@@ -1,32 +1,43 @@
-"""triskele's own format: a header line, then every version and every link, each on a line, nothing lost."""
+"""triskele's own format: a header line, then every version and every link on its own line, without loss.
+
+Files of plain JSON objects with a content each are read too.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from triskele import ingest, validation
+from triskele.base import timestamps
+from triskele.base.ids import ALPHABET, ID_LENGTH, content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.exchange import plain, sources
-from triskele.exchange.json_text import parse_object, shown, whole
-from triskele.exchange.records import Item, Problem, StoredLink, StoredVersion
-from triskele.exchange.verbatim import check_names, link_of, memory_of, values_of
-from triskele.types import Link, Memory
+from triskele.exchange import sources
+from triskele.exchange.json_text import number, parse_object, shown, string, strings, whole
+from triskele.exchange.records import Item, Note, Problem, StoredLink, StoredVersion
+from triskele.privacy import detect
+from triskele.types import Link, LinkKind, Memory, Origin, Sensitivity, is_secret
 
 FORMAT_VERSION = 2
-# Before it nobody looked for secrets, so "open" was no decision.
+# Format 1 is older than secret detection, so "open" was not a decision there.
 _CLASSIFIED_SINCE = 2
 _COUNTED = {"memory": "versions", "link": "links"}
+_MAX_VERSION = 2**31
+_SECRET = "secret"
+_Reader = Callable[[Any, str], Any]
 
 _Made = TypeVar("_Made")
 _Placed = tuple[str, dict[str, Any] | Problem]
 
 
 def recognises(path: Path, head: str) -> bool:
-    """Any file of JSON objects, line by line, that no other format claims."""
+    """A file of JSON objects, one per line, that no other format recognises."""
     return path.is_file() and head.lstrip().startswith("{")
 
 
@@ -35,13 +46,13 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     records = _records(path)
     place, first = next(records, ("line 1", Problem("line 1", "the file is empty")))
     if isinstance(first, Problem):
-        # Without a readable first line one cannot know what the others are.
+        # Without a readable first line the kind of the others is unknown.
         yield first
     elif "triskele" in first:
         yield from _read_export(first, place, records, settings)
     else:
         for where, record in chain([(place, first)], records):
-            yield _attempt(record, where, plain.note)
+            yield _attempt(record, where, _note)
 
 
 def _read_export(
@@ -59,7 +70,7 @@ def _read_export(
         yield _attempt(record, place, lambda values, place: _stored(values, place, settings, is_classified))
     for name, announced in header.items():
         if found[name] != announced:
-            yield Problem("the end", f"the file announces {announced} {name} and holds {found[name]}: it is incomplete")
+            yield Problem("the end", f"{announced} {name} announced, {found[name]} found: the file is incomplete")
 
 
 def _records(path: Path) -> Iterator[_Placed]:
@@ -91,9 +102,9 @@ def lines(histories: Sequence[Sequence[Memory]], links: Sequence[Link], *, ascii
     yield _line({"triskele": FORMAT_VERSION, "versions": versions, "links": len(links)}, ascii_only)
     for history in histories:
         for memory in history:
-            yield _line({"memory": values_of(memory)}, ascii_only)
+            yield _line({"memory": _values_of(memory)}, ascii_only)
     for link in links:
-        yield _line({"link": values_of(link)}, ascii_only)
+        yield _line({"link": _values_of(link)}, ascii_only)
 
 
 def _line(record: dict[str, Any], ascii_only: bool) -> str:
@@ -103,8 +114,8 @@ def _line(record: dict[str, Any], ascii_only: bool) -> str:
 def _checked_header(record: dict[str, Any], _place: str) -> dict[str, int]:
     version = whole(record["triskele"], "the format's version")
     if not 1 <= version <= FORMAT_VERSION:
-        raise BadInput(f"was written in format {version}, and this triskele knows format {FORMAT_VERSION}: upgrade it")
-    check_names(record, {"triskele", *_COUNTED.values()}, "the header")
+        raise BadInput(f"has format {version}, this triskele reads up to format {FORMAT_VERSION}: upgrade triskele")
+    _check_names(record, {"triskele", *_COUNTED.values()}, "the header")
     return {name: whole(record[name], f"the number of {name}") for name in _COUNTED.values()}
 
 
@@ -113,10 +124,189 @@ def _stored(
 ) -> StoredVersion | StoredLink:
     kind = next(iter(record), "")
     if len(record) != 1 or kind not in _COUNTED:
-        raise BadInput(f"is of no known kind: {', '.join(map(shown, record))[:60] or 'an empty object'}")
+        raise BadInput(f"has an unknown kind: {', '.join(map(shown, record))[:60] or 'an empty object'}")
     values = record[kind]
     if not isinstance(values, dict):
         raise BadInput(f"the {kind} is not a JSON object")
     if kind == "link":
-        return StoredLink(place, link_of(values))
-    return StoredVersion(place, memory_of(values, settings, is_classified=is_classified))
+        return StoredLink(place, _link_of(values))
+    return StoredVersion(place, _memory_of(values, settings, is_classified=is_classified))
+
+
+def _note(record: dict[str, Any], place: str) -> Note:
+    """The note that one plain object describes."""
+    if "memory" in record or "link" in record:
+        raise BadInput("is from an export without its first line, the header")
+    values = {_ALIASES.get(name, name): value for name, value in record.items() if value is not None}
+    if len(values) < sum(value is not None for value in record.values()):
+        raise BadInput("has the same field under two names")
+    if "content" not in values:
+        raise BadInput("has neither content nor text")
+    unknown = sorted(set(values) - set(_NOTE_FIELDS))
+    if unknown:
+        raise BadInput(f"has an unknown field {shown(unknown[0])} (known: {', '.join(_NOTE_FIELDS)})")
+    return Note(place=place, **{name: _NOTE_FIELDS[name](value, name) for name, value in values.items()})
+
+
+def _tags(value: Any, what: str) -> tuple[str, ...]:
+    return tuple(value.split(",")) if isinstance(value, str) else strings(value, what)
+
+
+def _keywords(value: Any, what: str) -> str:
+    return " ".join(strings(value, what)) if isinstance(value, list) else string(value, what)
+
+
+def _values_of(value: Memory | Link) -> dict[str, Any]:
+    """Every field of a version or link, timestamps as text; the text of a secret has its own field."""
+    named = {_SECRET if field.name == "text" else field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: timestamps.to_text(v) if isinstance(v, datetime) else v for name, v in named.items()}
+
+
+def _link_of(values: dict[str, Any]) -> Link:
+    """The validated link that the values describe."""
+    link: Link = _built(Link, values, _LINK_FIELDS, "the link")
+    _check_id(link.source)
+    _check_id(link.target)
+    if link.source == link.target:
+        raise BadInput(f"the link from {link.source} leads to itself")
+    _check_known(link)
+    return link
+
+
+def _memory_of(values: dict[str, Any], settings: MemorySettings, *, is_classified: bool) -> Memory:
+    """The version that the values describe; refuses what validation would refuse or change.
+
+    If it `is_classified`, an open memory stays open; else its text decides.
+    """
+    rows = {name: value for name, value in values.items() if name != _SECRET}
+    memory: Memory = _built(Memory, rows, _MEMORY_FIELDS, "the memory")
+    _check_id(memory.id)
+    _check_texts(memory, settings)
+    if content_hash(memory.content) != memory.content_hash:
+        raise BadInput("the content does not match its hash: the line was changed or damaged")
+    if memory.owner != settings.owner:
+        raise BadInput(f"belongs to {shown(memory.owner)}, the owner of this store is {settings.owner!r}")
+    if not 1 <= memory.version <= _MAX_VERSION:
+        raise BadInput(f"version {memory.version} is out of range")
+    if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
+        raise BadInput("valid_to must be later than valid_from")
+    _check_known(memory)
+    ingest.refuse_secret_labels(
+        tags=memory.tags, keywords=memory.keywords, session=memory.session, project=memory.project
+    )
+    if is_secret(memory):
+        return _unsealed(memory, values, settings)
+    if _SECRET in values:
+        raise BadInput(f"has the text of a secret although it is {memory.sensitivity}")
+    is_decided = is_classified and memory.sensitivity is Sensitivity.OPEN
+    given = memory.sensitivity if is_decided or memory.sensitivity is not Sensitivity.OPEN else None
+    return ingest.classified(memory, given, settings)
+
+
+def _unsealed(memory: Memory, values: dict[str, Any], settings: MemorySettings) -> Memory:
+    if _SECRET not in values:
+        raise BadInput("is a secret without its text: export it again with --with-secrets")
+    text = string(values[_SECRET], "the secret")
+    if validation.check_content(text, settings) != text:
+        raise BadInput("invisible characters or extra spaces in the secret")
+    if detect.find(memory.content):
+        raise BadInput("the title of a secret looks like a secret itself")
+    whole = replace(memory, content=text, content_hash=content_hash(text))
+    return ingest.sealable(whole, detect.find(text), memory.content)
+
+
+def _check_texts(memory: Memory, settings: MemorySettings) -> None:
+    """Refuse a text that validation would change."""
+    validation.check_importance(memory.importance)
+    validation.check_tags(memory.tags, settings)
+    if memory.position is not None:
+        validation.check_position(memory.position)
+    checked = {
+        "content": (memory.content, validation.check_content(memory.content, settings)),
+        "category": (memory.category, validation.check_category(memory.category, settings)),
+        "keywords": (memory.keywords, validation.check_keywords(memory.keywords, settings)),
+        "project": (memory.project, validation.check_name(memory.project, "the project")),
+        "session": (memory.session, validation.check_name(memory.session or "", "the session") or None),
+    }
+    changed = [name for name, (given, kept) in checked.items() if given != kept]
+    # Outer spaces are allowed in tags only: validation turns a comma at a tag's end into one.
+    changed += ["tags" for tag in memory.tags if validation.clean(tag, "a tag") != tag.strip()]
+    if changed:
+        raise BadInput(f"invisible characters or extra spaces in the {changed[0]}")
+
+
+def _check_known(value: Memory | Link) -> None:
+    if value.known_to is not None and value.known_to < value.known_from:
+        raise BadInput("known_to must not be earlier than known_from")
+
+
+def _check_id(id: str) -> None:
+    if len(id) != ID_LENGTH or not set(id) <= set(ALPHABET):
+        raise BadInput(f"{id[:40]!r} is not an id")
+
+
+def _check_names(values: dict[str, Any], expected: set[str], what: str) -> None:
+    """Refuse unknown and missing fields."""
+    unknown, missing = sorted(set(values) - expected), sorted(expected - set(values))
+    if unknown:
+        raise BadInput(f"{what} has an unknown field {shown(unknown[0])}")
+    if missing:
+        raise BadInput(f"{what} has no {missing[0]}")
+
+
+def _built(make: Callable[..., Any], values: dict[str, Any], readers: dict[str, _Reader], what: str) -> Any:
+    _check_names(values, set(readers), what)
+    return make(**{name: reader(values[name], name) for name, reader in readers.items()})
+
+
+def _timestamp(value: Any, what: str) -> datetime:
+    return timestamps.parse(string(value, what))
+
+
+def _choice(kinds: type[Sensitivity] | type[Origin] | type[LinkKind]) -> _Reader:
+    def read_choice(value: Any, what: str) -> Any:
+        try:
+            return kinds(string(value, what))
+        except ValueError:
+            raise BadInput(f"unknown {what} {shown(value)}: one of {', '.join(kinds)}") from None
+
+    return read_choice
+
+
+def _optional(reader: _Reader) -> _Reader:
+    return lambda value, what: None if value is None else reader(value, what)
+
+
+_KNOWN: dict[str, _Reader] = {"known_from": _timestamp, "known_to": _optional(_timestamp)}
+_LINK_FIELDS: dict[str, _Reader] = {"source": string, "kind": _choice(LinkKind), "target": string, **_KNOWN}
+_MEMORY_FIELDS: dict[str, _Reader] = {
+    **dict.fromkeys(("id", "content", "category", "keywords", "owner", "project", "content_hash"), string),
+    "tags": strings,
+    "importance": number,
+    "sensitivity": _choice(Sensitivity),
+    "origin": _choice(Origin),
+    "session": _optional(string),
+    "position": _optional(whole),
+    "created_at": _timestamp,
+    "updated_at": _timestamp,
+    "valid_from": _optional(_timestamp),
+    "valid_to": _optional(_timestamp),
+    "version": whole,
+    **_KNOWN,
+}
+_ALIASES = {"text": "content", "created_at": "created", "updated_at": "updated"}
+_NOTE_FIELDS: dict[str, Callable[[Any, str], Any]] = {
+    "content": string,
+    "category": string,
+    "tags": _tags,
+    "keywords": _keywords,
+    "importance": number,
+    "sensitivity": string,
+    "project": string,
+    "session": string,
+    "position": whole,
+    "created": string,
+    "updated": string,
+    "valid_from": string,
+    "valid_to": string,
+}

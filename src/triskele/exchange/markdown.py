@@ -1,10 +1,11 @@
-"""Markdown notes: a file is a memory, or several when it says more than one memory may hold."""
+"""Markdown notes: a file is one memory, or several if it is longer than a memory may be."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
-from triskele.exchange.blocks import Block, blocks, labels
 from triskele.exchange.frontmatter import Value
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import Item, Note, Problem, Skipped
@@ -24,6 +24,13 @@ from triskele.types import Memory, Sensitivity
 SUFFIXES = (".md", ".markdown")
 _SLUG_CHARACTERS = 48
 _NAMES = {"date": "created", "created_at": "created", "updated_at": "updated", "modified": "updated", "tag": "tags"}
+_HEADING = re.compile(r"(#{1,6})\s+(\S.*)$")
+_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(\S.*)$")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_RULE = re.compile(r"\s*([-*_=])(?:\s*\1){2,}\s*$")
+_MARKUP = re.compile(r"[*`_#\[\]]+|\(https?://[^)]*\)")
+_LONGEST_HEADING = 300
+_LONGEST_LABEL = 60
 _TEXTS = ("sensitivity", "session", "created", "updated", "valid_from", "valid_to")
 
 
@@ -73,13 +80,13 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
 
 
 def _class_of_pieces(whole: str, pieces: Sequence[str], details: Mapping[str, Any]) -> dict[str, str]:
-    """A secret that a cut goes through would be known by none of its pieces, so that all of them are secret."""
+    """All pieces are secret if a cut divides a secret, because no piece would be recognised."""
     is_decided = details.get("sensitivity") == Sensitivity.OPEN
     return {"sensitivity": Sensitivity.SECRET.value} if not is_decided and is_cut(whole, pieces) else {}
 
 
 def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
-    """As many of the tags, first ones first, as a memory may carry."""
+    """The first tags, as many as a memory may have."""
     kept: list[str] = []
     for tag in tags:
         if len(", ".join([*kept, tag])) <= settings.max_label_characters:
@@ -88,7 +95,7 @@ def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
 
 
 def file_of(memory: Memory) -> tuple[str, str]:
-    """The name and the text of the file that tells a memory."""
+    """The name and the text of a memory's file."""
     values: dict[str, str | float | tuple[str, ...]] = {"id": memory.id, "category": memory.category}
     values |= {"tags": memory.tags} if memory.tags else {}
     values |= {"keywords": memory.keywords} if memory.keywords else {}
@@ -110,7 +117,7 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
     usual = "facts" if "facts" in settings.categories else settings.categories[0]
     category = _text(values.get("category", "")).strip().lower() or usual
     if category not in settings.categories:
-        # Other programs' categories are free words; as a tag the word is not lost.
+        # A category of another program is kept as a tag.
         tags, category = (*tags, category), usual
     details: dict[str, Any] = {"tags": tags, "category": category, "keywords": _keywords(values, body, stem)}
     details |= {name: _text(values[name]) for name in _TEXTS if values.get(name)}
@@ -121,7 +128,7 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
 
 
 def _keywords(values: dict[str, Value], body: str, stem: str) -> str:
-    """The keywords given; without any, the file's name helps to find what the text does not repeat."""
+    """The given keywords; without any, the file's name if the text does not contain it."""
     given = " ".join(_text(values.get(name, ""), " ") for name in ("keywords", "aliases")).strip()
     name = re.sub(r"[-_\s]+", " ", stem).strip()
     if given or "id" in values or name.lower() in body.lower():
@@ -130,7 +137,7 @@ def _keywords(values: dict[str, Value], body: str, stem: str) -> str:
 
 
 def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple[str, ...], str]]:
-    """Sections where they fit, else their blocks, else sentences."""
+    """Sections if they fit, else their blocks, else sentences."""
     for headings, group in groupby(blocks(body, first_line), key=lambda block: block.headings):
         section = list(group)
         whole = "\n".join(_as_written(block) for block in section).strip()
@@ -172,3 +179,97 @@ def _whole(value: Value) -> int:
 def _slug(text: str) -> str:
     plain = unicodedata.normalize("NFKD", text[:200]).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain)[:_SLUG_CHARACTERS].strip("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph or list item with the code that follows it."""
+
+    line: int
+    headings: tuple[str, ...]
+    text: str
+    is_item: bool
+
+
+@dataclass(slots=True)
+class _Open:
+    """The block that is being read."""
+
+    line: int
+    indent: int
+    is_item: bool
+    lines: list[str] = field(default_factory=list)
+    fence: str = ""
+    after_blank: bool = False
+
+
+def blocks(text: str, first_line: int = 1) -> Iterator[Block]:
+    """The blocks of a text in order."""
+    headings: dict[int, str] = {}
+    current: _Open | None = None
+    for number, line in enumerate(text.split("\n"), first_line):
+        if current is not None and _continues(current, line):
+            continue
+        heading = _HEADING.match(line)
+        if not line.strip() or _RULE.match(line):
+            continue
+        if current is not None:
+            yield _closed(current, headings)
+        current = None if heading else _opened(number, line)
+        if heading:
+            level, name = len(heading[1]), heading[2].rstrip().rstrip("#").rstrip()
+            headings = {depth: kept for depth, kept in headings.items() if depth < level} | {level: name}
+    if current is not None:
+        yield _closed(current, headings)
+
+
+def labels(headings: Iterable[str]) -> tuple[str, ...]:
+    """Headings as tags, without markup and shortened."""
+    plain = (
+        " ".join(_MARKUP.sub(" ", heading[:_LONGEST_HEADING]).split())[:_LONGEST_LABEL].strip() for heading in headings
+    )
+    return tuple(label for label in plain if label)
+
+
+def _continues(block: _Open, line: str) -> bool:
+    """Add a line to the block if it continues it."""
+    if block.fence:
+        block.lines.append(line)
+        mark = line.strip()
+        if mark.startswith(block.fence) and not mark.strip(block.fence[0]):
+            block.fence, block.after_blank = "", True
+        return True
+    if fence := _FENCE.match(line):
+        # Code belongs to the text before it, across a blank line too.
+        block.fence = fence[1]
+        block.lines.append(line)
+        return True
+    if not line.strip() or _RULE.match(line):
+        block.after_blank = True
+        return False
+    return not _HEADING.match(line) and _takes_in(block, line)
+
+
+def _takes_in(block: _Open, line: str) -> bool:
+    is_inside = block.is_item and len(line) - len(line.lstrip()) > block.indent
+    if not is_inside and (block.after_blank or _ITEM.match(line)):
+        return False
+    if block.after_blank:
+        block.lines.append("")
+    block.after_blank = False
+    block.lines.append(line[block.indent :] if is_inside else line)
+    return True
+
+
+def _opened(number: int, line: str) -> _Open:
+    item = _ITEM.match(line)
+    if item:
+        return _Open(number, len(item[1]), True, [item[2]])
+    block = _Open(number, len(line) - len(line.lstrip()), False)
+    if not _continues(block, line):
+        block.lines.append(line)
+    return block
+
+
+def _closed(block: _Open, headings: dict[int, str]) -> Block:
+    return Block(block.line, tuple(headings.values()), "\n".join(block.lines).strip(), block.is_item)

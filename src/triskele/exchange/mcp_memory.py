@@ -13,7 +13,7 @@ from triskele.errors import BadInput
 from triskele.exchange import sources
 from triskele.exchange.json_text import parse, parse_object, string, strings
 from triskele.exchange.markdown import fitting
-from triskele.exchange.records import Item, Note, Problem, Tie
+from triskele.exchange.records import Item, NamedLink, Note, Problem
 from triskele.privacy.detect import is_cut
 from triskele.types import Sensitivity
 
@@ -37,9 +37,9 @@ def recognises(path: Path, head: str) -> bool:
 
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
-    """Memories from observations and relations, and ties between the entities that a relation names."""
+    """Memories from observations and relations, and links between the entities of each relation."""
     if path.is_dir():
-        raise BadInput(f"{sources.printable(path.name)} is a folder, this format is one file")
+        raise BadInput(f"{sources.printable(path.name)} is a folder: this format is a single file")
     try:
         text = sources.text(path, MAX_BYTES)
     except BadInput as error:
@@ -68,8 +68,8 @@ class _Ties:
         self.known: set[str] = set()
         self.wanted: dict[tuple[str, str], None] = {}
 
-    def between_known(self) -> Iterator[Tie]:
-        """One tie per related pair; an entity that is related to everything keeps its first ones."""
+    def between_known(self) -> Iterator[NamedLink]:
+        """One link per related pair; an entity with many relations keeps its first ones."""
         count: dict[str, int] = {}
         for one, other in self.wanted:
             pair = (one, other)
@@ -77,7 +77,7 @@ class _Ties:
             if one == other or is_full or not self.known.issuperset(pair):
                 continue
             count |= {end: count.get(end, 0) + 1 for end in pair}
-            yield Tie(one, other)
+            yield NamedLink(one, other)
 
 
 def _from_lines(text: str) -> Iterator[tuple[str, Any]]:
@@ -124,9 +124,8 @@ def _entity(record: dict[str, Any], place: str, settings: MemorySettings, ties: 
     name, kind = _name(record, "name"), string(record.get("entityType", ""), "the entityType").strip()
     observations = strings(record.get("observations", []), "the observations")
     tags = fitting(tuple(filter(None, (name, kind))), settings)
-    # An entity that nothing was observed about is still known to exist.
-    told = [text for text in observations if text.strip()] or [kind or "an entity"]
-    for text in told:
+    # An entity without observations is kept too.
+    for text in [text for text in observations if text.strip()] or [kind or "an entity"]:
         pieces = _pieces(f"{name}: ", text, settings.max_characters)
         sensitivity = Sensitivity.SECRET.value if is_cut(text, pieces) else None
         for piece in pieces:

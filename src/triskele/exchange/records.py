@@ -1,4 +1,4 @@
-"""What passes between the formats and the store: findings of a reader, and the reports for the user."""
+"""Values between the formats and the store: what a reader returns, and the reports for the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from triskele.types import Link, Memory
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that cannot be imported, with the line or file where it stands."""
+    """Something that cannot be imported, with its line or file."""
 
     place: str
     reason: str
@@ -17,7 +17,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that an import leaves out on purpose, and why."""
+    """Something that an import leaves out on purpose, and the reason."""
 
     place: str
     reason: str
@@ -25,7 +25,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A memory as another program or a person wrote it, unchecked; `name` lets a `Tie` point at it."""
+    """A memory as another program or a person wrote it, not validated; a `NamedLink` refers to it by `name`."""
 
     place: str
     content: str
@@ -45,8 +45,8 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
-    """Two named notes that should point at each other."""
+class NamedLink:
+    """A link between two notes by their names."""
 
     one: str
     other: str
@@ -54,7 +54,7 @@ class Tie:
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """A version taken over exactly as another store held it."""
+    """A version exactly as another store held it."""
 
     place: str
     memory: Memory
@@ -62,18 +62,18 @@ class StoredVersion:
 
 @dataclass(frozen=True, slots=True)
 class StoredLink:
-    """A link taken over exactly as another store held it."""
+    """A link exactly as another store held it."""
 
     place: str
     link: Link
 
 
-Item = Note | Tie | StoredVersion | StoredLink | Problem | Skipped
+Item = Note | NamedLink | StoredVersion | StoredLink | Problem | Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import did, or would do; the counts are of memories, whatever their number of versions."""
+    """What an import did, or would do; it counts memories, not versions."""
 
     format: str
     read: int
@@ -88,9 +88,13 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """How many memories were written, how many secrets among them, and how many were kept back."""
+    """How many memories were written, how many secrets among them, and how many were left out.
+
+    `left_out_versions` counts private or secret versions of memories that were written because they are open now.
+    """
 
     written: int
     left_out_private: int
     left_out_secret: int
+    left_out_versions: int = 0
     revealed: int = 0

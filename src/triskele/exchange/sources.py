@@ -1,4 +1,4 @@
-"""Reading other people's files without being led astray: bounded, regular, UTF-8, inside the folder named."""
+"""Reading untrusted files safely: bounded, regular, UTF-8, and inside the given folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def resolved(source: Path) -> Path:
-    """The real file or folder that a path names."""
+    """The existing file or folder of a path, with symbolic links resolved."""
     try:
         path = source.expanduser().resolve(strict=True)
         mode = path.stat().st_mode
@@ -37,9 +37,9 @@ def resolved(source: Path) -> Path:
 
 
 def content(path: Path, limit: int) -> bytes:
-    """All bytes of a regular file, which may have at most `limit` of them."""
+    """All bytes of a regular file with at most `limit` bytes."""
     try:
-        # A link put there after the folder was listed must not be followed.
+        # A symbolic link that replaced the file after the folder was listed must not be followed.
         with open(os.open(path, os.O_RDONLY | _NO_FOLLOW), "rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
@@ -50,12 +50,12 @@ def content(path: Path, limit: int) -> bytes:
 
 
 def text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
-    """A whole text file with plain line ends."""
+    """The text of a file with `\\n` line ends."""
     return decoded(content(path, limit)).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """The numbered lines of a file with their ends; None stands for one that is too long to be read."""
+    """The numbered lines of a file with their line ends; None for a line that is too long."""
     with _plain_file(path).open("rb") as file:
         number = 0
         while raw := file.readline(MAX_LINE_BYTES + 1):
@@ -69,7 +69,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
 
 
 def head(path: Path) -> str:
-    """The beginning of a file, for a guess at what it is."""
+    """The beginning of a file, to detect its format."""
     try:
         with path.open("rb") as file:
             return file.read(_HEAD_BYTES).removeprefix(_BOM).decode(errors="replace")
@@ -86,7 +86,7 @@ def decoded(data: bytes) -> str:
 
 
 def files(root: Path, suffixes: Iterable[str]) -> tuple[list[Path], list[Skipped]]:
-    """The files of a folder with these endings in a fixed order, and what was passed over."""
+    """The files of a folder with these endings in a fixed order, and the files that were skipped."""
     wanted, skipped, seen = tuple(suffixes), list[Skipped](), 0
     found: list[Path] = []
     for folder, folders, names in os.walk(root, followlinks=False):
@@ -107,12 +107,12 @@ def files(root: Path, suffixes: Iterable[str]) -> tuple[list[Path], list[Skipped
 
 
 def place(path: Path, root: Path) -> str:
-    """How a file of a folder is called in messages."""
+    """The name of a file of a folder in messages."""
     return printable(path.relative_to(root).as_posix() if path != root else path.name)
 
 
 def printable(name: str) -> str:
-    """A name that cannot steer a terminal."""
+    """A name without characters that control a terminal."""
     return "".join(character if character.isprintable() else "�" for character in name)
 
 
@@ -129,7 +129,7 @@ def digest(paths: Iterable[Path], root: Path) -> str:
 
 def _plain_file(path: Path) -> Path:
     if path.is_dir():
-        raise BadInput(f"{printable(path.name)} is a folder, this format is one file")
+        raise BadInput(f"{printable(path.name)} is a folder: this format is a single file")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise BadInput(f"{printable(path.name)} is larger than {MAX_FILE_BYTES:,} bytes")
     return path

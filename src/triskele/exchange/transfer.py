@@ -1,4 +1,4 @@
-"""Memories in and out: read and check everything, then write it in resumable steps under one batch."""
+"""Import and export: an import reads and checks everything, then writes it in resumable steps under one batch."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import TextIO
 from triskele import validation
 from triskele.base.ids import content_hash
 from triskele.errors import BadInput
-from triskele.exchange import formats, markdown, merge, plan, snapshot, sources
-from triskele.exchange.plan import Engine, Plan
+from triskele.exchange import formats, import_plan, markdown, sources
+from triskele.exchange.export import Progress, Snapshot, take_snapshot
+from triskele.exchange.import_plan import ExchangeEngine, ImportPlan
 from triskele.exchange.records import (
     ExportReport,
     ImportReport,
     Item,
+    NamedLink,
     Note,
     Problem,
     Skipped,
     StoredLink,
     StoredVersion,
-    Tie,
 )
-from triskele.exchange.snapshot import Snapshot
-from triskele.exchange.writing import Progress
 from triskele.types import (
     Action,
     Add,
@@ -46,7 +45,7 @@ _BATCH_CHARACTERS = 12
 
 
 def import_memories(
-    engine: Engine,
+    engine: ExchangeEngine,
     source: Path,
     *,
     format: str | None = None,
@@ -55,9 +54,9 @@ def import_memories(
     keep_origin: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Take in the memories of a file or folder, all or none; run again after a crash, it goes on where it was.
+    """Import the memories of a file or folder, all or none; after a crash the same import continues.
 
-    Nobody knows who wrote a file: its memories count as imported, unless the caller vouches for it by `keep_origin`.
+    The author of a file is unknown: its memories get the origin `import`, unless the caller sets `keep_origin`.
     """
     report_progress = progress or _silent
     path = sources.resolved(source)
@@ -70,7 +69,7 @@ def import_memories(
         raise BadInput(f"cannot read {sources.printable(str(source))}: {error.strerror or error}") from error
     is_export = bool(found.versions or found.links)
     if is_export and target is not None:
-        raise BadInput("a triskele export keeps the projects of its memories: import it without naming one")
+        raise BadInput("a triskele export keeps the projects of its memories: import it without a project")
     if not keep_origin:
         found.versions = [replace(each, memory=_distrusted(each.memory)) for each in found.versions]
     planned = _planned(engine, found, target)
@@ -93,7 +92,7 @@ def import_memories(
 
 
 def export_memories(
-    engine: Engine,
+    engine: ExchangeEngine,
     target: Path | TextIO,
     *,
     format: str = "jsonl",
@@ -102,29 +101,30 @@ def export_memories(
     progress: Progress | None = None,
     current_only: bool = False,
 ) -> ExportReport:
-    """Write the memories of this owner; private ones only on request, and secrets only on a request of its own."""
+    """Export the memories of this owner; private ones and secrets only if each is asked for."""
     chosen = formats.EXPORTS[formats.checked(format, formats.EXPORTS)]
     if with_secrets and not (chosen.tells_secrets and isinstance(target, Path)):
-        raise BadInput("secrets are written into a file of the format jsonl alone: name one")
-    taken = snapshot.take(
+        raise BadInput("secrets can only be exported into a jsonl file: name one")
+    taken = take_snapshot(
         engine.store,
         engine.settings.memory.owner,
         include_private=include_private,
         current_only=current_only or chosen.is_current_only,
         with_secrets=with_secrets,
     )
-    taken, revealed = _told(engine, taken)
+    taken, revealed = _revealed(engine, taken)
     chosen.write(taken, target.expanduser() if isinstance(target, Path) else target, progress or _silent)
     return ExportReport(
         written=len(taken.histories),
         left_out_private=taken.left_out_private,
         left_out_secret=taken.left_out_secret,
+        left_out_versions=taken.left_out_versions,
         revealed=revealed,
     )
 
 
-def _told(engine: Engine, taken: Snapshot) -> tuple[Snapshot, int]:
-    """The snapshot with the texts of its secrets; each of them is noted as revealed before anything is written."""
+def _revealed(engine: ExchangeEngine, taken: Snapshot) -> tuple[Snapshot, int]:
+    """The snapshot with the texts of its secrets; each is journaled as revealed before anything is written."""
     ids = [history[0].id for history in taken.histories if any(map(is_secret, history))]
     if not ids:
         return taken, 0
@@ -155,7 +155,7 @@ class _Found:
     """What a reader came upon, sorted by kind."""
 
     notes: list[Note] = field(default_factory=list)
-    ties: list[Tie] = field(default_factory=list)
+    ties: list[NamedLink] = field(default_factory=list)
     versions: list[StoredVersion] = field(default_factory=list)
     links: list[StoredLink] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -168,7 +168,7 @@ def _collect(items: Iterable[Item], progress: Progress) -> _Found:
         match item:
             case Note():
                 found.notes.append(item)
-            case Tie():
+            case NamedLink():
                 found.ties.append(item)
             case StoredVersion():
                 found.versions.append(item)
@@ -185,21 +185,21 @@ def _collect(items: Iterable[Item], progress: Progress) -> _Found:
     return found
 
 
-def _planned(engine: Engine, found: _Found, project: str | None) -> Plan:
+def _planned(engine: ExchangeEngine, found: _Found, project: str | None) -> ImportPlan:
     if found.versions or found.links:
-        # With lines unread, a link's end may be missing for that reason alone.
-        return merge.for_export(engine.store, found.versions, [] if found.problems else found.links)
-    return plan.for_notes(engine, found.notes, found.ties, project)
+        # If some lines could not be read, a link's end may be missing for that reason only.
+        return import_plan.for_export(engine.store, found.versions, [] if found.problems else found.links)
+    return import_plan.for_notes(engine, found.notes, found.ties, project)
 
 
-def _write(engine: Engine, planned: Plan, report: ImportReport, progress: Progress) -> ImportReport:
-    """The second pass; a memory's changes are never parted, and links follow when both ends are there."""
+def _write(engine: ExchangeEngine, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
+    """The second pass: the changes of a memory stay together, and links follow when both ends exist."""
     total = sum(len(group) for group in planned.groups) + len(planned.links)
     done = repeated = linked = 0
     taken_for: dict[str, str] = {}
     for changes in _chunks(planned.groups):
         for change, outcome in zip(changes, engine.apply(changes, batch=report.batch), strict=True):
-            # Somebody else may have stored the same text since the first pass.
+            # Another process may have stored the same text since the first pass.
             if outcome.action is Action.DUPLICATE:
                 repeated += 1
                 taken_for[_id(change)] = outcome.id
@@ -244,4 +244,4 @@ def _id(change: Change) -> str:
 
 
 def _silent(done: int, total: int | None) -> None:
-    """Nobody is watching."""
+    """Report no progress."""

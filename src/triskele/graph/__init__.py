@@ -1,1 +1,1 @@
-"""The concept graph: what a memory is about, which names are the same, and the walk from one memory to the next."""
+"""The concept graph: names in texts, canonical forms, edges and walks; pure functions."""

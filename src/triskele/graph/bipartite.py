@@ -1,4 +1,4 @@
-"""Memories and the concepts they mention, found from either side: compressed rows over two sorted copies."""
+"""The bipartite graph of memories and the concepts that they mention, as compressed rows in both directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """For every number on one side the numbers on the other, with a mark each: those of i lie from starts[i] on."""
+    """One direction of the graph: the neighbours of node i begin at starts[i], each with a mark."""
 
     starts: Ints
     others: Ints
@@ -21,7 +21,7 @@ class Side:
 
     @staticmethod
     def build(own: Ints, others: Ints, marks: Bools) -> Side:
-        """Sorted by one's own number; the order of the others is kept."""
+        """Group neighbours by node; the order of the neighbours is kept."""
         order = np.argsort(own, kind="stable")
         size = int(own.max(initial=-1)) + 1
         starts = np.zeros(size + 1, dtype=np.int64)
@@ -29,14 +29,14 @@ class Side:
         return Side(starts, others[order], marks[order])
 
     def counts(self, numbers: Ints) -> Ints:
-        """How many stand on the other side of each number."""
+        """The number of neighbours of each node."""
         size = len(self.starts) - 1
         known = np.minimum(numbers, size)
-        found: Ints = self.starts[np.minimum(known + 1, size)] - self.starts[known]
-        return found
+        counts: Ints = self.starts[np.minimum(known + 1, size)] - self.starts[known]
+        return counts
 
     def of(self, numbers: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
-        """The place in the list, the other number and its mark, for at most some of each number's others."""
+        """The position in `numbers`, the neighbour and its mark, for at most `most` neighbours of each node."""
         size = len(self.starts) - 1
         begins = self.starts[np.minimum(numbers, size)]
         counts = self.counts(numbers)
@@ -49,7 +49,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bipartite:
-    """Memories by row, concepts by number; a mark says that the concept is the memory's subject."""
+    """Memories by row, concepts by number; a mark means that the concept is the memory's subject."""
 
     concepts: Side
     holders: Side
@@ -57,7 +57,7 @@ class Bipartite:
 
     @staticmethod
     def build(rows: Ints, concepts: Ints, is_subject: Bools) -> Bipartite:
-        """From mentions; a concept that a memory mentions under several names counts once."""
+        """Build the graph from mentions; a concept that a memory mentions under several names counts once."""
         width = int(concepts.max(initial=-1)) + 1
         codes, place = np.unique(rows * width + concepts, return_inverse=True)
         marks = np.bincount(place, is_subject, len(codes)) > 0
@@ -67,7 +67,7 @@ class Bipartite:
         return Bipartite(Side.build(rows, concepts, marks), holders, owned)
 
     def owners(self, concepts: Ints) -> Ints:
-        """How many memories have each concept for a subject."""
+        """How many memories have each concept as their subject."""
         if not len(self.owned):
             return np.zeros(len(concepts), dtype=np.int64)
         return np.where(concepts < len(self.owned), self.owned[np.minimum(concepts, len(self.owned) - 1)], 0)

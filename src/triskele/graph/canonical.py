@@ -1,18 +1,17 @@
-"""Which names are one: case, punctuation, possessives, plurals, parentheses, acronyms that a text explains, aliases."""
+"""Which names are the same: case, punctuation, possessives, plurals, parentheses, acronyms that a text explains."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from triskele.base.text import MARKS, UNSPACED, fold
-from triskele.graph.vocabulary import COMMON
+from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED, fold
 
 _LETTER = rf"[^\W\d_{UNSPACED}{MARKS}]"
-# A possessive ending is read over; numbers keep what is between their digits: 3.1 is not 31.
+# A possessive ending is skipped; numbers keep the characters between their digits: 3.1 is not 31.
 _PART = re.compile(
     rf"([{UNSPACED}]|#?+\d++(?:[.\-/:]\d++)*+|(?:{_LETTER}|[{MARKS}])(?:[^\W_{UNSPACED}]|[{MARKS}])*+(?:\+\+|#(?!\w))?+"
     r"|(?<= )&(?= ))(?:['’`][sS](?![^\W_]))?+"
@@ -27,10 +26,13 @@ _HONORIFICS = frozenset("dr mr mrs ms miss prof professor sir dame rev".split())
 _COMPANY_FORMS = frozenset("inc ltd llc corp gmbh co ag plc sa bv oy kg".split())
 _SHORTEST_JOINED = 4
 _UNCHANGED_ENDINGS = ("ss", "us", "is", "as", "os")
+_EXPLAINED = re.compile(r"\(([A-Z][A-Za-z0-9&/\-]{1,9})\)")
+_SPELT_OUT = re.compile(r"(?<![\w])([A-Z][A-Za-z0-9&/\-]{1,9}) ?\(([^()\n]{4,100})\)")
+_LINKING = frozenset("of the and for in on to a an de la".split())
 
 
 class Reason(StrEnum):
-    """Why two names are held to be one."""
+    """Why two names count as the same."""
 
     SPELLING = "spelling"
     SPACING = "spacing"
@@ -42,7 +44,7 @@ class Reason(StrEnum):
 
 
 class Part(NamedTuple):
-    """A word of a name in the form that is compared, and its place."""
+    """A word of a name in its folded form, and its span."""
 
     text: str
     start: int
@@ -50,13 +52,13 @@ class Part(NamedTuple):
 
 
 def parts(text: str) -> list[Part]:
-    """The words of a text as names are compared: one case, no accents on Latin letters, no possessive."""
+    """The words of a text in the form in which names are compared: folded, without possessives."""
     pattern = _ASCII_PART if text.isascii() else _PART
     return [Part(_folded(match.group(1)), *match.span(1)) for match in pattern.finditer(text)]
 
 
 def key(name: str) -> str:
-    """The form under which a name is known: two names with the same key are the same."""
+    """The canonical form of a name: two names with the same key are the same."""
     listed = parts(name)
     if len(listed) == 1:
         return single(name[listed[0].start : listed[0].end])
@@ -65,17 +67,17 @@ def key(name: str) -> str:
 
 
 def single(word: str) -> str:
-    """The key of one word: IT and WHO are not the small words of the same letters."""
-    return word if len(word) > 1 and word.isupper() and word.lower() in COMMON else _folded(word)
+    """The key of one word: IT and WHO are not the common words with the same letters."""
+    return word if len(word) > 1 and word.isupper() and word.lower() in COMMON_WORDS else _folded(word)
 
 
 def block(name: str) -> str:
-    """A coarse form: names without a common alias can only be the same if their blocks are equal."""
+    """A coarse key: names without a shared alias can only be the same if their blocks are equal."""
     return _singular("".join(_bare(key(_PARENTHESIS.sub("", name)))).lower())
 
 
 def same(one: str, other: str) -> Reason | None:
-    """Why two names are one by their form alone; None where they are not."""
+    """Why two names are the same by their form alone; None if they are not."""
     keys = key(one), key(other)
     if keys[0] == keys[1]:
         return Reason.SPELLING if keys[0] else None
@@ -86,7 +88,7 @@ def same(one: str, other: str) -> Reason | None:
         return Reason.SPACING if _may_join(one, other, *keys) else None
     stripped = [_PARENTHESIS.sub("", name) for name in (one, other)]
     if stripped != [one, other]:
-        # "Mercury (planet)" and "Mercury (element)" both say which one they are.
+        # "Mercury (planet)" and "Mercury (element)" are different.
         is_one_bare = stripped[0] == one or stripped[1] == other
         return Reason.PARENTHESIS if is_one_bare and same(*stripped) is not None else None
     bare = [" ".join(_bare(text)) for text in keys]
@@ -96,7 +98,7 @@ def same(one: str, other: str) -> Reason | None:
 
 
 def _may_join(one: str, other: str, first: str, second: str) -> bool:
-    """Whether two spellings that differ in spaces are one: not where a short form or a number would change."""
+    """Whether spellings that differ in spaces are the same: not for short forms and numbers."""
     if len(first.replace(" ", "")) >= _SHORTEST_JOINED:
         return not any(text.isdigit() for text in (*first.split(), *second.split()))
     # "U.S." and "US", not "IT" and "i t".
@@ -104,7 +106,7 @@ def _may_join(one: str, other: str, first: str, second: str) -> bool:
 
 
 def _is_common_noun(one: str, other: str) -> bool:
-    """Whether a plural is one of things: names of people and products keep their s."""
+    """Whether the names are common nouns, which have plurals: names of people and products keep their s."""
     last = [name.split()[-1] for name in (one, other)]
     if " " in one.strip() and " " in other.strip():
         return any(word[0].islower() for word in last)
@@ -113,7 +115,7 @@ def _is_common_noun(one: str, other: str) -> bool:
 
 
 def _bare(text: str) -> list[str]:
-    """Words without a title before a person's name or the legal form after a company's."""
+    """The words without the title before a person's name or the legal form after a company's."""
     listed = text.split()
     if len(listed) > 2 and listed[0] in _HONORIFICS:
         listed = listed[1:]
@@ -123,7 +125,7 @@ def _bare(text: str) -> list[str]:
 
 
 def _singular(word: str) -> str:
-    """A word or joined words in the singular, by the common endings."""
+    """A word or joined words in the singular, by common endings."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 4 and word.endswith(("ches", "shes", "xes", "sses", "zes")):
@@ -134,12 +136,43 @@ def _singular(word: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _folded(word: str) -> str:
-    """A word in the form that is compared."""
+    """A word in the form in which names are compared."""
     return "and" if word == "&" else fold(word)
 
 
+def expansions(text: str) -> list[tuple[str, str]]:
+    """Acronyms and their expansions as the text states them: "Continuous Integration (CI)" or "CI (Continuous …)"."""
+    pairs = [
+        (match.group(1), expansion)
+        for match in _EXPLAINED.finditer(text)
+        if (expansion := _expansion_before(text, match.start(), match.group(1))) is not None
+    ]
+    for match in _SPELT_OUT.finditer(text):
+        if _initials_fit(match.group(1), [part.text for part in parts(match.group(2))]):
+            pairs.append((match.group(1), match.group(2).strip()))
+    return list(dict.fromkeys(pairs))
+
+
+def _expansion_before(text: str, end: int, acronym: str) -> str | None:
+    """The shortest run of words before a position whose initials are the acronym."""
+    listed = parts(text[max(0, end - 120) : end])
+    offset = max(0, end - 120)
+    for count in range(1, min(len(listed), 2 * len(acronym)) + 1):
+        run = listed[-count:]
+        if run[0].text not in _LINKING and _initials_fit(acronym, [part.text for part in run]):
+            return text[offset + run[0].start : offset + run[-1].end]
+    return None
+
+
+def _initials_fit(acronym: str, texts: Sequence[str]) -> bool:
+    """Whether the initials of the words are the acronym's letters, with or without linking words."""
+    letters = [letter.lower() for letter in acronym.rstrip("s") if letter.isalnum()]
+    main = [text[0] for text in texts if text not in _LINKING]
+    return len(texts) > 1 and len(letters) > 1 and letters in ([text[0] for text in texts], main)
+
+
 class Names:
-    """Known names and the concept of each; a concept is named by the key it was first met under."""
+    """Known names and the concept of each; a concept is identified by the key of its first name."""
 
     def __init__(self, concepts: Mapping[str, str] | None = None) -> None:
         self._concepts: dict[str, str] = {}
@@ -148,12 +181,12 @@ class Names:
             self.add(name, concept)
 
     def add(self, name: str, concept: str) -> None:
-        """Let a name stand for a concept, as an alias does."""
+        """Map a name to a concept."""
         self._concepts[key(name)] = concept
         self._blocks.setdefault(block(name), {})[name] = concept
 
     def resolve(self, name: str) -> tuple[str, Reason | None]:
-        """The concept of a name and why; a name that is new is a concept of its own, without a reason."""
+        """The concept of a name and the reason; a new name is its own concept, without a reason."""
         own = key(name)
         if (known := self._concepts.get(own)) is not None:
             return known, Reason.SPELLING if known == own else Reason.ALIAS
@@ -163,6 +196,6 @@ class Names:
         return own, None
 
     def remove(self, name: str) -> None:
-        """Forget a name."""
+        """Remove a name."""
         self._concepts.pop(key(name), None)
         self._blocks.get(block(name), {}).pop(name, None)

@@ -1,4 +1,4 @@
-"""What a memory mentions: its subject, names, quoted words, identifiers, people, dates, tags and keywords."""
+"""The mentions of a memory: its subject, names, quoted words, identifiers, people, dates, tags and keywords."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from triskele.graph import names, patterns, subject
-from triskele.graph.words import words
 
-# Longer texts are read this far: what they are about is said before.
+# Longer texts are read up to here; what they are about comes first.
 MAX_CHARACTERS = 100_000
 MAX_MENTIONS = 500
 MAX_NAME_CHARACTERS = 80
 
 
 class Kind(StrEnum):
-    """What sort of thing a mention is, by its form; a lead is a subject that may not be a name."""
+    """The kind of a mention, by its form; a lead is a subject that may not be a name."""
 
     TITLE = "title"
     LEAD = "lead"
@@ -34,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Mention(NamedTuple):
-    """A piece of text that names something; `start` is −1 where it stands in a label instead of the text."""
+    """A piece of text that names something; `start` is −1 if it comes from a label instead of the text."""
 
     text: str
     kind: Kind
@@ -44,14 +43,14 @@ class Mention(NamedTuple):
 
 
 def mentions(content: str, tags: Iterable[str] = (), keywords: str = "") -> list[Mention]:
-    """Everything that a memory names, in the order of the text, labels last."""
+    """The mentions of a memory in the order of the text, labels last."""
     text = content[:MAX_CHARACTERS]
     found = _distinct([*_in_text(text), *_labels(tags, keywords)])
     return found[:MAX_MENTIONS]
 
 
 def _in_text(text: str) -> Iterator[Mention]:
-    listed = words(text)
+    listed = names.words(text)
     for start, end, is_weak in subject.subjects(text, listed):
         yield Mention(text[start:end], Kind.LEAD if is_weak else Kind.TITLE, start, end, True)
     coded = list(patterns.spans(text))
@@ -74,10 +73,10 @@ def _labels(tags: Iterable[str], keywords: str) -> Iterator[Mention]:
 
 
 def _distinct(found: Sequence[Mention]) -> list[Mention]:
-    """Each piece of text once, the subject before others; nothing without a letter or a digit, nothing endless."""
+    """Each mention once, the subject first; without those that are too long or hold no letter or digit."""
     kept: dict[tuple[str, int], Mention] = {}
     for mention in found:
-        is_sound = len(mention.text) <= MAX_NAME_CHARACTERS and any(map(str.isalnum, mention.text))
-        if is_sound:
+        is_valid = len(mention.text) <= MAX_NAME_CHARACTERS and any(map(str.isalnum, mention.text))
+        if is_valid:
             kept.setdefault((mention.text, mention.start), mention)
     return sorted(kept.values(), key=lambda m: (m.start < 0, m.start if m.start >= 0 else 0))

@@ -1,9 +1,8 @@
-"""Known names in a text: the longest match at word borders, in one pass, whatever the number of names.
+"""Known names in a text: the longest match at word boundaries, in one pass, for any number of names.
 
-A new memory is read for all known names by `find`. A new name finds the older memories that hold it the other way
-round: the lexical index answers which memories have all words of the name (an AND of its rarest terms), and `holds`
-checks each answer, so that the work follows the number of matches. A name whose words match more memories than a hub
-may link needs no check: it links nothing.
+`find` reads a new memory for all known names. For a new name the lexical index returns the memories that hold all of
+its words (an AND of its rarest terms), and `holds` checks each of them, so that the work grows with the number of
+matches. A name whose words match more memories than a hub may link is not checked: it links nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ MAX_PARTS = 12
 
 
 class Form(IntEnum):
-    """How a name must be written in a text, by how it was met: as it likes, with a capital, in capitals only."""
+    """How a name must be written in a text, by how it was first written: any case, a capital, capitals only."""
 
     ANY = 0
     CAPITAL = 1
@@ -26,7 +25,7 @@ class Form(IntEnum):
 
 
 class Match(NamedTuple):
-    """A known name in a text, by its key and place."""
+    """A known name in a text, by its key and span."""
 
     key: str
     start: int
@@ -34,10 +33,10 @@ class Match(NamedTuple):
 
 
 class Gazetteer:
-    """Names that may be added and removed at any time."""
+    """A set of names to find in texts; names can be added and removed at any time."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        # The keys that begin with a word, by their number of words, longest first: few, so that a list does.
+        # For each first word the lengths of the keys that begin with it, longest first.
         self._lengths: dict[str, list[int]] = {}
         self._counts: dict[tuple[str, int], int] = {}
         self._forms: dict[str, Form] = {}
@@ -45,11 +44,11 @@ class Gazetteer:
             self.add(name)
 
     def __len__(self) -> int:
-        """How many names are known."""
+        """The number of names."""
         return len(self._forms)
 
     def add(self, name: str) -> bool:
-        """Know a name; says whether texts may hold it that were not found before."""
+        """Add a name; returns whether it may now match texts that it did not match before."""
         known = key(name)
         size = known.count(" ") + 1
         if not known or size > MAX_PARTS:
@@ -67,7 +66,7 @@ class Gazetteer:
         return True
 
     def remove(self, name: str) -> None:
-        """Forget a name."""
+        """Remove a name."""
         known = key(name)
         if self._forms.pop(known, None) is None:
             return
@@ -77,7 +76,7 @@ class Gazetteer:
             self._lengths[first].remove(size)
 
     def find(self, text: str) -> list[Match]:
-        """The names in a text from left to right, each place read once, the longest name first."""
+        """The names in a text from left to right, the longest match at each position."""
         listed = parts(text)
         texts = [part.text for part in listed]
         found: list[Match] = []
@@ -91,7 +90,7 @@ class Gazetteer:
         return found
 
     def holds(self, text: str, name: str) -> bool:
-        """Whether a text has a name where no longer known name covers it."""
+        """Whether a text holds a name that no longer known name covers."""
         wanted = key(name)
         return any(match.key == wanted for match in self.find(text))
 
@@ -119,7 +118,7 @@ def _written(text: str, part: Part) -> str:
 
 
 def _fits(form: Form, text: str, run: list[Part]) -> bool:
-    """Whether a run of words is written as the name was met, in a script that has capitals."""
+    """Whether a run of words has the case that the name requires."""
     if form is Form.ANY:
         return True
     if form is Form.UPPER:

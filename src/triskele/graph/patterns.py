@@ -1,11 +1,11 @@
-"""What has a form of its own: quoted words, code, paths, hosts, versions, issues, dates, people."""
+"""Mentions that a pattern can find: quoted words, code, paths, hosts, versions, issues, dates, people."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-# Words in quotes are words: names may stand inside them, so they do not take their place.
+# Quoted text may contain names, so a quote does not block other mentions.
 OPEN_KINDS = frozenset({"quote"})
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
@@ -15,9 +15,9 @@ _QUOTES = (
     r'"[^"\n]{2,80}"|“[^”\n]{2,80}”|«[^»\n]{2,80}»|„[^“”\n]{2,80}[“”]'
     r"|「[^」\n]{1,80}」|『[^』\n]{1,80}』|《[^》\n]{1,80}》"
 )
-# Every repetition is possessive or bounded: no text makes a pattern try a place twice.
+# Every repetition is possessive or bounded: no text makes a pattern backtrack.
 _FORMS = re.compile(
-    # Most letters begin none of these: one look is cheaper than ten.
+    # Most letters begin no pattern: one lookahead is cheaper than ten alternatives.
     r"(?=[`\"“«„「『《'h@0-9A-Z~./#v])(?:"
     r"(?P<fence>```)"
     r"|`(?P<code>[^`\n]{1,80})`"
@@ -47,12 +47,12 @@ Found = tuple[str, int, int]
 
 
 def spans(text: str) -> Iterator[Found]:
-    """The kind and place of everything with a form of its own."""
+    """The kind and the span of every mention that a pattern finds."""
     covered = 0
     for match in _FORMS.finditer(text):
         kind = match.lastgroup
         yield from _identifiers(text, covered, match.start())
-        # What stands in quotes may be an identifier itself.
+        # Quoted text may be an identifier itself.
         covered = match.start() if kind == "quote" else match.end()
         if kind is not None and kind != "fence":
             start, end = match.span(kind)
@@ -61,18 +61,18 @@ def spans(text: str) -> Iterator[Found]:
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word is one of letters without a capital inside."""
+    """Whether a word has only letters and no capital inside."""
     return word.isalpha() and (word[1:].islower() or word.isupper())
 
 
 def _inside(text: str, start: int, end: int) -> tuple[int, int]:
-    """What stands between two quotes, without the spaces around it."""
+    """The span between two quotes, without the spaces around it."""
     quoted = text[start + 1 : end - 1]
     return end - 1 - len(quoted.lstrip()), start + 1 + len(quoted.rstrip())
 
 
 def _identifiers(text: str, start: int, end: int) -> Iterator[Found]:
-    """Words that are written as code or files are."""
+    """Words that look like code or file names."""
     for match in _WORD.finditer(text, start, end):
         word = match.group().rstrip(".:/-")
         if len(word) < 3 or len(word) > _LONGEST or _is_plain(word):

@@ -1,6 +1,6 @@
-"""The subject of a memory: its heading or title, the key of "key: value", or what "X is …" begins with.
+"""The subject of a memory: its heading or title, the key of "key: value", or X in "X is …".
 
-A lead such as "Obesity is …" may be a name or not: only capitals elsewhere can tell, so it is a weak subject.
+The X of "Obesity is …" may be a name or not, because every sentence begins with a capital: it is a weak subject.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from triskele.graph.names import is_capital, stands_out
-from triskele.graph.vocabulary import ARTICLES, COMMON, COPULAS, PARTICLES
-from triskele.graph.words import Word
+from triskele.base.text import COMMON_WORDS
+from triskele.graph.names import ARTICLES, PARTICLES, Span, Word, is_capital, stands_out
 
 MAX_TITLE_WORDS = 12
 MAX_KEY_WORDS = 5
@@ -20,11 +19,18 @@ _MARKUP = re.compile(r"[ \t]*+(?:#{1,6}[ \t]++|[-*+>][ \t]++)?+[*_\"“«]{0,3}"
 _PARENTHESIS = re.compile(r" ?\([^()]{1,60}\)$")
 _SENTENCE_END = (".", "!", "?", "。", "！", "？", ",", ";")
 
-Span = tuple[int, int]
+# Words between a subject and what is said about it.
+COPULAS = frozenset(
+    """
+    is was are were isn't wasn't aren't has had have belongs means runs lives needs uses handles owns maintains keeps
+    stores requires supports became becomes refers wants moved serves sends reads writes listens looks will must should
+    can cannot may does doesn't expects returns speaks replaced replaces ist war sind waren hat gehört est était sont
+    """.split()
+)
 
 
 class Subject(NamedTuple):
-    """Where a subject stands, and whether its form leaves open that it is a name."""
+    """The span of a subject, and whether it may not be a name."""
 
     start: int
     end: int
@@ -32,7 +38,7 @@ class Subject(NamedTuple):
 
 
 def subjects(text: str, listed: Sequence[Word]) -> list[Subject]:
-    """The subject in its forms, the longest first; none where a text has no clear one."""
+    """The forms of the subject, the longest first; empty if a text has no clear subject."""
     begin = len(text) - len(text.lstrip())
     stop = text.find("\n", begin)
     has_more = stop >= 0 and bool(text[stop : stop + 1000].strip())
@@ -48,14 +54,14 @@ def subjects(text: str, listed: Sequence[Word]) -> list[Subject]:
 
 
 def _is_name(lead: Sequence[Word]) -> bool:
-    """Whether a lead looks like a name apart from the capital that any sentence begins with."""
+    """Whether a lead looks like a name apart from the capital at the start of the sentence."""
     first = lead[0].text
     is_plain_name = len(lead) == 1 and first.islower()
     return is_plain_name or stands_out(first) or any(is_capital(word.text) for word in lead[1:])
 
 
 def _title(text: str, begin: int, end: int) -> Span | None:
-    """A first line that is no sentence."""
+    """A first line that is not a sentence."""
     matched = _MARKUP.match(text, begin, end)
     start = matched.end() if matched else begin
     if end - start > 2 * MAX_TITLE_CHARACTERS:
@@ -85,8 +91,8 @@ def _key(text: str, begin: int, end: int) -> Span | None:
     key = text[start:colon].rstrip("*_ ")
     listed = key.lower().split()
     is_short = 0 < len(listed) <= MAX_KEY_WORDS
-    # "This means: …" announces something, it does not name it.
-    return (start, start + len(key)) if is_short and (listed[0] == "the" or listed[0] not in COMMON) else None
+    # "This means: …" has no subject before the colon.
+    return (start, start + len(key)) if is_short and (listed[0] == "the" or listed[0] not in COMMON_WORDS) else None
 
 
 def _lead(listed: Sequence[Word]) -> Span | None:
@@ -97,9 +103,11 @@ def _lead(listed: Sequence[Word]) -> Span | None:
     for place in range(first, min(first + MAX_KEY_WORDS + 1, len(listed))):
         word = listed[place]
         if place > first and word.text.lower() in COPULAS and word.joins:
-            # "The film is …" goes on about something that was named before.
+            # "The film is …" refers to something that was named before.
             return (listed[first].start, listed[place - 1].end) if _is_telling(listed[first:place], first) else None
-        if (place > first and not word.joins) or (word.text.lower() in COMMON and word.text.lower() not in PARTICLES):
+        if (place > first and not word.joins) or (
+            word.text.lower() in COMMON_WORDS and word.text.lower() not in PARTICLES
+        ):
             break
     return _leading_name(listed, first)
 
@@ -109,7 +117,7 @@ def _is_telling(lead: Sequence[Word], articles: int) -> bool:
 
 
 def _repeated(listed: Sequence[Word]) -> Span | None:
-    """A title that its text repeats at once, where the line between them was lost."""
+    """A title that its text repeats at once, when the line break between them was lost."""
     texts = [word.text for word in listed[: 2 * MAX_KEY_WORDS]]
     for size in range(len(texts) // 2, 0, -1):
         if texts[:size] == texts[size : 2 * size] and is_capital(texts[0]):
@@ -118,10 +126,10 @@ def _repeated(listed: Sequence[Word]) -> Span | None:
 
 
 def _leading_name(listed: Sequence[Word], first: int) -> Span | None:
-    """A name of two words or more that a text begins with."""
+    """A name of two or more words at the start of a text."""
     end = first
     while end < len(listed) and end - first < MAX_KEY_WORDS and is_capital(listed[end].text):
-        if (end > first and not listed[end].joins) or listed[end].text.lower() in COMMON:
+        if (end > first and not listed[end].joins) or listed[end].text.lower() in COMMON_WORDS:
             break
         end += 1
     return (listed[first].start, listed[end - 1].end) if end - first >= 2 else None

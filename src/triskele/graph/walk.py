@@ -1,4 +1,4 @@
-"""Walks over the graph of memories: personalised PageRank in a few hops, and hop decay as the cheap alternative."""
+"""Walks over the graph of memories: personalised PageRank over a few hops, and hop decay as the cheap alternative."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 DAMPING = 0.5
-# A walk carries on from its heaviest nodes only.
+# Each hop continues from the heaviest nodes only.
 MAX_FRONTIER = 2_000
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
-# The place of a node in the list that was asked for, the node it leads to, and the weight.
+# The position of a node in the request, its neighbour, and the weight of the edge.
 Edges = tuple[Ints, Ints, Floats]
 
 
 class Edged(Protocol):
-    """Anything whose nodes have edges."""
+    """A graph that returns the edges of its nodes."""
 
     def around(self, nodes: Ints) -> Edges:
         """The edges of some nodes."""
@@ -27,10 +27,10 @@ class Edged(Protocol):
 
 
 def pagerank(links: Edged, seeds: Ints, weights: Floats, *, hops: int, damping: float = DAMPING) -> tuple[Ints, Floats]:
-    """The nodes near the seeds, in order of their number, and their share of the mass that starts at the seeds.
+    """The nodes near the seeds, sorted by number, and their share of the mass that starts at the seeds.
 
-    p ← (1 − damping)·seeds + damping·Wᵀp, hops times, W with rows that sum to 1 over the edges a node may use. A node
-    without edges keeps what it would pass on, so that the shares always sum to 1.
+    p ← (1 − damping)·seeds + damping·Wᵀp, hops times; the rows of W sum to 1 over the edges that a node may use. A node
+    without edges keeps its mass, so that the shares always sum to 1.
     """
     begin, start = _gathered(seeds, weights)
     total = float(start.sum())
@@ -47,7 +47,7 @@ def pagerank(links: Edged, seeds: Ints, weights: Floats, *, hops: int, damping: 
 
 
 def hop_decay(links: Edged, seeds: Ints, weights: Floats, *, hops: int, decay: float = DAMPING) -> tuple[Ints, Floats]:
-    """The nodes within some hops, each with the best seed's weight times decay per hop."""
+    """The nodes within some hops, each with the weight of its best seed times decay per hop."""
     nodes, worth = _best(seeds, weights)
     for _ in range(hops):
         owner, targets, _weights = links.around(nodes)
@@ -56,7 +56,7 @@ def hop_decay(links: Edged, seeds: Ints, weights: Floats, *, hops: int, decay: f
 
 
 def _passed_on(links: Edged, nodes: Ints, mass: Floats) -> tuple[Ints, Floats]:
-    """Where the mass of some nodes goes in one step; the lightest nodes of a wide front keep theirs."""
+    """Where the mass of some nodes goes in one hop; the lightest nodes of a large frontier keep theirs."""
     order = np.argsort(-mass, kind="stable")
     moving, resting = order[:MAX_FRONTIER], order[MAX_FRONTIER:]
     owner, targets, weights = links.around(nodes[moving])
@@ -69,13 +69,13 @@ def _passed_on(links: Edged, nodes: Ints, mass: Floats) -> tuple[Ints, Floats]:
 
 
 def _gathered(nodes: Ints, mass: Floats) -> tuple[Ints, Floats]:
-    """Each node once, with the sum of what came to it."""
+    """Each node once, with the sum of its mass."""
     distinct, place = np.unique(nodes, return_inverse=True)
     return distinct, np.bincount(place, mass, len(distinct)).astype(np.float32)
 
 
 def _best(nodes: Ints, worth: Floats) -> tuple[Ints, Floats]:
-    """Each node once, with the best that came to it."""
+    """Each node once, with its largest value."""
     distinct, place = np.unique(nodes, return_inverse=True)
     best = np.zeros(len(distinct), dtype=np.float32)
     np.maximum.at(best, place, worth)

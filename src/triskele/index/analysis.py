@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import Stemmer
 
-from triskele.base.text import MARKS, UNSPACED, fold
+from triskele.base.text import IS_UNSPACED, MARKS, STOP_WORDS, UNSPACED, fold
 from triskele.errors import BadInput
 
 MAX_TERM_CHARACTERS = 100
@@ -28,7 +28,6 @@ _PARTS = re.compile(_LETTERS)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
 _CONTRACTIONS = {"s", "t", "d", "ll", "m", "re", "ve"}
 _SCRIPTS = (
@@ -37,21 +36,6 @@ _SCRIPTS = (
     ("\u0600", "\u06ff", "arabic"),
     ("\u0900", "\u097f", "hindi"),
     ("\u0b80", "\u0bff", "tamil"),
-)
-
-STOP_WORDS = frozenset(
-    """
-    a about above after again all also am an and any anyone anything are as at be because been before being below
-    between both but by can could did do does doing done down during each either else ever every few for from
-    further get gets getting give given go goes going gone got had has have having he her here hers herself him
-    himself his how however i if in into is it its itself just kind let like lot made make makes many may maybe me
-    might mine more most much must my myself neither no nor not now of off oh ok okay on once one only or other our
-    ours ourselves out over own please really same shall she should since so some someone something such tell than
-    that the their theirs them themselves then there these they thing things this those though through thus to too
-    under until up upon us very was we well were what whatever when where whether which while who whom whose why
-    will with within without would yes yet you your yours yourself yourselves
-    s t d ll m re ve don didn doesn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn
-    """.split()
 )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Columns, Ints
 from triskele.stores.protocol import Store

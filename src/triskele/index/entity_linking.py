@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from triskele.base import timestamps
-from triskele.graph.acronyms import expansions
-from triskele.graph.canonical import Names, Reason, block, key
+from triskele.base.text import COMMON_WORDS
+from triskele.graph.canonical import Names, Reason, block, expansions, key
 from triskele.graph.extract import Kind, Mention, mentions
 from triskele.graph.gazetteer import Gazetteer, runs
-from triskele.graph.vocabulary import COMMON
 from triskele.index.lexical import LexicalIndex
 from triskele.stores.protocol import Name, Named, Store
 from triskele.types import Memory, Scope
@@ -178,4 +177,4 @@ def _mentioned(memory: Memory) -> list[Mention]:
 
 
 def _is_telling(own: str) -> bool:
-    return len(own) >= _SHORTEST and own not in COMMON and any(map(str.isalpha, own))
+    return len(own) >= _SHORTEST and own not in COMMON_WORDS and any(map(str.isalpha, own))

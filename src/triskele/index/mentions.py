@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.graph.bipartite import Bipartite, Bools, Ints
 from triskele.index.append_file import AppendFile
 from triskele.stores.protocol import Mentioned, Store

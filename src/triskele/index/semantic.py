@@ -13,7 +13,8 @@ from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
 from triskele.index.mentions import MentionIndex
 from triskele.index.tokens import TokenIndex
-from triskele.models.embed import Embedder, bundled
+from triskele.models.bundled import bundled
+from triskele.models.embedders import Embedder
 from triskele.stores.protocol import Store
 
 
@@ -88,6 +89,6 @@ class SemanticIndex:
 
 def _other(model: str) -> Embedder:
     # Imported here: who stays with the bundled model does not pay for the ways to bring another.
-    from triskele.models.embed.choosing import local_embedder
+    from triskele.models.local import local_embedder
 
     return local_embedder(model)

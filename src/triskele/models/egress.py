@@ -1,7 +1,7 @@
-"""The one door to other machines: the only module that speaks HTTP.
+"""The egress client: the only module that sends requests to other machines.
 
-What passes is denied unless it is allowed: endpoints come from the user's settings alone, and every string of a
-request is either cleared text or one of the words that the endpoint was set up with.
+A request is refused unless it is allowed: endpoints come from the user's settings only, and every string in a
+request is either cleared text or one of the words that its endpoint was configured with.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from triskele.privacy.clearance import Cleared
 if TYPE_CHECKING:
     import httpx
 
-# Too many requests, a hiccup of the server, or more asked of it than it can do now.
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+# Rate limits, overload and server errors: another attempt may succeed.
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _REASONS = {
-    401: "refuses the key: check it in your settings",
-    402: "asks for payment: check the account",
-    403: "does not allow this to the key: check it in your settings",
-    404: "knows no such model or address: check both in your settings",
-    413: "finds the request too large",
+    401: "refused the key: check it in your settings",
+    402: "requires payment: check your account",
+    403: "does not allow this request with your key: check it in your settings",
+    404: "does not know the model or the address: check both in your settings",
+    413: "refused the request because it is too large",
 }
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 4.0
-# After a failure the next questions need not wait for the same failure again.
+# After a failure an endpoint is not called for a while, so that later queries do not wait for the same failure.
 REST_S = 30.0
 _LONGEST_REST_S = 300.0
 _KEY = re.compile(r"[\x21-\x7e]*")
@@ -46,23 +46,23 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class EndpointUnavailable(Unavailable):
-    """An endpoint cannot be reached, refuses, or gives no usable answer."""
+    """An endpoint cannot be reached, refuses the request, or returns no usable response."""
 
 
 class NotCleared(TriskeleError, TypeError):
-    """A request held something that is neither cleared text nor a word of its endpoint; nothing was sent."""
+    """A request held a string that is neither cleared text nor a word of its endpoint; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One string made of cleared text and of the endpoint's own words, such as a prompt before a question."""
+    """One string made of cleared text and of the endpoint's own words, such as a prompt before a query."""
 
     parts: tuple[str | Cleared, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where requests may go, and what they may say besides cleared text."""
+    """Where requests may go, and what they may hold besides cleared text."""
 
     url: str
     words: frozenset[str]
@@ -74,21 +74,21 @@ class Endpoint:
     attempts: int = 3
     max_bytes: int = 32_000_000
     price_per_million: float | None = None
-    """what a million tokens cost, where the user wants costs counted"""
+    """the price of a million tokens, if the user wants costs counted"""
 
     def __post_init__(self) -> None:
-        """Refuse addresses that would show texts or keys on the way."""
+        """Refuse addresses that would expose texts or keys on the network."""
         parts = _split(self.url)
         if "@" in parts.netloc or parts.query or parts.fragment:
-            raise BadInput(f"the address of {self.host} must hold no key, ? or #: keys have a setting of their own")
+            raise BadInput(f"the address of {self.host} must not hold a key, ? or #: keys have their own setting")
         if parts.scheme != "https" and not (parts.scheme == "http" and self.is_loopback):
             raise BadInput(f"the address of {self.host} must begin with https:// (http:// is for this machine only)")
         if not _KEY.fullmatch(self.key):
-            raise BadInput(f"the key for {self.host} holds a space or a character that no key has: copy it anew")
+            raise BadInput(f"the key for {self.host} holds a space or another invalid character: copy it again")
 
     @property
     def host(self) -> str:
-        """The name of the machine that is spoken to."""
+        """The name of the machine that requests go to."""
         return _split(self.url).hostname or ""
 
     @property
@@ -102,7 +102,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Something that is about to leave: to whom, when and how much, never what."""
+    """Texts that are about to be sent: to which host, when and how much, never their content."""
 
     endpoint: str
     host: str
@@ -111,12 +111,12 @@ class Departure:
     texts: int
     characters: int
     memories: frozenset[str] = frozenset()
-    """the ids of the memories whose texts are among them"""
+    """the ids of the memories among the texts"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What an answer said about its price."""
+    """The tokens and the cost of one response."""
 
     endpoint: str
     at: datetime
@@ -126,21 +126,21 @@ class Bill:
 
 
 class Ledger(Protocol):
-    """Who keeps account of what left; told before it leaves, so that nothing leaves unrecorded."""
+    """Records what is sent; called before it is sent, so that nothing leaves unrecorded."""
 
     def leaving(self, departure: Departure) -> None:
-        """Texts are about to be sent; what this raises keeps them here."""
+        """Record texts that are about to be sent; an exception prevents the request."""
 
     def billed(self, bill: Bill) -> None:
-        """An answer told how many tokens it took."""
+        """Record the tokens that a response was billed for."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
-    """Why there is no answer, whether another try may help, and how long the server asks to wait."""
+class _Failure:
+    """Why there is no response, whether another attempt may succeed, and how long the server asks to wait."""
 
     reason: str
-    is_passing: bool = False
+    is_transient: bool = False
     wait_s: float | None = None
 
 
@@ -156,7 +156,7 @@ class _Request:
 
 
 class EgressClient:
-    """Sends cleared text to the endpoints of the user's settings, and to nobody else."""
+    """Sends cleared text to the endpoints of the user's settings and to no other address."""
 
     def __init__(
         self,
@@ -176,18 +176,18 @@ class EgressClient:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """The machines behind the door, by the names of their endpoints."""
+        """The hosts that requests may go to, by the names of their endpoints."""
         return {name: endpoint.host for name, endpoint in self._endpoints.items()}
 
     def post(self, name: str, path: str, body: Mapping[str, Any], tokens: Callable[[Any], object]) -> Any:
-        """The JSON answer of an endpoint; `tokens` reads from it how many were counted."""
+        """The JSON response of an endpoint; `tokens` reads the number of billed tokens from it."""
         if name not in self._endpoints:
-            raise BadInput(f"no endpoint is called {name!r}: only those in your settings are ever spoken to")
+            raise BadInput(f"unknown endpoint {name!r}: requests go only to the endpoints in your settings")
         endpoint = self._endpoints[name]
         request = _request(name, endpoint, path, body)
         self._refuse_while_resting(request)
         answer = _parsed(request, self._answer(request))
-        counted = _told(tokens, answer)
+        counted = _counted(tokens, answer)
         if counted is not None:
             price = endpoint.price_per_million
             cost = None if price is None else counted * price / 1e6
@@ -195,53 +195,53 @@ class EgressClient:
         return answer
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         with self._mutex:
             if self._made is not None:
                 self._made.close()
             self._made = None
 
     def _answer(self, request: _Request) -> bytes:
-        """Try until there is an answer, trying cannot help, or the time is up."""
+        """Retry until there is a response, a retry cannot help, or the time is up."""
         endpoint = request.endpoint
         ends = self._clock() + endpoint.timeout_s
-        trouble = _Trouble("is never asked: its attempts are set to 0")
+        failure = _Failure("is never called: its attempts are set to 0")
         for attempt in range(1, endpoint.attempts + 1):
             self._ledger.leaving(_departure(request, attempt))
             found = self._tried(request, ends - self._clock())
             if isinstance(found, bytes):
                 return found
-            trouble = found
-            wait_s = _backoff(attempt) if trouble.wait_s is None else trouble.wait_s
-            if not trouble.is_passing or attempt == endpoint.attempts or wait_s >= ends - self._clock():
+            failure = found
+            wait_s = _backoff(attempt) if failure.wait_s is None else failure.wait_s
+            if not failure.is_transient or attempt == endpoint.attempts or wait_s >= ends - self._clock():
                 break
             self._pause(wait_s)
-        if trouble.is_passing:
-            rest_s = min(max(REST_S, trouble.wait_s or 0.0), _LONGEST_REST_S)
+        if failure.is_transient:
+            rest_s = min(max(REST_S, failure.wait_s or 0.0), _LONGEST_REST_S)
             self._resting[request.name] = self._clock() + rest_s
-        raise EndpointUnavailable(f"{request.name} ({endpoint.host}) {trouble.reason}")
+        raise EndpointUnavailable(f"{request.name} ({endpoint.host}) {failure.reason}")
 
     def _refuse_while_resting(self, request: _Request) -> None:
         left_s = self._resting.get(request.name, 0.0) - self._clock()
         if left_s > 0:
             raise EndpointUnavailable(
-                f"{request.name} ({request.endpoint.host}) failed a moment ago and is asked again in {left_s:.0f} s"
+                f"{request.name} ({request.endpoint.host}) failed recently; the next attempt is in {left_s:.0f} s"
             )
 
-    def _tried(self, request: _Request, left_s: float) -> bytes | _Trouble:
-        """One try. Errors of the client hold the request with its key: none of them leaves this method."""
+    def _tried(self, request: _Request, left_s: float) -> bytes | _Failure:
+        """One attempt. Errors of the HTTP client hold the request with its key: none of them leaves this method."""
         try:
             return within(left_s, lambda: _exchange(self._client(), request, left_s, self._clock))
         except Exception as error:
-            return _Trouble(_failure(error, request.endpoint.timeout_s), is_passing=True)
+            return _Failure(_reason(error, request.endpoint.timeout_s), is_transient=True)
 
     def _client(self) -> httpx.Client:
         with self._mutex:
             if self._made is None:
-                # Imported here: most commands never speak to anyone.
+                # Imported here: most commands send no request.
                 import httpx
 
-                # Nothing of the environment: a variable set by a project's folder could lead requests elsewhere.
+                # The environment is not read: a variable set in a project's folder could redirect requests.
                 self._made = httpx.Client(trust_env=False, follow_redirects=False)
             return self._made
 
@@ -258,7 +258,7 @@ def _departure(request: _Request, attempt: int) -> Departure:
     )
 
 
-def _exchange(client: httpx.Client, request: _Request, left_s: float, clock: Callable[[], float]) -> bytes | _Trouble:
+def _exchange(client: httpx.Client, request: _Request, left_s: float, clock: Callable[[], float]) -> bytes | _Failure:
     endpoint, ends = request.endpoint, clock() + left_s
     headers = {**endpoint.headers, "Content-Type": "application/json", "Accept-Encoding": "identity"}
     if endpoint.key:
@@ -267,12 +267,12 @@ def _exchange(client: httpx.Client, request: _Request, left_s: float, clock: Cal
     url = endpoint.url.rstrip("/") + request.path
     with client.stream("POST", url, content=request.content, headers=headers, timeout=left_s) as response:
         if response.is_redirect:
-            return _Trouble("answers with a redirect, which is not followed: write the new address in your settings")
+            return _Failure("returned a redirect, which is not followed: write the new address in your settings")
         content = bytearray()
         for chunk in response.iter_raw():
             content += chunk
             if len(content) > endpoint.max_bytes:
-                return _Trouble(f"answers with more than {endpoint.max_bytes:,} bytes")
+                return _Failure(f"returned more than {endpoint.max_bytes:,} bytes")
             if clock() > ends:
                 raise TimeoutError
         if response.status_code in range(200, 300):
@@ -280,22 +280,22 @@ def _exchange(client: httpx.Client, request: _Request, left_s: float, clock: Cal
         return _refusal(response.status_code, response.headers.get("Retry-After"), bytes(content))
 
 
-def _failure(error: Exception, timeout_s: float) -> str:
-    """What went wrong on the way, in words that hold nothing of the request."""
+def _reason(error: Exception, timeout_s: float) -> str:
+    """What went wrong on the network, without any part of the request."""
     kind = type(error).__name__
     if isinstance(error, TimeoutError) or kind.endswith("Timeout"):
         return f"did not answer within {timeout_s:g} s"
-    return "cannot be reached" if kind == "ConnectError" else f"broke off before its answer was whole ({kind})"
+    return "cannot be reached" if kind == "ConnectError" else f"closed the connection early ({kind})"
 
 
-def _refusal(status: int, retry_after: str | None, content: bytes) -> _Trouble:
-    # The answer's own words may repeat the text or the key; only its code, a single word, is shown.
-    said = f"status {status}{_code(content)}"
-    if status in _PASSING:
+def _refusal(status: int, retry_after: str | None, content: bytes) -> _Failure:
+    # The message of the response may repeat the text or the key; only its code, a single word, is shown.
+    shown = f"status {status}{_code(content)}"
+    if status in _TRANSIENT:
         is_busy = status in (429, 529)
-        what = "has too much to do, or your quota is spent" if is_busy else "has a failure of its own"
-        return _Trouble(f"{what} ({said})", is_passing=True, wait_s=_seconds(retry_after))
-    return _Trouble(f"{_REASONS.get(status, 'refuses the request')} ({said})")
+        what = "is overloaded, or your quota is used up" if is_busy else "reports an internal error"
+        return _Failure(f"{what} ({shown})", is_transient=True, wait_s=_seconds(retry_after))
+    return _Failure(f"{_REASONS.get(status, 'refused the request')} ({shown})")
 
 
 def _code(content: bytes) -> str:
@@ -308,7 +308,7 @@ def _code(content: bytes) -> str:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The header as seconds from now; it may be a number or a date."""
+    """The Retry-After header, a number or a date, as seconds from now."""
     if retry_after is None:
         return None
     if re.fullmatch("[0-9]+", retry_after):
@@ -321,7 +321,7 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def _backoff(attempt: int) -> float:
-    """Longer with every attempt, and never for two callers alike."""
+    """A pause that grows with every attempt, with jitter."""
     longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
 
@@ -331,10 +331,10 @@ def _parsed(request: _Request, content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         pass
-    raise EndpointUnavailable(f"{request.name} ({request.endpoint.host}) answers with something that is not JSON")
+    raise EndpointUnavailable(f"{request.name} ({request.endpoint.host}) returned a response that is not JSON")
 
 
-def _told(tokens: Callable[[Any], object], answer: Any) -> int | None:
+def _counted(tokens: Callable[[Any], object], answer: Any) -> int | None:
     try:
         counted = tokens(answer)
     except (LookupError, TypeError, AttributeError):
@@ -350,7 +350,7 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         pass
     # The address is not repeated: it may hold a key.
-    raise BadInput("an endpoint's address cannot be read: write it like https://api.example.com/v1")
+    raise BadInput("the address of an endpoint is not valid: write it like https://api.example.com/v1")
 
 
 def _request(name: str, endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> _Request:
@@ -361,7 +361,7 @@ def _request(name: str, endpoint: Endpoint, path: str, body: Mapping[str, Any]) 
 
 
 class _Writer:
-    """Turns a body into plain JSON and refuses whatever could hold more than it may."""
+    """Turns a body into plain JSON and refuses every string that is not allowed."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -379,7 +379,7 @@ class _Writer:
 
     def _field(self, value: object) -> Any:
         if isinstance(value, list | tuple):
-            # Numbers stand alone only: a list of them could be a vector, which tells its text.
+            # No lists of numbers: one could be a vector, from which its text can be recovered.
             return [self._item(item) for item in value]
         return value if value is None or type(value) in (bool, int, float) else self._item(value)
 

@@ -1,4 +1,4 @@
-"""The seam to language models: hosted ones behind the door, or a command of the user's. Both read cleared text only."""
+"""Language models: hosted ones through the egress client, or a command of the user's. Both read cleared text only."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ from triskele.privacy.clearance import Cleared
 
 COMMAND = "command"
 _MOST_BYTES = 1_000_000
-# Tokens of ordinary text hold three to five characters; what goes far beyond was not written within the limit.
+# Tokens of ordinary text hold three to five characters; a much longer reply ignored its limit.
 _MOST_CHARACTERS_PER_TOKEN = 20
-# Some open models write down first what they think.
+# Some open models write their reasoning before the reply.
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_WHOLE = frozenset({"stop", "end_turn"})
+_COMPLETE = frozenset({"stop", "end_turn"})
 _CUT_OFF = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 _REFUSED = frozenset({"content_filter", "refusal"})
-# What a program needs to find its files and to write text; a key or a proxy may stand in any other variable.
+# What a program needs to find its files and to write text; any other variable may hold a key or a proxy.
 _KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT")
 _LAST_WAIT_S = 1.0
 
 
 class Llm(Protocol):
-    """A language model that is asked once and answers once."""
+    """A language model that gives one reply to one prompt."""
 
     @property
     def name(self) -> str:
-        """What it is called in errors."""
+        """The name shown in errors."""
 
     def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
-        """The whole answer to the parts put together: cleared texts, and words that the model was set up with."""
+        """The complete reply to the joined parts: cleared texts, and words that the model was configured with."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What an answer holds, as yet unchecked."""
+class _Reply:
+    """The unchecked content of a response."""
 
     text: object
     ended: object
@@ -63,28 +63,28 @@ class _Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Service:
-    """How one kind of service is spoken to."""
+class _ChatService:
+    """The request and response format of one service."""
 
     url: str
     path: str
     limit: str
-    said: Callable[[Any], _Said]
+    reply: Callable[[Any], _Reply]
     tokens: Callable[[Any], object]
     key_header: str = "Authorization"
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def _chat_said(answer: Any) -> _Said:
+def _chat_reply(answer: Any) -> _Reply:
     choice = answer["choices"][0]
     message = choice["message"]
-    return _Said(message["content"], choice["finish_reason"], message.get("refusal") is not None)
+    return _Reply(message["content"], choice["finish_reason"], message.get("refusal") is not None)
 
 
-def _messages_said(answer: Any) -> _Said:
-    # Blocks of other kinds hold what the model thought.
+def _messages_reply(answer: Any) -> _Reply:
+    # Blocks of other kinds hold the model's reasoning.
     texts = [block["text"] for block in answer["content"] if block["type"] == "text"]
-    return _Said("".join(texts), answer["stop_reason"])
+    return _Reply("".join(texts), answer["stop_reason"])
 
 
 def _chat_tokens(answer: Any) -> object:
@@ -96,31 +96,31 @@ def _messages_tokens(answer: Any) -> object:
 
 
 _CHAT = "/chat/completions"
-SERVICES: Mapping[str, _Service] = {
-    "openai": _Service(
+SERVICES: Mapping[str, _ChatService] = {
+    "openai": _ChatService(
         url="https://api.openai.com/v1",
         path=_CHAT,
         limit="max_completion_tokens",
-        said=_chat_said,
+        reply=_chat_reply,
         tokens=_chat_tokens,
     ),
-    "anthropic": _Service(
+    "anthropic": _ChatService(
         url="https://api.anthropic.com/v1",
         path="/messages",
         limit="max_tokens",
-        said=_messages_said,
+        reply=_messages_reply,
         tokens=_messages_tokens,
         key_header="x-api-key",
         headers={"anthropic-version": "2023-06-01"},
     ),
-    # Ollama, llama.cpp, vLLM and whoever else speaks as OpenAI did: not all of them know the newer name of the limit.
-    "compatible": _Service(url="", path=_CHAT, limit="max_tokens", said=_chat_said, tokens=_chat_tokens),
+    # Ollama, llama.cpp, vLLM and others with OpenAI's interface; not all of them know the newer name of the limit.
+    "compatible": _ChatService(url="", path=_CHAT, limit="max_tokens", reply=_chat_reply, tokens=_chat_tokens),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedLlm:
-    """A hosted language model as the user's settings name it; `words` are the prompts of all who will ask it."""
+    """A hosted language model from the user's settings; `words` are all prompts that may be sent to it."""
 
     service: str
     model: str
@@ -131,28 +131,28 @@ class HostedLlm:
     price_per_million: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a service that nobody here speaks to."""
+        """Refuse an unknown service and a missing model."""
         if self.service not in SERVICES:
-            raise BadInput(f"no language model service is called {self.service!r}: choose one of {', '.join(SERVICES)}")
+            raise BadInput(f"unknown language model service {self.service!r}: choose one of {', '.join(SERVICES)}")
         if not self.model:
-            raise BadInput(f"which model of {self.service}? Name it in your settings")
+            raise BadInput(f"no model of {self.service} is set: name one in your settings")
 
     @property
-    def spoken(self) -> _Service:
-        """How its service is spoken to."""
+    def protocol(self) -> _ChatService:
+        """The request and response format of its service."""
         return SERVICES[self.service]
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint to open the door for."""
-        spoken = self.spoken
-        own = {spoken.path, spoken.limit, "model", self.model, "messages", "role", "user", "content"}
+        """The endpoint for the egress client."""
+        protocol = self.protocol
+        own = {protocol.path, protocol.limit, "model", self.model, "messages", "role", "user", "content"}
         return Endpoint(
-            url=self.url or spoken.url,
+            url=self.url or protocol.url,
             words=self.words | own,
             key=self.key,
-            key_header=spoken.key_header,
-            headers=spoken.headers,
+            key_header=protocol.key_header,
+            headers=protocol.headers,
             timeout_s=self.timeout_s,
             max_bytes=_MOST_BYTES,
             price_per_million=self.price_per_million,
@@ -160,10 +160,10 @@ class HostedLlm:
 
 
 class DoorLlm:
-    """An Llm that asks an endpoint of the door."""
+    """An Llm behind an endpoint of the egress client."""
 
-    def __init__(self, door: EgressClient, endpoint: str, model: HostedLlm) -> None:
-        self._door = door
+    def __init__(self, client: EgressClient, endpoint: str, model: HostedLlm) -> None:
+        self._client = client
         self._endpoint = endpoint
         self._model = model
 
@@ -173,35 +173,35 @@ class DoorLlm:
         return f"{self._model.service} {self._model.model}"
 
     def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
-        """The whole answer to the parts put together, as one message of the user."""
-        spoken = self._model.spoken
+        """The complete reply to the joined parts, sent as one user message."""
+        protocol = self._model.protocol
         message = {"role": "user", "content": Joined(tuple(parts))}
-        body = {"model": self._model.model, "messages": [message], spoken.limit: most_tokens}
+        body = {"model": self._model.model, "messages": [message], protocol.limit: most_tokens}
         try:
-            answer = self._door.post(self._endpoint, spoken.path, body, spoken.tokens)
+            answer = self._client.post(self._endpoint, protocol.path, body, protocol.tokens)
         except EndpointUnavailable as error:
             raise ModelUnavailable(str(error)) from None
         return _checked(self.name, self._finished(answer, most_tokens), most_tokens)
 
     def _finished(self, answer: Any, most_tokens: int) -> object:
-        """The text of an answer that came to its end: half of one could say the opposite of the whole."""
+        """The text of a complete reply: half of one could mean the opposite of the whole."""
         try:
-            said = self._model.spoken.said(answer)
+            reply = self._model.protocol.reply(answer)
         except (LookupError, TypeError):
             raise _unknown_shape(self.name) from None
-        ended = said.ended if isinstance(said.ended, str) else ""
-        if said.is_refused or ended in _REFUSED:
-            raise ModelUnavailable(f"{self.name} refuses to answer this")
+        ended = reply.ended if isinstance(reply.ended, str) else ""
+        if reply.is_refused or ended in _REFUSED:
+            raise ModelUnavailable(f"{self.name} refused to reply")
         if ended in _CUT_OFF:
-            raise ModelUnavailable(f"{self.name} was cut off after {most_tokens} tokens: its answer is not used")
-        if ended not in _WHOLE:
-            raise ModelUnavailable(f"{self.name} does not say that its answer is whole: it is not used")
-        return said.text
+            raise ModelUnavailable(f"{self.name} was cut off after {most_tokens} tokens; its reply is not used")
+        if ended not in _COMPLETE:
+            raise ModelUnavailable(f"{self.name} did not mark its reply as complete; it is not used")
+        return reply.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmCommand:
-    """A command of the user's that reads a prompt from its input and prints the answer; never run by a shell."""
+    """A command of the user's that reads a prompt from its input and prints the reply; never run by a shell."""
 
     # Not shown: some commands take a key as an argument.
     arguments: tuple[str, ...] = field(repr=False)
@@ -209,13 +209,13 @@ class LlmCommand:
     timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, or would be another program in every folder."""
+        """Refuse a command that cannot be run, or would be another program in every working directory."""
         if not self.arguments or not self.arguments[0]:
-            raise BadInput('which command answers? Write it as a list, like ["ollama", "run", "qwen3"]')
+            raise BadInput('no command is set: write it as a list, like ["ollama", "run", "qwen3"]')
         if any("\0" in argument for argument in self.arguments):
-            raise BadInput("the command in your settings holds a NUL character: write it anew")
+            raise BadInput("the command in your settings holds a NUL character: remove it")
         if os.path.dirname(self.arguments[0]) and not os.path.isabs(self.arguments[0]):
-            raise BadInput("the command in your settings must be a plain name or a whole path, not a part of one")
+            raise BadInput("the command in your settings must be a plain name or an absolute path")
 
     @property
     def program(self) -> str:
@@ -224,7 +224,7 @@ class LlmCommand:
 
 
 class CommandLlm:
-    """An Llm that is a command on this machine; nobody knows what it passes on, so it counts as leaving."""
+    """An Llm that is a command on this machine; it may pass texts on, so they count as sent."""
 
     def __init__(
         self, ledger: Ledger, endpoint: str, command: LlmCommand, *, clock: Callable[[], float] = time.monotonic
@@ -241,23 +241,23 @@ class CommandLlm:
         return f"the command {self._command.program}"
 
     def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
-        """What the command prints for the parts put together; it is not told how many tokens it may take."""
+        """What the command prints for the joined parts; it is not told the limit of tokens."""
         text = "".join(self._allowed(part) for part in parts)
         left_s = self._rests_until - self._clock()
         if left_s > 0:
-            raise ModelUnavailable(f"{self.name} failed a moment ago and is asked again in {left_s:.0f} s")
+            raise ModelUnavailable(f"{self.name} failed recently; the next attempt is in {left_s:.0f} s")
         self._ledger.leaving(_departure(self._endpoint, parts))
-        said = _decoded(self._printed(text.encode("utf-8", "replace")))
-        if said is None:
-            raise ModelUnavailable(f"{self.name} prints something that is no text")
-        return _checked(self.name, said, most_tokens)
+        printed = _decoded(self._printed(text.encode("utf-8", "replace")))
+        if printed is None:
+            raise ModelUnavailable(f"{self.name} printed something that is not UTF-8 text")
+        return _checked(self.name, printed, most_tokens)
 
     def _allowed(self, part: object) -> str:
         if type(part) is Cleared:
             return part.text
         if type(part) is str and part in self._command.words:
             return part
-        raise NotCleared(f"{self.name} was given a text that was not cleared; it was not run")
+        raise NotCleared(f"{self.name} got a text that was not cleared; it was not run")
 
     def _printed(self, content: bytes) -> bytes:
         process = self._started()
@@ -269,9 +269,9 @@ class CommandLlm:
         finally:
             _end(process)
         if len(printed) > _MOST_BYTES:
-            raise ModelUnavailable(f"{self.name} prints more than {_MOST_BYTES:,} bytes")
+            raise ModelUnavailable(f"{self.name} printed more than {_MOST_BYTES:,} bytes")
         if status != 0:
-            raise ModelUnavailable(f"{self.name} failed (exit status {status}): try it by hand")
+            raise ModelUnavailable(f"{self.name} failed (exit status {status}): run it in a terminal to see why")
         return printed
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -280,10 +280,10 @@ class CommandLlm:
                 self._command.arguments,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # Its complaints may repeat the text, and nobody reads them.
+                # Its error output may repeat the text, and is not read.
                 stderr=subprocess.DEVNULL,
                 env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
-                # A project's folder could hold settings of the command, or another one of the same name.
+                # A project's folder could hold settings of the command, or another command with the same name.
                 cwd=os.sep,
                 start_new_session=True,
             )
@@ -292,10 +292,10 @@ class CommandLlm:
 
 
 def _exchange(process: subprocess.Popen[bytes], content: bytes) -> tuple[bytes, int | None]:
-    """What a command prints, no more than is of use, and its exit status; None where it was not waited for."""
+    """What a command prints, up to the limit, and its exit status; None if the limit was reached first."""
     into, out = process.stdin, process.stdout
     assert into is not None and out is not None
-    # Aside, for a command may print before it has read everything.
+    # In a thread, because a command may print before it has read everything.
     threading.Thread(target=_feed, args=(into, content), name="triskele-command", daemon=True).start()
     with out:
         printed = out.read(_MOST_BYTES + 1)
@@ -309,14 +309,14 @@ def _feed(into: IO[bytes], content: bytes) -> None:
 
 
 def _decoded(printed: bytes) -> str | None:
-    # The error of a failed decoding holds all of the bytes: it is not passed on, not even as a cause.
+    # A UnicodeDecodeError holds all of the bytes: it is not passed on, not even as a cause.
     with suppress(UnicodeDecodeError):
         return printed.decode()
     return None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave no process behind that could still be at work on the text."""
+    """Kill the process and its children if they still run."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             if os.name == "posix":
@@ -341,17 +341,17 @@ def _departure(endpoint: str, parts: Sequence[str | Cleared]) -> Departure:
 
 
 def _checked(name: str, text: object, most_tokens: int) -> str:
-    """An answer that can be used: a text, not empty and not endless."""
+    """A usable reply: a text that is neither empty nor too long."""
     if not isinstance(text, str):
         raise _unknown_shape(name)
-    said = _THOUGHT.sub("", text).strip()
-    if not said or said.startswith("<think>"):
-        raise ModelUnavailable(f"{name} answers with nothing")
+    reply = _THOUGHT.sub("", text).strip()
+    if not reply or reply.startswith("<think>"):
+        raise ModelUnavailable(f"{name} returned an empty reply")
     most = most_tokens * _MOST_CHARACTERS_PER_TOKEN
-    if len(said) > most:
-        raise ModelUnavailable(f"{name} answers with more than {most:,} characters")
-    return said
+    if len(reply) > most:
+        raise ModelUnavailable(f"{name} returned more than {most:,} characters")
+    return reply
 
 
 def _unknown_shape(name: str) -> ModelUnavailable:
-    return ModelUnavailable(f"{name} answers in an unknown shape: check service and address in your settings")
+    return ModelUnavailable(f"{name} returned an unknown format: check service and address in your settings")

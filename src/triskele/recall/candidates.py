@@ -14,7 +14,7 @@ from triskele.errors import ModelUnavailable
 from triskele.index.catalog import Columns, Ints
 from triskele.index.lexical import LexicalIndex
 from triskele.index.semantic import SemanticIndex
-from triskele.models.embed.protocol import Encoding
+from triskele.models.embedders import Encoding
 from triskele.recall import fusion, graph_scores
 from triskele.recall.fusion import SHARES, Candidate, Contribution, FusionConfig
 from triskele.recall.graph_scores import Trail
@@ -25,7 +25,7 @@ from triskele.recall.question import LEAST_SIMILARITY, Question
 from triskele.types import Agreement, Query, Ranking, Sort
 
 if TYPE_CHECKING:
-    from triskele.models.cross_encoder.reranker import Verdict
+    from triskele.models.reranker import Verdict
 
 # What the default counts of each leg's share of its ceiling, for memories that stand alone and for those of a talk.
 ALONE: Mapping[str, float] = {"lexical": 0.12, "dense": 0.41, "late": 0.47}

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from triskele.base.text import COMMON_WORDS
 from triskele.graph.bipartite import Bools
 from triskele.graph.canonical import parts
 from triskele.graph.gazetteer import MAX_PARTS
-from triskele.graph.vocabulary import COMMON
 from triskele.graph.walk import WALKS, Edged, Edges, Floats, Ints
 from triskele.index.mentions import Layers
 from triskele.recall import fusion
@@ -152,7 +152,7 @@ def _titles(question: Question, layers: Layers) -> dict[int, float]:
         for at in range(len(texts))
         for size in range(1, min(MAX_PARTS, len(texts) - at) + 1)
     }
-    telling = {run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON}
+    telling = {run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON_WORDS}
     known = question.meaning.mentions.find(question.query.scope.owner, telling)
     found: dict[int, float] = {}
     at = 0

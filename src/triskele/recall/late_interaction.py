@@ -9,10 +9,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.index.analysis import STOP_WORDS, Analyzer
+from triskele.base.text import STOP_WORDS
+from triskele.index.analysis import Analyzer
 from triskele.index.catalog import Columns, Ints
 from triskele.index.tokens import SCALE, TokenIndex
-from triskele.models.embed.protocol import Encoding
+from triskele.models.embedders import Encoding
 from triskele.types import Ranking
 
 NAME = "late"

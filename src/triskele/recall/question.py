@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from triskele.index.catalog import Columns, Ints
 from triskele.index.lexical import LexicalIndex
 from triskele.index.semantic import SemanticIndex
-from triskele.models.embed.protocol import Encoding
+from triskele.models.embedders import Encoding
 from triskele.recall import late_interaction
 from triskele.recall.late_interaction import Floats
 from triskele.recall.legs.dense import HostedVectors, Nearness

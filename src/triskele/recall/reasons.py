@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 
-from triskele.index.analysis import IS_UNSPACED, Token
+from triskele.base.text import IS_UNSPACED
+from triskele.index.analysis import Token
 from triskele.index.lexical import LexicalIndex
 from triskele.recall.legs import graph, lexical
 from triskele.recall.supersession import Resolved

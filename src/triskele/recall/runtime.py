@@ -94,7 +94,7 @@ class ModelRuntime:
     def rival(self, name: str) -> SemanticIndex:
         """Another local model over the same store, beside the one in force; one of the hub is fetched."""
         from triskele.index.semantic import SemanticIndex
-        from triskele.models.embed.choosing import local_embedder
+        from triskele.models.local import local_embedder
 
         embedder = local_embedder(name, may_download=True)
         return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)

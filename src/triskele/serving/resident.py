@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from triskele import __version__, config
-from triskele.base.locks import file_lock
+from triskele.base.files import file_lock
 from triskele.errors import Conflict, TriskeleError
 from triskele.serving import error_messages, hook_client
 from triskele.serving.hook_client import Address

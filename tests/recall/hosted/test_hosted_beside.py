@@ -253,12 +253,12 @@ def test_a_key_that_is_not_there_costs_no_answer_and_is_told(
 @pytest.mark.parametrize(
     ("section", "wrong", "said"),
     [
-        ("hosted", {"service": "acme"}, "no service is called 'acme'"),
-        ("hosted", {"dimensions": 0}, "how many numbers"),
+        ("hosted", {"service": "acme"}, "unknown embedding service 'acme'"),
+        ("hosted", {"dimensions": 0}, "are unknown"),
         ("hosted", {"url": "http://example.com/v1"}, "must begin with https://"),
-        ("rerank", {"service": "", "model": "/nowhere/at/all"}, "no cross-encoder is called"),
+        ("rerank", {"service": "", "model": "/nowhere/at/all"}, "unknown cross-encoder"),
         ("rerank", {"key_variable": "NOWHERE", "always": True}, "has no NOWHERE"),
-        ("llm", {"service": "command", "command": []}, "which command answers"),
+        ("llm", {"service": "command", "command": []}, "no command is set"),
     ],
 )
 def test_a_mistake_in_the_settings_costs_no_answer_and_is_told(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from triskele.base import timestamps
 from triskele.index.catalog import Codes, Columns
-from triskele.models.embed import Encoding
+from triskele.models.embedders import Encoding
 from triskele.recall.legs.dense import Nearness
 from triskele.types import Query, Ranking, Scope
 

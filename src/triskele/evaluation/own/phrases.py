@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from triskele.index.analysis import STOP_WORDS, Analyzer
+from triskele.base.text import STOP_WORDS
+from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
 from triskele.types import Memory
 

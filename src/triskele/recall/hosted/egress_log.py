@@ -60,7 +60,7 @@ class StoreLedger:
         key = f"{day} {endpoint} {host}"
         # Others may count at the same time: each adds to what the one before left.
         for _ in range(_ATTEMPTS):
-            before = self._store.shelved(_DAYS).get(key)
+            before = self._store.shelved(_DAYS, [key]).get(key)
             values = before or asdict(Day(day=day, endpoint=endpoint, host=host))
             names = ("requests", "texts", "characters", "tokens", "cost")
             after = values | {name: values[name] + more for name, more in zip(names, added, strict=True)}
@@ -71,10 +71,9 @@ class StoreLedger:
     def _note(self, departure: Departure) -> None:
         if not departure.memories:
             return
-        known, at = self._store.shelved(_SENT), timestamps.to_text(departure.at)
-        noted = {}
-        for id in departure.memories:
-            key = f"{id} {departure.host}"
+        keys, at = [f"{id} {departure.host}" for id in departure.memories], timestamps.to_text(departure.at)
+        known, noted = self._store.shelved(_SENT, keys), {}
+        for key in keys:
             first = known.get(key, {}).get("first", at)
             # About no memory, so that it outlives a sealing: what was sent stays sent.
             noted[key] = Document({"host": departure.host, "first": first, "last": at})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from triskele.models.cross_encoder.reranker import Reranker, Verdict
+from triskele.models.reranker import Reranker, Verdict
 from triskele.privacy.clearance import Cleared
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.types import Memory

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
-from triskele.models.cross_encoder.hosted import DoorCrossEncoder, HostedReranker
-from triskele.models.cross_encoder.reranker import Reranker
 from triskele.models.egress import EgressClient, Endpoint
-from triskele.models.embed.hosted import DoorEmbedder, HostedModel
+from triskele.models.hosted_embedder import DoorEmbedder, HostedModel
+from triskele.models.hosted_reranker import DoorCrossEncoder, HostedReranker
 from triskele.models.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
+from triskele.models.reranker import Reranker
 from triskele.recall.expansion import WORDS
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
@@ -135,7 +135,7 @@ def _reviewer(
         )
     if not settings.model or settings.service:
         return None
-    from triskele.models.cross_encoder.choosing import local_cross_encoder
+    from triskele.models.local import local_cross_encoder
 
     return LocalReviewer(Reranker(local_cross_encoder(settings.model), timeout_s=timeout_s, depth=depth))
 

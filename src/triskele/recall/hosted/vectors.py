@@ -8,7 +8,7 @@ from pathlib import Path
 from triskele.errors import Unavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
-from triskele.models.embed.hosted import DoorEmbedder
+from triskele.models.hosted_embedder import DoorEmbedder
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.legs.dense import HostedVectors
 from triskele.stores.protocol import Store

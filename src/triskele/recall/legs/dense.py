@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from triskele.index.catalog import Catalog, Columns, Ints
 from triskele.index.dense import DenseIndex
-from triskele.models.embed.protocol import Encoding
+from triskele.models.embedders import Encoding
 from triskele.types import Query, Ranking
 
 NAME = "dense"

@@ -73,7 +73,7 @@ def show(
     from triskele.recall.concepts.about import about
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
         view = _view(engine, project=project, all_projects=all_projects)
         found = about(view, concept, limit=limit, closed=closed)
@@ -104,7 +104,7 @@ def path(
     from triskele.recall.concepts.path import path
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
         way = path(_view(engine, project=project, all_projects=all_projects), one, other)
         superseded = engine.superseded([hop.memory.id for hop in way.hops or ()])
@@ -125,7 +125,7 @@ def stats(invocation: Invocation) -> None:
     """Count names, concepts and connected memories of all projects."""
     from triskele.recall.concepts.stats import stats
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = stats(_view(engine, any_time=True, all_projects=True), _mentions(engine))
         if invocation.as_json:
             details = {"memories": found.memories, "connected": found.connected, "connected_share": found.share}
@@ -145,7 +145,7 @@ def rebuild(invocation: Invocation) -> None:
     """Extract all names again; manual merges and splits stay."""
     from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         started = time.perf_counter()
         with progress_bar("Reading names", total=engine.census().versions) as progress:
             read = grouping.rebuild(engine.store, engine.lexical, _mentions(engine), progress=progress)
@@ -170,7 +170,7 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
     """Make A another name for B, in all projects."""
     from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = grouping.merge(_view(engine, all_projects=True), one, other)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "merged", done))
@@ -189,7 +189,7 @@ def split(invocation: Invocation, name: str) -> None:
     """Make a name a separate concept again, in all projects."""
     from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = grouping.split(_view(engine, all_projects=True), name)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "split", done))

@@ -38,7 +38,7 @@ def models(context: click.Context) -> None:
 @common
 def list_models(invocation: Invocation) -> None:
     """Show the models in use and how much each has embedded."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = _standing(engine)
         if invocation.as_json:
             return invocation.write_json({**found, "project": engine.project})
@@ -95,7 +95,7 @@ def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch; its vectors are kept."""
     from triskele.recall import model_choice as switching
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
         back = switching.roll_back(engine.store)
         meaning = engine.meaning()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import click
 from click.shell_completion import get_completion_class
 
 from triskele.config import KEY_SOURCES, file_of
-from triskele.errors import StoreDamaged
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import MAX_LISTED, FilePath, id_argument
@@ -22,7 +20,6 @@ from triskele.types import is_secret
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.engine import Engine
 
 _FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
@@ -35,7 +32,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @common
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the store to a new file."""
-    with invocation.open() as engine:
+    with invocation.open_existing(is_needed=True) as engine:
         engine.backup(target)
         count = target.stat().st_size
         if invocation.as_json:
@@ -51,38 +48,26 @@ def backup(invocation: Invocation, target: Path) -> None:
     epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"),
 )
 @click.argument("source", type=_FILE)
+@click.option("--yes", is_flag=True, help="Do not ask before replacing the store.")
 @common
-def restore(invocation: Invocation, source: Path) -> None:
+def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
-    with _restored(invocation, source) as (engine, kept):
+    if not yes and not invocation.as_json and sys.stdin.isatty():
+        click.confirm(f"Replace the store by {source}? The old store is kept.", abort=True, err=True)
+    engine, kept = invocation.restore(source)
+    with engine:
         count = engine.census().memories
+        was_damaged = kept is not None and kept.is_dir()
         if invocation.as_json:
-            return invocation.write_json(
-                {"restored": str(source), "kept": str(kept), "memories": count, "project": engine.project}
-            )
+            document = {"restored": str(source), "kept": kept and str(kept), "was_damaged": was_damaged}
+            return invocation.write_json({**document, "memories": count, "project": engine.project})
         from triskele.serving.cli import render
 
-        return invocation.write(
-            render.note(f"Restored {render.memories(count)} from {source}."),
-            render.note(f"The old store is kept in {kept}", style=render.QUIET),
-        )
-
-
-@contextmanager
-def _restored(invocation: Invocation, source: Path) -> Iterator[tuple[Engine, Path]]:
-    """The engine after a restore, and the path of the old store."""
-    from triskele.curation.health import replace_damaged
-
-    try:
-        engine = invocation.open()
-        kept = engine.restore(source)
-    except StoreDamaged as damage:
-        if str(source) in str(damage):
-            raise
-        kept = replace_damaged(invocation.settings(), source)
-        engine = invocation.open()
-    with engine:
-        yield engine, kept
+        lines = [render.note(f"Restored {render.memories(count)} from {source}.")]
+        if kept is not None:
+            what = "The damaged files are" if was_damaged else "The old store is"
+            lines.append(render.note(f"{what} kept in {kept}", style=render.QUIET))
+        return invocation.write(*lines)
 
 
 @click.command(
@@ -91,7 +76,7 @@ def _restored(invocation: Invocation, source: Path) -> Iterator[tuple[Engine, Pa
 @common
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         started = time.perf_counter()
         count = engine.census().versions
         with progress_bar("Indexing", total=count) as progress:
@@ -121,7 +106,7 @@ def reindex(invocation: Invocation) -> None:
 @click.pass_context
 def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
     """Look for damage and repair what can be repaired."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         health = engine.inspect(deep=deep, repair=repair)
         without_token = _clients_without_token(engine.settings)
         if invocation.as_json:
@@ -207,7 +192,7 @@ def secrets(context: click.Context) -> None:
 @common
 def reveal(invocation: Invocation, id: str) -> None:
     """Show the text of a secret; the journal records it."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         memory = engine.get(id)
         text = engine.reveal(memory.id)
         if invocation.as_json:
@@ -221,7 +206,7 @@ def reveal(invocation: Invocation, id: str) -> None:
 @common
 def list_secrets(invocation: Invocation) -> None:
     """List the titles of the secrets of all projects."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         ids = list(dict.fromkeys(row.id for row in engine.store.sealed()))
         found = [each for each in engine.store.memories(ids).values() if is_secret(each)][:MAX_LISTED]
         if invocation.as_json:
@@ -240,7 +225,7 @@ def list_secrets(invocation: Invocation) -> None:
 @common
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Seal all versions of a memory, and erase what was derived from its text."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         sent = engine.sent(id)
         outcome = engine.seal(id, title=title)
         copies = engine.earlier_copies()
@@ -261,7 +246,7 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     """Change the key of the vault; safe to interrupt."""
     if to is None and not renew:
         raise click.UsageError("nothing to change: give --to, --renew or both")
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = engine.safe.rotate(to, renew=renew)
         if invocation.as_json:
             return invocation.write_json({**shapes.plain(done), "project": engine.project})

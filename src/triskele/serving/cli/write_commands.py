@@ -139,7 +139,7 @@ def edit(
         changes["sensitivity"] = sensitivity
     if text is not None:
         changes["content"] = given_text(text)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         before = engine.sent(id)
         outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
         sent = [] if outcome.sensitivity is Sensitivity.OPEN else before
@@ -169,7 +169,7 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
 
     KIND is supersedes, resolved-by, part-of or see-also.
     """
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         change = engine.unlink if remove else engine.link
         outcome = change(source, LinkKind(kind), target)
         ends = {"source": outcome.id, "kind": kind, "target": engine.resolve(target)}
@@ -187,7 +187,7 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
 @common
 def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:
     """Stop recalling memories; undo brings them back, unless --hard."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         references = list(dict.fromkeys(engine.resolve(id) for id in ids))
         if hard and not yes:
             _confirm_erasure(invocation, engine, references)
@@ -221,7 +221,7 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
 @common
 def undo(invocation: Invocation, batch: str | None) -> None:
     """Undo the last change, or a whole batch such as an import."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         _report_changes(invocation, engine, engine.undo(batch))
 
 

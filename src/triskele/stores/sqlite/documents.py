@@ -42,9 +42,12 @@ def swap(connection: apsw.Connection, kind: str, key: str, before: Any, after: A
     return True
 
 
-def read(connection: apsw.Connection, kind: str) -> dict[str, Any]:
-    """The documents of a kind in the order of their keys."""
-    return _read(connection, kind, "ORDER BY key", [])
+def read(connection: apsw.Connection, kind: str, keys: Iterable[str] | None = None) -> dict[str, Any]:
+    """The documents of a kind in the order of their keys: all of them, or those with the given keys."""
+    if keys is None:
+        return _read(connection, kind, "ORDER BY key", [])
+    # As one JSON list, because a statement has a limited number of bindings.
+    return _read(connection, kind, "AND key IN (SELECT value FROM json_each(?)) ORDER BY key", [_text(list(keys))])
 
 
 def take(connection: apsw.Connection, kind: str, keys: Iterable[str]) -> None:

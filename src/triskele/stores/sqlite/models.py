@@ -1,4 +1,4 @@
-"""The book of models: what each of them has read, what it has yet to read, and what nobody else may."""
+"""What each model has read, what it still has to read, and what hosted models may not read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory, Sensitivity
 
 _UNSEEN = "content_hash NOT IN (SELECT content_hash FROM vectors WHERE fingerprint = ?)"
-# A text may stand in several memories: others may read it only where every one of them is open.
+# A text may be in several memories: it is clear only if all of them are open.
 _CLEAR = "known_to IS NULL AND content_hash NOT IN (SELECT content_hash FROM versions WHERE sensitivity != ?)"
+# The same for a few rows: one lookup by the content's index for each.
+_CLEAR_ROW = (
+    "one.known_to IS NULL AND NOT EXISTS"
+    " (SELECT 1 FROM versions WHERE content_hash = one.content_hash AND sensitivity != ?)"
+)
+# Only the first row of a content; walks the rows in their order and stops at the limit.
+_CLEAR_PAGE = f"""
+SELECT one.row, {VERSION_COLUMNS} FROM versions AS one NOT INDEXED
+WHERE one.row > ? AND {_CLEAR_ROW}
+AND NOT EXISTS (SELECT 1 FROM vectors WHERE fingerprint = ? AND vectors.content_hash = one.content_hash)
+AND NOT EXISTS (SELECT 1 FROM versions WHERE content_hash = one.content_hash AND known_to IS NULL AND row < one.row)
+ORDER BY one.row LIMIT ?
+"""
 
 
 class SqliteModels:
@@ -44,13 +57,9 @@ class SqliteModels:
             return int(connection.execute(sql, [fingerprint]).get)
 
     def clear_for(self, fingerprint: str, limit: int = 64, *, after: int = 0) -> list[tuple[int, Memory]]:
-        """Open memories that stand and that a hosted model has not seen, one for each content, in order of rows."""
+        """Current open memories that a hosted model has not seen, one for each content, in order of rows."""
         with self._reading() as connection:
-            rows = connection.execute(
-                f"SELECT min(row), {VERSION_COLUMNS} FROM versions WHERE {_CLEAR} AND {_UNSEEN} GROUP BY content_hash"
-                " HAVING min(row) > ? ORDER BY min(row) LIMIT ?",
-                [Sensitivity.OPEN.value, fingerprint, after, limit],
-            ).fetchall()
+            rows = connection.execute(_CLEAR_PAGE, [after, Sensitivity.OPEN.value, fingerprint, limit]).fetchall()
         return [(int(row[0]), to_memory(row[1:])) for row in rows]  # type: ignore[arg-type]
 
     def count_clear_for(self, fingerprint: str) -> int:
@@ -61,10 +70,14 @@ class SqliteModels:
 
     def keep(self, fingerprint: str, found: Mapping[str, bytes]) -> None:
         """Keep a hosted model's vectors, without those of texts that became private or were erased meanwhile."""
+        sql = f"SELECT 1 FROM versions AS one WHERE one.content_hash = ? AND {_CLEAR_ROW} LIMIT 1"
         with self._writing() as connection:
-            sql = f"SELECT DISTINCT content_hash FROM versions WHERE {_CLEAR}"
-            clear = {str(row[0]) for row in connection.execute(sql, [Sensitivity.OPEN.value]).fetchall()}
-            vectors.keep(connection, fingerprint, {digest: found[digest] for digest in found.keys() & clear})
+            clear = {
+                digest: vector
+                for digest, vector in found.items()
+                if connection.execute(sql, [digest, Sensitivity.OPEN.value]).fetchone() is not None
+            }
+            vectors.keep(connection, fingerprint, clear)
 
     def withheld(self) -> list[Memory]:
         """Every version that nobody else may read; of a secret there is its title."""

@@ -1,0 +1,294 @@
+"""The first pass of an import: everything is checked against itself and the store before anything is written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from typing import Protocol
+
+from triskele.base import timestamps
+from triskele.base.ids import content_hash, same_words
+from triskele.config import Settings
+from triskele.errors import BadInput
+from triskele.exchange.json_text import shown
+from triskele.exchange.records import NamedLink, Note, Problem, StoredLink, StoredVersion
+from triskele.stores.protocol import Store
+from triskele.stores.vault import StoreVault, row_of
+from triskele.types import (
+    Add,
+    Change,
+    Link,
+    LinkKind,
+    Memory,
+    Origin,
+    Outcome,
+    Revise,
+    Sensitivity,
+    Unsealed,
+    is_secret,
+)
+
+Identity = tuple[str | int | datetime | None, ...]
+
+
+class ExchangeEngine(Protocol):
+    """The part of the engine that imports and exports use."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the engine."""
+        ...
+
+    @property
+    def project(self) -> str:
+        """The current project."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The store of the memories."""
+        ...
+
+    def draft(
+        self,
+        content: str,
+        *,
+        category: str,
+        tags: Iterable[str],
+        keywords: str,
+        importance: float,
+        sensitivity: Sensitivity | None,
+        project: str | None,
+        origin: Origin,
+        session: str | None,
+        position: int | None,
+        created_at: datetime | str | None,
+        valid_from: datetime | str | None,
+        valid_to: datetime | str | None,
+    ) -> Memory:
+        """A validated memory that is not stored yet."""
+        ...
+
+    @property
+    def safe(self) -> StoreVault:
+        """The vault that seals secrets."""
+        ...
+
+    def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
+        """Apply changes in one transaction."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlan:
+    """What an import will do: the changes of each memory, then the links."""
+
+    read: int
+    duplicates: int
+    groups: tuple[tuple[Change, ...], ...]
+    links: tuple[Link, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def for_notes(
+    engine: ExchangeEngine, notes: Sequence[Note], ties: Iterable[NamedLink], project: str | None
+) -> ImportPlan:
+    """A plan for notes of other programs; a text that the project already holds is a duplicate."""
+    problems: list[Problem] = []
+    known = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
+    sealed: dict[Identity, str] | None = None
+    names: dict[str, str] = {}
+    groups: list[tuple[Change, ...]] = []
+    for note in notes:
+        try:
+            memory = _drafted(engine, note, project)
+        except BadInput as error:
+            problems.append(Problem(note.place, str(error)))
+            continue
+        if isinstance(memory, Unsealed):
+            # Secrets with equal titles may differ: their texts are compared.
+            sealed = _secrets(engine) if sealed is None else sealed
+            id = sealed.setdefault(_identity(memory, content_hash(memory.text)), memory.id)
+        else:
+            id = known.setdefault(_identity(memory), memory.id)
+        if id == memory.id:
+            groups.append((Add(memory),))
+        if note.name is not None:
+            names[note.name] = id
+    return ImportPlan(
+        read=len(notes),
+        duplicates=len(notes) - len(groups) - len(problems),
+        groups=tuple(groups),
+        links=() if problems else tuple(_tied_links(engine.store, names, ties)),
+        problems=tuple(problems),
+    )
+
+
+def for_export(store: Store, versions: Sequence[StoredVersion], links: Sequence[StoredLink]) -> ImportPlan:
+    """A plan for an export of triskele: which of its versions and links are new here, and which conflict."""
+    problems: list[Problem] = []
+    histories: dict[str, list[StoredVersion]] = defaultdict(list)
+    for version in versions:
+        histories[version.memory.id].append(version)
+    ends = {end for tie in links for end in (tie.link.source, tie.link.target)}
+    here: dict[str, list[Memory]] = defaultdict(list)
+    for _, memory in store.versions(sorted(histories.keys() | ends)):
+        here[memory.id].append(memory)
+    groups: list[tuple[Change, ...]] = []
+    for id, history in histories.items():
+        try:
+            groups.append(tuple(_new_versions(id, history, here.get(id, []))))
+        except BadInput as error:
+            problems.append(Problem(history[0].place, str(error)))
+    known = histories.keys() | here.keys()
+    problems += [
+        Problem(tie.place, f"links to {end}, which is neither in the file nor in the store")
+        for tie in links
+        for end in (tie.link.source, tie.link.target)
+        if end not in known
+    ]
+    problems += _circles(store, [tie.link for tie in links])
+    return ImportPlan(
+        read=len(histories),
+        duplicates=groups.count(()),
+        groups=tuple(group for group in groups if group),
+        links=tuple(_missing_links(store, [tie.link for tie in links])),
+        problems=tuple(problems),
+    )
+
+
+def _drafted(engine: ExchangeEngine, note: Note, project: str | None) -> Memory:
+    limit = engine.settings.memory.max_characters
+    if len(note.content) > limit and len(note.content.strip()) > limit:
+        raise BadInput(
+            f"the memory has {len(note.content):,} characters, the limit is {limit:,}: split it into single facts"
+        )
+    if note.sensitivity not in (None, *Sensitivity):
+        raise BadInput(f"unknown sensitivity {shown(note.sensitivity or '')}: one of {', '.join(Sensitivity)}")
+    memory = engine.draft(
+        note.content,
+        category=note.category,
+        tags=note.tags,
+        keywords=note.keywords,
+        importance=note.importance,
+        sensitivity=None if note.sensitivity is None else Sensitivity(note.sensitivity),
+        project=note.project if project is None else project,
+        origin=Origin.IMPORT,
+        session=note.session,
+        position=note.position,
+        created_at=note.created,
+        valid_from=note.valid_from,
+        valid_to=note.valid_to,
+    )
+    return memory if note.updated is None else replace(memory, updated_at=timestamps.parse(note.updated))
+
+
+def _standing(engine: ExchangeEngine) -> Iterator[Memory]:
+    owner = engine.settings.memory.owner
+    versions = (memory for _, memory in engine.store.versions() if memory.known_to is None and memory.owner == owner)
+    return (memory for memory in versions if not is_secret(memory))
+
+
+def _secrets(engine: ExchangeEngine) -> dict[Identity, str]:
+    """The current secrets by the hashes of their texts."""
+    rows = {(row.id, row.version): row for row in engine.store.sealed()}
+    standing = engine.store.memories(sorted({id for id, _ in rows}))
+    found = ((memory, rows.get((memory.id, memory.version))) for memory in standing.values())
+    return {
+        _identity(memory, content_hash(engine.safe.open(row))): memory.id for memory, row in found if row is not None
+    }
+
+
+def _identity(memory: Memory, digest: str | None = None) -> Identity:
+    """The values by which the store detects a duplicate."""
+    place = (memory.project, memory.session, memory.position)
+    return (digest or memory.content_hash, *place, memory.valid_from, memory.valid_to)
+
+
+def _tied_links(store: Store, names: dict[str, str], ties: Iterable[NamedLink]) -> Iterator[Link]:
+    pairs = {(names[tie.one], names[tie.other]): None for tie in ties if tie.one in names and tie.other in names}
+    there = {(link.source, link.target) for link in store.links(sorted(set(names.values())), kind=LinkKind.SEE_ALSO)}
+    now = timestamps.now()
+    for source, target in pairs:
+        if source != target and (source, target) not in there and (target, source) not in there:
+            there.add((source, target))
+            yield Link(source=source, kind=LinkKind.SEE_ALSO, target=target, known_from=now)
+
+
+def _new_versions(id: str, read: Sequence[StoredVersion], here: Sequence[Memory]) -> Iterator[Change]:
+    history = sorted((version.memory for version in read), key=lambda memory: memory.version)
+    _check_history(id, history)
+    known = {memory.version: memory for memory in here}
+    for memory in history:
+        there = known.get(memory.version)
+        if there is not None and replace(there, known_to=memory.known_to, origin=memory.origin) != row_of(memory):
+            raise BadInput(f"memory {id} has a different version {memory.version} in this store")
+    new = [memory for memory in history if memory.version not in known]
+    if not new:
+        yield from _brought_back(history[-1], max(here, key=lambda memory: memory.version))
+        return
+    _check_succession(id, new, here)
+    yield from (Add(memory, verbatim=True) for memory in new)
+
+
+def _brought_back(memory: Memory, here: Memory) -> Iterator[Change]:
+    """A memory that is current in the export and was forgotten here, unchanged, is restored."""
+    row = replace(row_of(memory), origin=here.origin)
+    if memory.known_to is None and here.known_to is not None and same_words(here, row):
+        yield Revise(row, base=here.version)
+
+
+def _check_history(id: str, history: Sequence[Memory]) -> None:
+    for older, newer in pairwise(history):
+        if older.version == newer.version:
+            raise BadInput(f"memory {id} has version {older.version} twice")
+        if older.known_to is None:
+            raise BadInput(f"memory {id} has version {newer.version} although version {older.version} is still current")
+
+
+def _check_succession(id: str, new: Sequence[Memory], here: Sequence[Memory]) -> None:
+    standing = next((memory for memory in here if memory.known_to is None), None)
+    latest = max((memory.version for memory in here), default=0)
+    for memory in new:
+        if standing is not None and memory.version > standing.version:
+            raise BadInput(
+                f"memory {id} is at version {standing.version} in this store and at {memory.version} in the file:"
+                " forget it here first, or import into another store"
+            )
+        if memory.known_to is None and memory.version < latest:
+            raise BadInput(f"memory {id} is at version {latest} in this store and at {memory.version} in the file")
+
+
+def _missing_links(store: Store, links: Sequence[Link]) -> Iterator[Link]:
+    here = list(store.all_links())
+    standing = {_ends(link) for link in here if link.known_to is None}
+    begun = {(*_ends(link), link.known_from) for link in here}
+    now = timestamps.now()
+    for link in links:
+        key = (*_ends(link), link.known_from)
+        if link.known_to is None and _ends(link) not in standing:
+            standing.add(_ends(link))
+            # A link that was removed here gets a new start, because it did not exist all the time.
+            yield replace(link, known_from=now) if key in begun else link
+        elif link.known_to is not None and key not in begun:
+            yield link
+
+
+def _ends(link: Link) -> tuple[str, LinkKind, str]:
+    return link.source, link.kind, link.target
+
+
+def _circles(store: Store, links: Sequence[Link]) -> Iterator[Problem]:
+    new = [link for link in links if link.kind is LinkKind.SUPERSEDES and link.known_to is None]
+    ids = sorted({end for link in new for end in (link.source, link.target)})
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for link in [*new, *store.links(ids, kind=LinkKind.SUPERSEDES)]:
+        sorter.add(link.source, link.target)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        yield Problem("the links", f"memories supersede each other in a cycle: {', '.join(error.args[1][:5])}")

@@ -1,1 +1,0 @@
-"""Cross-encoders: models that read the question and a candidate together and say how well they fit."""

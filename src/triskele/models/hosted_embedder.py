@@ -1,0 +1,180 @@
+"""Hosted embedding models: they read cleared text only, sent by the egress client."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from triskele.config import HOSTED
+from triskele.errors import BadInput, ModelUnavailable
+from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable, Joined
+from triskele.models.embedding_services import SERVICES, EmbeddingService
+from triskele.models.families import Family, family
+from triskele.privacy.clearance import Cleared
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# What is sent instead of a blank text, which most services refuse, and to learn a model's dimensions.
+_BLANK, _PROBE = ".", "dimensions"
+_MOST_WINDOWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedModel:
+    """A hosted embedding model from the user's settings."""
+
+    service: str
+    model: str
+    url: str = ""
+    key: str = field(default="", repr=False)
+    dimensions: int = 0
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    window_characters: int = 0
+    timeout_s: float = 10.0
+    price_per_million: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown service and a missing model."""
+        if self.service not in SERVICES:
+            raise BadInput(f"unknown embedding service {self.service!r}: choose one of {', '.join(SERVICES)}")
+        if not self.model:
+            raise BadInput(f"no model of {self.service} is set: name one in your settings")
+
+    @property
+    def protocol(self) -> EmbeddingService:
+        """The request and response format of its service."""
+        return SERVICES[self.service]
+
+    @property
+    def prompts(self) -> Family:
+        """The prompts before a query and before a document: as set, or those of the model's family."""
+        known = family(self.model) if self.protocol.wants_prompts else Family()
+        query = known.query if self.query_prompt is None else self.query_prompt
+        return Family(query, known.document if self.document_prompt is None else self.document_prompt)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint for the egress client."""
+        prompts = self.prompts
+        return Endpoint(
+            url=self.url or self.protocol.url,
+            words=self.protocol.words | {self.model, prompts.query, prompts.document, _BLANK, _PROBE},
+            key=self.key,
+            timeout_s=self.timeout_s,
+            price_per_million=self.price_per_million,
+        )
+
+
+class DoorEmbedder:
+    """An embedder of cleared texts behind an endpoint of the egress client, in batches."""
+
+    def __init__(self, client: EgressClient, name: str, model: HostedModel) -> None:
+        self._client = client
+        self._name = name
+        self._model = model
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Service, model, dimensions and prompt; only vectors with the same fingerprint are comparable."""
+        settings = "\n".join([self._model.endpoint.host, self._model.prompts.document, str(self._window)])
+        name = re.sub(r"[^\w.-]", "-", f"{self._model.service}-{self._model.model}")
+        return f"{HOSTED}{name}-{self.dimensions}d@{hashlib.sha256(settings.encode()).hexdigest()[:16]}"
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        dimensions = self._model.dimensions or self._model.protocol.dimensions.get(self._model.model, 0)
+        if not dimensions:
+            raise BadInput(f"the dimensions of {self._model.model} are unknown: set them in your settings")
+        return dimensions
+
+    def probe(self) -> int:
+        """The length of the vector that the model returns for a fixed word."""
+        vectors = self._model.protocol.vectors(self._post([_PROBE], "document"))
+        if not (vectors and isinstance(vectors[0], list) and vectors[0]):
+            raise ModelUnavailable(f"{self._name} returned no vector")
+        return len(vectors[0])
+
+    def encode_query(self, text: Cleared) -> NDArray[np.float32]:
+        """The unit vector of one query; characters beyond the first window are dropped."""
+        vector: NDArray[np.float32] = self._vectors([text.part(0, self._window)], "query")[0]
+        return vector
+
+    def encode_documents(self, texts: Sequence[Cleared]) -> NDArray[np.float32]:
+        """The unit vectors of documents, in their order; long documents are read in windows."""
+        import numpy as np
+
+        from triskele.models.outputs import averaged
+
+        pieces = [_windows(text, self._window) for text in texts]
+        if not pieces:
+            return np.empty((0, self.dimensions), dtype=np.float32)
+        flat = [piece for parts in pieces for piece in parts]
+        vectors = self._vectors(flat, "document")
+        ends = np.cumsum([len(parts) for parts in pieces]).tolist()
+        return np.stack(
+            [
+                averaged(self._name, vectors[end - len(parts) : end], [len(part.text) for part in parts])
+                for parts, end in zip(pieces, ends, strict=True)
+            ]
+        )
+
+    @property
+    def _window(self) -> int:
+        return self._model.window_characters or self._model.protocol.window_characters
+
+    def _vectors(self, texts: Sequence[Cleared], role: str) -> NDArray[np.float32]:
+        import numpy as np
+
+        from triskele.models.outputs import checked_vectors
+
+        prompt = self._model.prompts.query if role == "query" else self._model.prompts.document
+        made = []
+        for batch in _batches(texts, self._model.protocol):
+            answer = self._post([_prompted(prompt, text) for text in batch], role)
+            rows = self._model.protocol.vectors(answer)
+            made.append(checked_vectors(self._name, rows, len(batch), self.dimensions))
+        return np.concatenate(made)
+
+    def _post(self, texts: Sequence[object], role: str) -> Any:
+        protocol = self._model.protocol
+        dimensions = self._model.dimensions
+        if dimensions == protocol.dimensions.get(self._model.model):
+            dimensions = 0
+        body = protocol.body(self._model.model, texts, role, dimensions)
+        try:
+            return self._client.post(self._name, protocol.path, body, protocol.tokens)
+        except EndpointUnavailable as error:
+            raise ModelUnavailable(str(error)) from None
+
+
+def _prompted(prompt: str, text: Cleared) -> object:
+    content: str | Cleared = text if text.text.strip() else _BLANK
+    return Joined((prompt, content)) if prompt else content
+
+
+def _windows(text: Cleared, size: int) -> list[Cleared]:
+    starts = range(0, max(1, len(text.text)), size)[:_MOST_WINDOWS]
+    return [text.part(start, start + size) for start in starts]
+
+
+def _batches(texts: Sequence[Cleared], service: EmbeddingService) -> Iterator[list[Cleared]]:
+    """Consecutive texts, as many as a request may hold."""
+    batch: list[Cleared] = []
+    characters = 0
+    for text in texts:
+        size = len(text.text)
+        if batch and (len(batch) == service.most_texts or characters + size > service.most_characters):
+            yield batch
+            batch, characters = [], 0
+        batch.append(text)
+        characters += size
+    if batch:
+        yield batch

@@ -1,0 +1,65 @@
+"""From a name in the settings to a local model: the bundled one, a folder, or a model of the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from triskele.config import BUNDLED
+from triskele.errors import BadInput
+from triskele.models.bundled import BundledEmbedder, bundled
+from triskele.models.cross_encoders import CrossEncoder, ExportedCrossEncoder
+from triskele.models.embedders import Embedder, PairedEmbedder
+from triskele.models.families import Family
+from triskele.models.hub import HubCrossEncoder, HubEmbedder, fetched
+from triskele.models.manifest import MANIFEST_FILE
+from triskele.models.onnx_folder import GRAPHS, ExportedEmbedder
+
+
+def local_embedder(name: str, settings: Family | None = None, *, may_download: bool = False) -> Embedder:
+    """The embedder with a name: `bundled`, a folder's absolute path, or owner/name on the hub.
+
+    If it has no token vectors, those of the bundled model are used.
+    """
+    if name == BUNDLED:
+        return bundled()
+    embedder = _named(name, settings, may_download=may_download)
+    return embedder if embedder.token_dimensions else PairedEmbedder(embedder, bundled())
+
+
+def _named(name: str, settings: Family | None, *, may_download: bool) -> Embedder:
+    folder = _absolute(name)
+    if folder is not None and folder.is_dir():
+        return _of_folder(folder, settings)
+    if folder is not None or name.startswith(".") or name.count("/") != 1:
+        raise BadInput(f"unknown model {name!r}: write {BUNDLED}, a folder's absolute path, or owner/name on the hub")
+    return HubEmbedder(fetched(name, may_download=may_download), name, settings)
+
+
+def _absolute(name: str) -> Path | None:
+    """The folder with an absolute path; a relative one would mean another model in every working directory."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_absolute() else None
+
+
+def _of_folder(folder: Path, settings: Family | None) -> Embedder:
+    if (folder / MANIFEST_FILE).is_file():
+        return BundledEmbedder(folder)
+    if any((folder / place).is_file() for place in GRAPHS):
+        return ExportedEmbedder(folder, settings)
+    if any(folder.glob("*.safetensors")):
+        return HubEmbedder(folder, folder.resolve().name, settings)
+    raise BadInput(f"no model in {folder}: expected {' or '.join(GRAPHS)}, or *.safetensors with the extra `hub`")
+
+
+def local_cross_encoder(name: str) -> CrossEncoder[str]:
+    """The cross-encoder with a name: a folder's absolute path, or owner/name of a model in the hub's cache."""
+    folder = _absolute(name)
+    if folder is None or not folder.is_dir():
+        if folder is not None or name.startswith(".") or name.count("/") != 1:
+            raise BadInput(f"unknown cross-encoder {name!r}: write a folder's absolute path, or owner/name on the hub")
+        return HubCrossEncoder(fetched(name, may_download=False), name)
+    if any((folder / place).is_file() for place in GRAPHS):
+        return ExportedCrossEncoder(folder)
+    if any(folder.glob("*.safetensors")):
+        return HubCrossEncoder(folder, folder.resolve().name)
+    raise BadInput(f"no cross-encoder in {folder}: expected {' or '.join(GRAPHS)}, or *.safetensors with the extra hub")

@@ -1,0 +1,205 @@
+"""A folder with a model that sentence-transformers exported to ONNX, and the embedder over it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from triskele.errors import BadInput, ModelUnavailable
+from triskele.models.embedders import Encoding
+from triskele.models.families import Family, family
+from triskele.models.manifest import TOKENIZER_FILE
+
+if TYPE_CHECKING:
+    from triskele.models.onnx_folder_runtime import ExportedRuntime
+
+GRAPHS = ("onnx/model.onnx", "model.onnx")
+# "graph" is for graphs that return the sentence vector themselves.
+POOLINGS = ("mean", "cls", "last", "graph")
+# Older versions of sentence-transformers write one flag per mode, newer ones a single word.
+_FLAG = "pooling_mode_"
+_POOLING_NAMES = {"cls_token": "cls", "cls": "cls", "mean_tokens": "mean", "mean": "mean", "lasttoken": "last"}
+_KNOWN_MODULES = frozenset({"Transformer", "Pooling", "Normalize"})
+_USUAL_TOKENS, _MOST_TOKENS = 512, 100_000
+_WHOLE_BYTES, _SAMPLES, _SAMPLE_BYTES = 1 << 26, 64, 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The settings of an exported model, read before its weights."""
+
+    folder: Path
+    graph: Path
+    name: str
+    fingerprint: str
+    prompts: Family
+    dimensions: int
+    max_tokens: int
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether token vectors are meaningful: only if the model was trained on their mean."""
+        return self.prompts.pooling == "mean"
+
+
+def read_export(folder: Path, settings: Family | None = None) -> Export:
+    """Read a folder; empty settings are taken from the folder's files, then from the family of its name."""
+    graph = find_graph(folder)
+    config = read_json(folder / "config.json")
+    original = str(config.get("_name_or_path") or "")
+    known = family(folder.resolve().name, original)
+    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    given = settings or Family()
+    chosen = Family(
+        given.query or str(prompts.get("query") or known.query),
+        given.document or str(prompts.get("document") or prompts.get("passage") or known.document),
+        given.pooling or _pooling(folder) or known.pooling,
+    )
+    if chosen.pooling not in POOLINGS:
+        raise BadInput(f"the pooling of the model in {folder} is unknown: set it to mean, cls, last or graph")
+    if chosen.pooling != "graph":
+        _refuse_unknown_modules(folder)
+    name = re.sub(r"[^\w.-]", "-", folder.resolve().name)
+    size, tokens = vector_length(folder, config), _max_tokens(folder, config)
+    mark = weights_mark(files_of(graph, folder / TOKENIZER_FILE), chosen.document, chosen.pooling, str(tokens))
+    return Export(folder, graph, name, f"{name}@{mark}", chosen, size, tokens)
+
+
+class ExportedEmbedder:
+    """An Embedder over an exported model; reads the settings at once and the weights at the first use."""
+
+    def __init__(self, folder: Path, settings: Family | None = None, threads: int = 1) -> None:
+        self._export = read_export(folder, settings)
+        self._threads = threads
+        self._loading = Lock()
+        self._loaded: ExportedRuntime | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The folder's name and a hash of weights, tokenizer, pooling and the prompt of documents."""
+        return self._export.fingerprint
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a sentence vector."""
+        return self._export.dimensions
+
+    @property
+    def token_dimensions(self) -> int:
+        """Length of a token vector; 0 if the model has no meaningful ones."""
+        return self._export.dimensions if self._export.has_tokens else 0
+
+    def encode_query(self, text: str) -> Encoding:
+        """Encode one query; tokens beyond the first window are dropped."""
+        return self._runtime().encode([text], self._export.prompts.query, most_windows=1)[0]
+
+    def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encode documents, in their order."""
+        return self._runtime().encode(texts, self._export.prompts.document) if texts else []
+
+    def _runtime(self) -> ExportedRuntime:
+        with self._loading:
+            if self._loaded is None:
+                # Imported here: loading numpy and onnxruntime takes longer than most commands run.
+                from triskele.models.onnx_folder_runtime import ExportedRuntime
+
+                self._loaded = ExportedRuntime.load(self._export, self._threads)
+            return self._loaded
+
+
+def find_graph(folder: Path) -> Path:
+    """The path of the graph in a model folder."""
+    for place in GRAPHS:
+        if (folder / place).is_file():
+            return folder / place
+    raise ModelUnavailable(f"No model in {folder}: expected {' or '.join(GRAPHS)} with {TOKENIZER_FILE} beside it")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is no file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(f"The settings of a model cannot be read: {path} ({type(error).__name__})") from error
+    return found if isinstance(found, dict) else {}
+
+
+def files_of(graph: Path, *others: Path) -> list[Path]:
+    """A graph, the files with its weights beside it, and others."""
+    return [graph, *sorted(graph.parent.glob(f"{graph.name}[_.]*data*")), *others]
+
+
+def weights_mark(files: Sequence[Path], *settings: str) -> str:
+    """A short hash of a model's files and of the settings that change its vectors."""
+    digest = hashlib.sha256("\n".join(settings).encode())
+    for path in files:
+        try:
+            _read_into(digest, path)
+        except OSError as error:
+            raise ModelUnavailable(f"A model file cannot be read: {path} ({error.strerror})") from error
+    return digest.hexdigest()[:16]
+
+
+def _read_into(digest: Any, path: Path) -> None:
+    size = path.stat().st_size
+    digest.update(size.to_bytes(8, "big"))
+    with path.open("rb") as opened:
+        if size <= _WHOLE_BYTES:
+            digest.update(opened.read())
+            return
+        # Training changes weights everywhere: samples distinguish two models without reading gigabytes at every start.
+        for number in range(_SAMPLES):
+            opened.seek(number * (size - _SAMPLE_BYTES) // (_SAMPLES - 1))
+            digest.update(opened.read(_SAMPLE_BYTES))
+
+
+def _pooling(folder: Path) -> str:
+    config = read_json(folder / "1_Pooling" / "config.json")
+    mode = config.get("pooling_mode")
+    modes = [mode] if mode else [flag.removeprefix(_FLAG) for flag in config if flag.startswith(_FLAG) and config[flag]]
+    known = [_POOLING_NAMES.get(mode, "") for mode in modes if isinstance(mode, str)]
+    if modes and (len(known) != 1 or not known[0] or config.get("include_prompt") is False):
+        raise ModelUnavailable(f"The model in {folder} has an unsupported pooling: {modes}")
+    return known[0] if known else ""
+
+
+def _refuse_unknown_modules(folder: Path) -> None:
+    """Refuse a model with a layer after the graph: without that layer every vector is wrong."""
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        kinds = {str(module["type"]).rpartition(".")[2] for module in modules}
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelUnavailable(f"The settings of a model cannot be read: {folder / 'modules.json'}") from error
+    if unknown := sorted(kinds - _KNOWN_MODULES):
+        raise ModelUnavailable(f"The model in {folder} has an unsupported layer: {', '.join(unknown)}")
+
+
+def vector_length(folder: Path, config: dict[str, Any]) -> int:
+    """The dimensions of a model's vectors, by its own settings."""
+    pooling = read_json(folder / "1_Pooling" / "config.json")
+    pooled = [pooling.get(name) for name in ("embedding_dimension", "word_embedding_dimension")]
+    for size in (*pooled, *(config.get(name) for name in ("hidden_size", "dim", "d_model"))):
+        if isinstance(size, int) and size > 0:
+            return size
+    raise ModelUnavailable(f"The model in {folder} has unknown dimensions: config.json has no hidden_size")
+
+
+def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
+    limit = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    limit = limit or read_json(folder / "tokenizer_config.json").get("model_max_length")
+    # A tokenizer without a limit has a very large number here.
+    if isinstance(limit, int) and 0 < limit < _MOST_TOKENS:
+        return limit
+    positions = config.get("max_position_embeddings")
+    # Some families number their positions from two.
+    return min(_USUAL_TOKENS, positions - 2) if isinstance(positions, int) and positions > 2 else _USUAL_TOKENS
