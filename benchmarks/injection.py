@@ -25,9 +25,9 @@ from triskele.evaluation.datasets import BenchQuery, Dataset, half, load_dataset
 from triskele.evaluation.ground import Ground, PlanSearcher
 from triskele.evaluation.windows import windows
 from triskele.recall.reasons import tokens_of
-from triskele.serving.cli.showcase import throw_away_memory
+from triskele.serving.cli.demo import temporary_memory
 from triskele.serving.hook import injection
-from triskele.serving.hook.conversation import Conversation
+from triskele.serving.hook.injection import Conversation
 from triskele.types import LinkKind
 
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5)
@@ -59,7 +59,7 @@ def main() -> None:
     options = parser.parse_args()
     print("| set | prompts | threshold | n | given | right among it | recall | tokens | silence |")
     print("|---|---|---|---|---|---|---|---|---|")
-    with throw_away_memory() as engine:
+    with temporary_memory() as engine:
         # The sample store names a project of its own; here each prompt has one.
         engine.settings = replace(engine.settings, project=None)
         asked = list(_team(engine))
@@ -134,7 +134,7 @@ def _meet(engine: Engine, asked: Asked) -> Met:
     conversation = Conversation(None, asked.project, False, {})
     memories = injection.for_prompt(engine, asked.query.text, conversation)
     budget = engine.settings.agents.budget_tokens
-    parcel = injection.parcel(engine, "UserPromptSubmit", memories, budget=budget)
+    parcel = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
     context = json.loads(parcel.document)["hookSpecificOutput"]["additionalContext"] if parcel.document else ""
     found = sum(memory.id in asked.gold for memory in parcel.memories)
     return Met(len(parcel.memories), found, tokens_of(context) if context else 0)

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 import triskele
-from triskele.serving.cli.showcase import throw_away_memory
+from triskele.serving.cli.demo import temporary_memory
 
 SOURCE = str(Path(triskele.__file__).parent)
 QUESTION = "how do releases reach the cluster?"
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("question", nargs="?", default=QUESTION)
     parser.add_argument("--list", action="store_true", help="also list the files, most often entered first")
     arguments = parser.parse_args()
-    with throw_away_memory() as engine:
+    with temporary_memory() as engine:
         for _ in range(3):
             engine.recall(arguments.question, logged=False)
         trace = traced(lambda: engine.recall(arguments.question, logged=False))

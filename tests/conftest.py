@@ -14,7 +14,7 @@ from triskele import config
 from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.engine import Engine
-from triskele.serving.cli.showcase import throw_away_memory
+from triskele.serving.cli.demo import temporary_memory
 from triskele.types import Memory
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
 def team_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with the sample memories, embedded; whoever changes anything copies it first."""
     home = tmp_path_factory.mktemp("team") / "home"
-    with throw_away_memory() as engine:
+    with temporary_memory() as engine:
         engine.close()
         shutil.copytree(engine.settings.home, home)
     return home

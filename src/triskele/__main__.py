@@ -1,6 +1,44 @@
-"""`python -m triskele`: the command line where its program is not on the path."""
+"""The `triskele` program and `python -m triskele`: Ctrl-C gives one line and exit code 130 from the first import on."""
 
-from triskele.serving.cli.main import main
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line."""
+    default_hook = sys.unraisablehook
+
+    def unraisable(args: UnraisableHookArgs) -> None:
+        # Python would print the interrupt of a destructor or callback, and go on.
+        if issubclass(args.exc_type, KeyboardInterrupt):
+            _exit_interrupted()
+        default_hook(args)
+
+    sys.unraisablehook = unraisable
+    try:
+        from triskele.serving.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        _exit_interrupted()
+    finally:
+        # While the interpreter ends, a KeyboardInterrupt would be printed with its traceback.
+        signal.signal(signal.SIGINT, _exit_interrupted)
+
+
+def _exit_interrupted(*_: Any) -> NoReturn:
+    os.write(2, b"triskele: interrupted\n")
+    os._exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

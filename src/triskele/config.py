@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from triskele.base.files import check_utf8, expanded
 from triskele.errors import BadInput
 
 # Reserved names of models.
@@ -19,6 +20,8 @@ HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 
+# Settings that may hold a path.
+_PATHS = (".model", ".key_file")
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
@@ -167,7 +170,7 @@ Section = TypeVar(
 def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
     """Read the settings of this user; nothing is read from the working directory."""
     source = _Source(dict(os.environ if environment is None else environment))
-    home = Path(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))).expanduser().absolute()
+    home = check_utf8(expanded(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))))
     source.read_file(file_of(source.environment, home))
     if store_url is not None:
         source.environment.pop("TRISKELE_STORE", None)
@@ -203,7 +206,7 @@ def sqlite_path(url: str) -> Path:
     prefix = "sqlite:///"
     if not url.startswith(prefix) or len(url) == len(prefix):
         raise BadInput(f"not a store address: {url!r} (write sqlite:///notes.db or sqlite:////absolute/notes.db)")
-    return Path(url.removeprefix(prefix)).expanduser().absolute()
+    return check_utf8(expanded(url.removeprefix(prefix)))
 
 
 class _Source:
@@ -218,10 +221,14 @@ class _Source:
         """Read the values of a TOML file; a missing file is an empty one."""
         try:
             document = tomllib.loads(path.read_text(encoding="utf-8"))
+            if _holds_nul(document):
+                raise ValueError("a value holds a NUL character")
         except FileNotFoundError:
             return
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise BadInput(f"cannot read the settings in {path}: {error}") from error
+        except RecursionError:
+            raise BadInput(f"cannot read the settings in {path}: they are nested too deep") from None
         for name, value in document.items():
             pairs = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
             self.given |= {key: (v, str(path)) for key, v in pairs.items()}
@@ -261,6 +268,12 @@ class _Source:
             raise BadInput(f"unknown setting {key} in {origin}: check its spelling")
 
 
+def _holds_nul(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_nul, (*value, *value.values())))
+    return any(map(_holds_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
+
+
 def _converted(key: str, given: object, default: object) -> object:
     if isinstance(default, bool):
         word = str(given).lower()
@@ -274,6 +287,8 @@ def _converted(key: str, given: object, default: object) -> object:
         raise BadInput(f"setting {key} must be a list of words, not {given!r}")
     if isinstance(default, str) or isinstance(given, bool):
         if isinstance(given, str):
+            if key.endswith(_PATHS):
+                expanded(given)
             return given
         raise BadInput(f"setting {key} must be {'text' if isinstance(default, str) else 'a number'}, not {given!r}")
     try:

@@ -167,8 +167,8 @@ class Engine:
             except NotFound:
                 # The text is known already, under another id: that memory is the successor.
                 known = self.apply([Add(memory)])[0]
-                self.apply([Connect(_new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from))])
-                return known
+                link = _new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
+                return replace(known, batch=self.apply([Connect(link)])[0].batch)
         return self.apply(changes)[0]
 
     def remember_all(self, memories: Iterable[Memory], *, batch: str | None = None) -> list[Outcome]:

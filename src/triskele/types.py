@@ -203,12 +203,18 @@ LASTING = frozenset({Action.REVEALED, Action.SEALED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one change; `seq` is None where nothing was written."""
+    """What became of one change; `seq` is None where it wrote nothing, `batch` is what undo takes.
+
+    `project` and `sensitivity` are those of the memory after the change.
+    """
 
     action: Action
     id: str
     seq: int | None = None
     version: int | None = None
+    batch: str = ""
+    project: str = ""
+    sensitivity: Sensitivity = Sensitivity.OPEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from triskele.index.corpus import Corpus, Ints
 from triskele.models.embedders import Encoding
 from triskele.recall.pipeline import recall
 from triskele.recall.plan import Plan
-from triskele.serving.cli.showcase import throw_away_memory
+from triskele.serving.cli.demo import temporary_memory
 from triskele.types import Origin, Query, Scope, Sensitivity, Sort
 
 Open = Callable[..., Corpus]
@@ -224,7 +224,7 @@ def test_nothing_is_known_of_nothing(open_corpus: Open) -> None:
 def test_recall_ranks_the_sample_corpus_alike_over_every_corpus(plan: Plan) -> None:
     lines = (resources.files("triskele.samples") / "team" / "queries.jsonl").read_text().splitlines()
     questions = [json.loads(line)["text"] for line in lines[:: 4 if plan == Plan() else 24]]
-    with throw_away_memory() as engine:
+    with temporary_memory() as engine:
         encoded = encodings(engine)
         scope = engine.scope(all_projects=True)
         brute = BruteForceCorpus(engine, encoded, scope)

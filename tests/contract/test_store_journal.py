@@ -22,6 +22,7 @@ from triskele.types import (
     Memory,
     Outcome,
     Revise,
+    Sensitivity,
 )
 
 Do = Callable[..., list[Outcome]]
@@ -151,3 +152,16 @@ def test_inside_a_snapshot_nothing_changes(
         assert other.last_seq() > before
     assert store.last_seq() > before
     assert second.id in store.memories([second.id])
+
+
+def test_an_outcome_says_batch_project_and_sensitivity(store: Store, make_memory: Make) -> None:
+    memory = make_memory("the boiler is in the cellar", project="house", sensitivity=Sensitivity.PRIVATE)
+    other = make_memory("the boiler was serviced in May", project="garden")
+    for change in (Add(memory), Revise(replace(memory, importance=0.9), base=1), Forget(memory.id)):
+        (outcome,) = store.apply([change], batch="done")
+        assert (outcome.batch, outcome.project, outcome.sensitivity) == ("done", "house", Sensitivity.PRIVATE)
+    link = Link(source=other.id, kind=LinkKind.SEE_ALSO, target=memory.id, known_from=timestamps.now())
+    (_, linked) = store.apply([Add(other), Connect(link)], batch="linked")
+    assert (linked.batch, linked.project) == ("linked", "garden")
+    (known,) = store.apply([Add(replace(other, id=make_memory().id))], batch="again")
+    assert (known.action, known.batch, known.project) == (Action.DUPLICATE, "", "garden")

@@ -10,10 +10,9 @@ import fixture_tools
 import uvicorn
 
 from triskele.engine import Engine, open_memory
-from triskele.serving.app import Application, House
-from triskele.serving.guard import Rules
-from triskele.serving.listening import loopback_socket
-from triskele.serving.mcp import http
+from triskele.serving.app import AppContext, Application, Rules
+from triskele.serving.listener import loopback_socket
+from triskele.serving.mcp import server
 from triskele.serving.mcp.server import MemoryServer, build
 
 
@@ -26,11 +25,11 @@ def build_with_fixtures(open_engine: Callable[[], Engine]) -> MemoryServer:
 
 async def main() -> None:
     """Serve until killed."""
-    http.build = build_with_fixtures
+    server.build = build_with_fixtures
     listening = loopback_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     with open_memory() as engine:
-        app = Application(House(lambda: engine, dict, lambda line: None, lambda: None))
+        app = Application(AppContext(lambda: engine, dict, lambda line: None, lambda: None))
         config = uvicorn.Config(app.for_listener(Rules.local(None, port)), lifespan="off", log_level="warning")
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()

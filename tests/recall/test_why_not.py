@@ -12,7 +12,7 @@ import pytest
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.recall.why_not import LegRanks, WhyNot
-from triskele.serving.change_spelling import spelled
+from triskele.serving import shapes
 
 FILLERS = tuple(f"kiwi number {number} hangs on a trellis in the garden" for number in range(30))
 TOPICS = (
@@ -80,7 +80,7 @@ def _check(engine: Engine, id: str, text: str, stage: str, change: str | None, *
     if change is None:
         assert found.smallest_change is None
         return found
-    said = spelled(found.smallest_change)
+    said = shapes.why_not(found)["smallest_change"]
     assert said is not None and re.fullmatch(change, said), found
     assert id not in [hit.memory.id for hit in engine.recall(text, **options).hits]
     assert id in _applied(engine, text, said, options)
@@ -216,7 +216,7 @@ def test_the_way_of_ranking_is_kept_while_changes_are_tried(engine: Engine) -> N
     engine.embed()
     found = _ask_why(engine, kept.id, "who waters plants?", legs=("lexical",))
     assert found.verdict.startswith("candidates: ")
-    said = spelled(found.smallest_change)
+    said = shapes.why_not(found)["smallest_change"]
     assert said is not None
     assert kept.id in _applied(engine, "who waters plants?", said, {"legs": ("lexical",)})
 

@@ -12,6 +12,7 @@ from mcp import Client
 from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, Implementation
 
 from triskele.engine import Engine
+from triskele.serving.clients.config_files import TokenFile, new_token
 from triskele.serving.mcp.server import build
 
 ERAS = ("legacy", "auto")
@@ -48,6 +49,13 @@ class Agent:
         return str((await self.call("memory_store", content=content, **details))["id"])
 
 
+def installed(engine: Engine, client: str) -> str:
+    """The token that an install would have written into the entry of a client."""
+    token = new_token()
+    TokenFile.of(engine.settings.home).add(client, token)
+    return token
+
+
 def text_of(done: CallToolResult) -> str:
     """The one text block of a tool's answer."""
     (block,) = done.content
@@ -63,6 +71,7 @@ async def connected(
     name: str = "some-client",
     answer: Answer | None = None,
     folder: Path | None = None,
+    token: str = "",
 ) -> AsyncIterator[Agent]:
     """An agent on a server over this engine; `answer` is what its user says when asked."""
 
@@ -71,7 +80,7 @@ async def connected(
         return answer(params.message)
 
     client = Client(
-        build(lambda: engine, folder=folder),
+        build(lambda: engine, folder=folder, token=token),
         mode=era,
         client_info=Implementation(name=name, version="1"),
         elicitation_callback=ask_user if answer else None,

@@ -37,7 +37,7 @@ class Ran:
     def is_refused(self, code: int, *words: str) -> bool:
         """Checks for exactly one line of complaint, which says these words."""
         assert self.code == code, (self.code, self.err)
-        assert self.out == ""
+        assert not self.out or json.loads(self.out) == {"error": self.err.removeprefix("triskele: ").strip()}
         assert "Traceback" not in self.err
         assert self.err.startswith("triskele: ")
         assert self.err.endswith("\n") and self.err.count("\n") == 1, self.err

@@ -41,7 +41,7 @@ def main(version: str) -> None:
 
     try:
         resident.serve(os.environ, ready=lambda _: os.write(1, b"ready\n"))
-        resident.leave()
+        resident.exit_now()
     except Conflict:
         os.write(1, b"refused\n")
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
 from triskele import __version__
-from triskele.serving.app import MOST_LEFT, Application, House
-from triskele.serving.guard import MAX_BODY, Rules
+from triskele.serving.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, Rules
 
 TOKEN = "a-token-of-the-test"
 ENGINE: Any = object()
+CLIENTS = {"proof": "codex"}
 KNOWN = {"Host": "localhost", "Authorization": f"Bearer {TOKEN}"}
 
 
@@ -38,8 +38,10 @@ class Home:
     def notice(self) -> None:
         self.asked += 1
 
-    def house(self) -> House:
-        return House(lambda: self.opened(), lambda: {"engine": "open"}, self.lines.append, self.notice)
+    def house(self) -> AppContext:
+        return AppContext(
+            lambda: self.opened(), lambda: {"engine": "open"}, self.lines.append, self.notice, CLIENTS.get
+        )
 
 
 Respond = Callable[[Any, str, Mapping[str, Any]], str]
@@ -97,15 +99,14 @@ def test_prompts_that_nobody_waits_for_any_more_are_bounded(home: Home, brain: C
         transport = httpx.ASGITransport(app.for_listener(Rules.local(TOKEN, 8377)))
         headers = {**KNOWN, "X-Triskele-Deadline-Ms": "20"}
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            found = {
-                (await client.post("/hook/stop", headers=headers, json={})).status_code for _ in range(MOST_LEFT + 8)
-            }
+            answers = [await client.post("/hook/stop", headers=headers, json={}) for _ in range(MAX_ABANDONED + 8)]
+            found = {answer.status_code for answer in answers}
         gate.set()
         await app.mcp.close()
         return found
 
     assert asyncio.run(ask()) == {204}
-    assert len(begun) == MOST_LEFT
+    assert len(begun) == MAX_ABANDONED
 
 
 def test_health_tells_who_answers(home: Home) -> None:
@@ -252,8 +253,10 @@ def test_a_newer_client_is_told_that_this_one_is_outdated(
 
 def test_who_asks_and_where_is_told_by_the_command_and_not_by_the_event(home: Home, brain: Any) -> None:
     brain(lambda engine, event, payload: json.dumps([payload["client"], payload["project"]]))
-    headers = {**KNOWN, "X-Triskele-Project": "%42%c3%a4%63%6b%65%72", "X-Triskele-Client": "codex"}
+    headers = {**KNOWN, "X-Triskele-Project": "%42%c3%a4%63%6b%65%72", "X-Triskele-Client": "claude-code"}
     claimed = {"client": "claude-code", "project": "another"}
+    assert send(home, "POST", "/hook/stop", json=claimed, headers=headers).json() == ["", "Bäcker"]
+    headers["X-Triskele-Client-Token"] = "proof"
     assert send(home, "POST", "/hook/stop", json=claimed, headers=headers).json() == ["codex", "Bäcker"]
     assert send(home, "POST", "/hook/stop", json=claimed).json() == ["", ""]
 
@@ -288,13 +291,13 @@ def test_mcp_is_imported_when_it_is_first_asked_for(home: Home, monkeypatch: pyt
         yield
         happened.append("left")
 
-    def mounted(open_engine: Callable[[], Any]) -> Any:
+    def http_app(open_engine: Callable[[], Any]) -> Any:
         assert open_engine() is ENGINE
         return PlainTextResponse("from mcp"), lifespan
 
-    module = types.ModuleType("triskele.serving.mcp.http")
-    module.mounted = mounted  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "triskele.serving.mcp.http", module)
+    module = types.ModuleType("triskele.serving.mcp.server")
+    module.http_app = http_app  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triskele.serving.mcp.server", module)
     assert send(home, "GET", "/health").status_code == 200
     assert happened == []
     for path in ("/mcp", "/mcp/"):

@@ -98,11 +98,11 @@ def test_a_second_one_is_refused_in_one_line(host: Host) -> None:
 
 @pytest.mark.parametrize("option", ["--status", "--stop"])
 def test_where_nobody_serves_the_answer_is_no(run: Run, option: str) -> None:
-    assert run("serve", option).is_refused(1, "nobody serves this store now")
+    assert run("serve", option).is_refused(1, "no process serves this store")
 
 
 def test_a_public_address_is_refused(run: Run, home: Path) -> None:
-    assert run("serve", "--http", "0.0.0.0:8377").is_refused(2, "can be reached from outside", "127.0.0.1")
+    assert run("serve", "--http", "0.0.0.0:8377").is_refused(2, "other machines can reach", "127.0.0.1")
     assert run("serve", "--http", "8377").is_refused(2, "HOST:PORT")
     assert run("serve", "--status", "--stop").is_refused(2, "not both")
     assert not (home / "run").exists()
@@ -124,7 +124,7 @@ def test_the_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: p
     done = program("hook", "No Such Event", stdin=event)
     assert (done.code, done.out, done.err) == (0, "", "")
     log = (home / "run" / "hook.log").read_text()
-    assert "no event has such a name" in log and "private" not in log
+    assert "unknown event name" in log and "private" not in log
 
 
 def test_a_store_of_its_own_has_a_resident_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_bytes_that_are_no_text(run: Run, program: Run) -> None:
 
 def test_ten_megabytes_are_refused_unread(run: Run, home: Path) -> None:
     for options in ([], ["--split"]):
-        assert run("add", "-", *options, stdin=b"word " * 2_000_000).is_refused(2, "more than 4 MB")
+        assert run("add", "-", *options, stdin=b"word " * 2_000_000).is_refused(2, "longer than 4 MB")
     assert not home.exists()
 
 
@@ -198,3 +199,64 @@ def test_a_fault_of_our_own_is_one_line_too(run: Run, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("triskele.engine.Engine.census", fail)
     assert run("stats").is_refused(3, "a fault inside triskele", "two lines \\x1b[31m")
+
+
+BROKEN = b"x\xffy"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "--store", b"sqlite:///" + BROKEN],
+        ["list", "--store", "sqlite:///~nobody-here/x.db"],
+        ["backup", BROKEN],
+        ["backup", "~nobody-here/x.db"],
+        ["restore", BROKEN],
+        ["import", BROKEN],
+        ["import", "~nobody-here/x"],
+        ["export", "~nobody-here/x"],
+        ["models", "switch", "~nobody-here/x"],
+    ],
+)
+def test_a_path_that_cannot_be_used(program: Run, arguments: list[str | bytes]) -> None:
+    ran = program(*arguments)
+    assert ran.is_refused(ran.code, "nobody-here" if "nobody-here" in str(arguments) else "x")
+    assert ran.code in (1, 2, 3) and "fault inside" not in ran.err
+
+
+@pytest.mark.parametrize("home", [BROKEN.decode("utf-8", "surrogateescape"), "~nobody-here/x"])
+def test_a_data_folder_that_cannot_be_used(program: Run, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.setenv("TRISKELE_HOME", home)
+    for command in (["list"], ["config"], ["doctor"]):
+        ran = program(*command)
+        assert ran.is_refused(2) and "fault inside" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a = " + "[" * 5000 + "]" * 5000, "nested too deep"),
+        ("a." * 3000 + "b = 1", "nested too deep"),
+        ('[store]\nurl = "sqlite:///a\\u0000b.db"', "NUL"),
+        ('project = "a\\u0000b"', "NUL"),
+        ('[memory]\ncategories = ["a\\u0000b"]', "NUL"),
+        ('[recall]\nmodel = "~nobody-here/x"', "nobody-here"),
+    ],
+)
+def test_a_settings_file_that_cannot_be_used(run: Run, home: Path, text: str, words: str) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(text)
+    assert run("list").is_refused(2, words)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["show", "nope"], ["recall"], ["nonsense"], ["--nonsense"], ["list", "--store", "nonsense"]]
+)
+def test_programs_get_errors_as_json_with_the_same_exit_code(run: Run, arguments: list[str]) -> None:
+    plain, told = run(*arguments), run(*arguments, "--json")
+    assert plain.out == "" and plain.code == told.code and plain.err == told.err
+    assert json.loads(told.out) == {"error": told.err.removeprefix("triskele: ").strip()}
+
+
+def test_a_text_that_looks_like_the_option_is_a_text(run: Run) -> None:
+    assert run("show", "--", "--json").out == ""

@@ -92,11 +92,11 @@ def test_without_judged_questions_nothing_is_switched_unless_somebody_insists(ru
         add(text)
     run("reindex")
     refused = run("models", "switch", noise)
-    assert refused.code == 1 and "too few to tell" in refused.out and "--untested" in refused.out
+    assert refused.code == 1 and "too few to compare" in refused.out and "--untested" in refused.out
     assert run("models", "switch", noise, "--untested", "--json").json["switched"]
     assert _seen() == [3, 3], "vectors of both lengths, each under its own mark"
     listed = run("models", "list").out
-    assert "Vectors kept of others" in listed and "triskele models rollback" in listed
+    assert "Vectors kept of other models" in listed and "triskele models rollback" in listed
     assert run("recall", "kettle", "--json").json["hits"][0]["content"] == "the kettle is red"
 
 

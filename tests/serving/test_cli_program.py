@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,7 @@ def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("triskele.engine.Engine.recall", interrupt)
     ran = run("recall", "x")
-    assert (ran.code, ran.out, ran.err) == (130, "", "")
+    assert (ran.code, ran.out, ran.err) == (130, "", "triskele: interrupted\n")
 
 
 def test_a_reader_that_leaves_is_no_failure(program: Run) -> None:
@@ -131,3 +133,19 @@ def test_progress_is_shown_on_standard_error_alone(run: Run, monkeypatch: pytest
     ran = run("reindex", "--json")
     assert "Indexing" in ran.err
     assert ran.json["indexed"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["stats"], ["demo"], ["list", "--json"], ["recall", "who", "--json"]])
+def test_an_interrupt_at_any_moment_is_one_line(home: Path, command: list[str]) -> None:
+    begun = "import os; from triskele.__main__ import main; os.write(1, b'!'); main()"
+    for delay_ms in (3, 10, 30, 60, 120, 200, 300, 500, 900):
+        pipe = subprocess.PIPE
+        with subprocess.Popen([sys.executable, "-c", begun, *command], stdout=pipe, stderr=pipe) as running:
+            assert running.stdout is not None and running.stdout.read(1) == b"!"
+            time.sleep(delay_ms / 1000)
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=60)
+        # -2: the signal came when all was said and the interpreter was gone.
+        assert (running.returncode, err) in ((130, b"triskele: interrupted\n"), (0, b""), (-2, b"")), (delay_ms, err)
+        assert running.returncode == 130 or out

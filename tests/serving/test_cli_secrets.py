@@ -105,7 +105,7 @@ def test_seal_later(run: Run, add: Add, home: Path) -> None:
 def test_rotate(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     id = add(TEXT)
     assert run("secrets", "rotate").is_refused(2, "--renew")
-    assert "1 sealed text" in run("secrets", "rotate", "--renew").out
+    assert "1 text re-encrypted" in run("secrets", "rotate", "--renew").out
     monkeypatch.setenv("TRISKELE_NEW_PASSPHRASE", "correct horse battery")
     assert run("secrets", "rotate", "--to", "passphrase", "--json").json["source"] == "passphrase"
     assert run("secrets", "reveal", id).is_refused(3, "TRISKELE_PASSPHRASE")

@@ -17,13 +17,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_clients_json_text import documents
+from test_clients_json_editor import documents
 
 from triskele.errors import TriskeleError
-from triskele.serving.cli import clients as commands
+from triskele.serving.cli import agent_commands as commands
 from triskele.serving.cli.main import cli
-from triskele.serving.clients import installing, table
-from triskele.serving.clients.installing import Setting
+from triskele.serving.clients import installer, table
+from triskele.serving.clients.config_files import TokenFile
+from triskele.serving.clients.installer import InstallTarget
 from triskele.serving.clients.table import CLIENTS, HOOK
 
 Run = Callable[..., Any]
@@ -51,6 +52,12 @@ def user(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "TRISKELE_BENCH_CACHE"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+def token_in(path: Path) -> str:
+    """The only token that a file holds."""
+    [token] = set(re.findall(r"tkc_[\w-]{32}", path.read_text()))
+    return token
 
 
 def theirs(name: str) -> str:
@@ -145,7 +152,7 @@ def test_hooks_of_claude_code_are_argument_lists(run: Run, user: Path, home: Pat
             "command": os.path.abspath(sys.executable),
             "args": [
                 *("-I", "-S", str(HOOK), "user-prompt-submit", "--client", "claude-code"),
-                *("--home", str(home), "--store", "", "--config", ""),
+                *("--home", str(home), "--store", "", "--config", "", "--token", token_in(user / ".claude.json")),
             ],
             "timeout": 5,
         }
@@ -159,7 +166,13 @@ def test_hooks_of_codex_are_quoted_lines(run: Run, user: Path, monkeypatch: pyte
     assert set(hooks) == {"UserPromptSubmit", "SessionStart", "PreCompact"}
     words = shlex.split(hooks["PreCompact"][0]["hooks"][0]["command"])
     client = ["-I", "-S", str(HOOK), "pre-compact", "--client", "codex", "--home"]
-    assert words[:8] == ["/opt/my 'py; touch x'/python", *client] and words[9:] == ["--store", "", "--config", ""]
+    assert words[:8] == ["/opt/my 'py; touch x'/python", *client] and words[9:14] == [
+        "--store",
+        "",
+        "--config",
+        "",
+        "--token",
+    ]
 
 
 @every_client
@@ -172,6 +185,7 @@ def test_where_everything_lies_is_written_down_and_nothing_else(
     document = value(user / FILES[client][0])
     store = f"sqlite:///{Path.cwd() / 'mine.db'}"
     expected = {"TRISKELE_HOME": str(home), "TRISKELE_STORE": store, "TRISKELE_CONFIG": ""}
+    expected["TRISKELE_CLIENT_TOKEN"] = token_in(user / FILES[client][0])
     assert document[CLIENTS[client].files[0].keys[0]]["triskele"]["env"] == expected
     assert not any(b"correct horse" in data for data in contents(user).values())
     # What was not chosen is written down too: a repository could choose it otherwise.
@@ -202,6 +216,38 @@ def test_installing_twice_changes_nothing(run: Run, user: Path, client: str) -> 
 
 
 @every_client
+def test_the_token_of_an_entry_proves_the_client_until_it_is_removed(
+    run: Run, user: Path, home: Path, client: str
+) -> None:
+    fill(user, client)
+    shown = run("install", client, "--yes").out
+    tokens = {token_in(user / name) for name in FILES[client]}
+    [token] = tokens
+    known = TokenFile.of(home)
+    assert known.client_of(token) == client and known.client_of("") is None and known.client_of(token[:-1]) is None
+    assert token not in shown and token not in known.path.read_text()
+    assert stat.S_IMODE(known.path.stat().st_mode) == 0o600
+    run("uninstall", client)
+    assert known.client_of(token) is None
+    run("install", client, "--yes")
+    assert token_in(user / FILES[client][0]) != token
+
+
+@every_client
+def test_a_file_that_may_be_published_holds_no_token(run: Run, user: Path, client: str) -> None:
+    run("install", client, "--project", "--yes")
+    assert not any(b"tkc_" in data for data in contents(Path.cwd()).values())
+
+
+def test_doctor_names_clients_without_a_token(run: Run, user: Path, home: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text('[agents]\nprivate_to = ["codex", "cursor"]\n')
+    run("install", "codex", "--yes")
+    assert run("doctor", "--json").json["clients_without_token"] == ["cursor"]
+    assert "run `triskele install cursor` again" in " ".join(run("doctor").out.split())
+
+
+@every_client
 def test_a_dry_run_writes_nothing_at_all(run: Run, user: Path, home: Path, client: str) -> None:
     before = fill(user, client)
     shown = run("install", client, "--dry-run")
@@ -221,7 +267,8 @@ def test_the_diff_is_what_is_written(run: Run, user: Path, client: str) -> None:
     assert [file["diff"] for file in planned] == [file["diff"] for file in done]
     for name, file in zip(FILES[client], done, strict=True):
         assert file["path"] == str(user / name)
-        assert patched(before[name].decode(), file["diff"]) == (user / name).read_text()
+        masked = (user / name).read_text().replace(token_in(user / name), "(token)")
+        assert patched(before[name].decode(), file["diff"]) == masked
 
 
 @every_client
@@ -233,7 +280,7 @@ def test_without_anybody_to_ask_nothing_is_written(run: Run, user: Path, home: P
 
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
 def test_a_person_is_asked_after_the_diff(user: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
-    monkeypatch.setattr(commands, "_is_watched", lambda: True)
+    monkeypatch.setattr(commands, "_has_terminal", lambda: True)
     asked = CliRunner().invoke(cli, ["install", "cursor"], input=said, prog_name="triskele")
     assert asked.exit_code == code
     assert asked.stdout.startswith("--- /dev/null\n+++ ")
@@ -353,21 +400,21 @@ def test_an_install_for_one_project_stays_in_its_folder(run: Run, user: Path, cl
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(documents(), min_size=2, max_size=2), client=st.sampled_from(["claude-code", "cursor", "vscode"]))
 def test_any_configuration_comes_back(user: Path, home: Path, texts: list[str], client: str) -> None:
-    row, setting = CLIENTS[client], Setting(home, {}, {"TRISKELE_HOME": str(home)})
+    row, setting = CLIENTS[client], InstallTarget(home, {}, {"TRISKELE_HOME": str(home)})
     paths = [user / name for name in FILES[client]]
     for path, text in zip(paths, texts, strict=False):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
     before = [path.read_bytes() for path in paths]
     try:
-        changes = installing.plan_install(row, setting)
+        changes = installer.plan_install(row, setting)
     except TriskeleError:
         assert [path.read_bytes() for path in paths] == before
         return
-    for change, path, text in zip(installing.install(changes, setting), paths, texts, strict=False):
-        assert patched(text, change.difference) == path.read_bytes().decode()
+    for change, path, text in zip(installer.install(changes, setting), paths, texts, strict=False):
+        assert patched(text, change.difference) == path.read_bytes().decode().replace(change.token, "(token)")
         old, new = json.loads(text), json.loads(path.read_bytes())
         assert {k: v for k, v in new.items() if k not in OURS} == {k: v for k, v in old.items() if k not in OURS}
-    assert not any(change.is_needed for change in installing.plan_install(row, setting))
-    installing.uninstall(installing.plan_uninstall(row, setting), setting)
+    assert not any(change.is_needed for change in installer.plan_install(row, setting))
+    installer.uninstall(installer.plan_uninstall(row, setting), setting)
     assert [path.read_bytes() for path in paths] == before

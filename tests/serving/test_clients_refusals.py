@@ -14,8 +14,8 @@ import pytest
 from test_clients_install import FILES, contents, every_client, every_file, fill, user, value
 
 from triskele.errors import Conflict, Unavailable
-from triskele.serving.clients import files, installing
-from triskele.serving.clients.installing import Setting
+from triskele.serving.clients import config_files, installer
+from triskele.serving.clients.installer import InstallTarget
 from triskele.serving.clients.table import CLIENTS
 
 __all__ = ["user"]
@@ -78,15 +78,15 @@ def test_an_empty_file_is_an_empty_document(run: Run, user: Path, client: str, d
 @every_file
 def test_what_is_not_a_file_is_left_alone(run: Run, user: Path, client: str, name: str) -> None:
     (user / name).mkdir(parents=True)
-    assert run("install", client, "--yes").is_refused(2, "not a file")
+    assert run("install", client, "--yes").is_refused(2, "not a regular file")
     (user / name).rmdir()
     os.mkfifo(user / name)
-    assert run("install", client, "--yes").is_refused(2, "not a file")
+    assert run("install", client, "--yes").is_refused(2, "not a regular file")
 
 
 def test_a_file_where_a_folder_should_be_is_told(run: Run, user: Path) -> None:
     (user / ".cursor").write_text("")
-    assert run("install", "cursor", "--yes").is_refused(2, "where a folder should be")
+    assert run("install", "cursor", "--yes").is_refused(2, "is a file, not a folder")
 
 
 @every_client
@@ -100,7 +100,7 @@ def test_a_read_only_file_is_left_alone(run: Run, user: Path, client: str) -> No
 
 def test_a_file_that_is_no_configuration_is_left_alone(run: Run, user: Path) -> None:
     with (user / ".claude.json").open("wb") as file:
-        file.truncate(files.MAX_BYTES + 1)
+        file.truncate(config_files.MAX_BYTES + 1)
     assert run("install", "claude-code", "--yes").is_refused(2, "larger than")
 
 
@@ -132,7 +132,7 @@ def test_a_link_of_somebody_else_is_not_followed_out(
     (tmp_path / "victim.json").write_text("{}")
     (user / ".claude.json").symlink_to(tmp_path / "victim.json")
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    assert run("install", "claude-code", "--yes").is_refused(2, "leads out of")
+    assert run("install", "claude-code", "--yes").is_refused(2, "outside")
     assert (tmp_path / "victim.json").read_text() == "{}"
 
 
@@ -143,13 +143,13 @@ def test_a_repository_cannot_lead_the_installer_out(run: Run, user: Path, tmp_pa
     (outside / "mcp.json").write_text("{}")
     (Path.cwd() / link).parent.mkdir(exist_ok=True)
     (Path.cwd() / link).symlink_to(outside if link == ".cursor" else outside / "mcp.json")
-    assert run("install", "cursor", "--project", "--yes").is_refused(2, "leads out of")
+    assert run("install", "cursor", "--project", "--yes").is_refused(2, "outside")
     assert (outside / "mcp.json").read_text() == "{}"
 
 
 def test_a_link_in_a_circle_is_told(run: Run, user: Path) -> None:
     (user / ".claude.json").symlink_to(user / ".claude.json")
-    assert run("install", "claude-code", "--yes").is_refused(2, "leads nowhere")
+    assert run("install", "claude-code", "--yes").is_refused(2, "broken link")
 
 
 def test_content_cannot_steer_the_terminal(run: Run, user: Path) -> None:
@@ -193,29 +193,29 @@ def test_a_throw_away_environment_is_refused(run: Run, user: Path, monkeypatch: 
 
 
 def test_a_change_by_somebody_else_in_between_is_noticed(user: Path, home: Path) -> None:
-    row, setting = CLIENTS["claude-code"], Setting(home, {}, {})
+    row, setting = CLIENTS["claude-code"], InstallTarget(home, {}, {})
     fill(user, "claude-code")
-    changes = installing.plan_install(row, setting)
+    changes = installer.plan_install(row, setting)
     before = {**contents(user), ".claude/settings.json": b"{}"}
     (user / ".claude/settings.json").write_bytes(b"{}")
-    with pytest.raises(Conflict, match="somebody else"):
-        installing.install(changes, setting)
+    with pytest.raises(Conflict, match="another program"):
+        installer.install(changes, setting)
     assert contents(user) == before
 
 
 def test_all_files_are_written_or_none(user: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row, setting = CLIENTS["codex"], Setting(home, {}, {})
-    changes = installing.plan_install(row, setting)
-    whole = files.write
+    row, setting = CLIENTS["codex"], InstallTarget(home, {}, {})
+    changes = installer.plan_install(row, setting)
+    whole = config_files.write
 
     def full(path: Path, data: bytes) -> list[Path]:
         if path.name == "hooks.json":
             raise Unavailable("No space left on device")
         return whole(path, data)
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(config_files, "write", full)
     with pytest.raises(Unavailable):
-        installing.install(changes, setting)
+        installer.install(changes, setting)
     assert list(user.iterdir()) == []
 
 

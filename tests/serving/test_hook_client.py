@@ -23,22 +23,23 @@ from residents import CLIENT, Host
 
 from triskele import __version__, config
 from triskele.base.files import file_lock
-from triskele.serving import hook_client, listening
+from triskele.serving import hook_client
+from triskele.serving.listener import make_folders, unix_socket
 
 PROMPT = "the heron nests by the old mill"
 EVENT = json.dumps({"session_id": "s", "cwd": "/tmp", "prompt": PROMPT}).encode()
 SILENT = (0, b"", b"")
-STOP = hook_client.Asked("stop")
+STOP = hook_client.HookRequest("stop")
 # What a light process may import beside the interpreter's own start.
 HEAVY = {"json", "socket", "subprocess", "pathlib", "re", "typing", "collections", "asyncio", "hashlib", "enum", "site"}
 
 
-class Listener:
+class FakeResident:
     """Somebody at the resident's socket who answers as told."""
 
     def __init__(self, place: hook_client.Address) -> None:
-        listening.make_folders(place)
-        self._sock, _ = listening.unix_socket(Path(place.socket("http")))
+        make_folders(place)
+        self._sock, _ = unix_socket(Path(place.socket("http")))
         self.requests: list[bytes] = []
         self.answers: list[bytes | None] = []
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -88,8 +89,8 @@ def host() -> Iterator[Host]:
 
 
 @pytest.fixture
-def listener(host: Host) -> Iterator[Listener]:
-    made = Listener(host.place)
+def listener(host: Host) -> Iterator[FakeResident]:
+    made = FakeResident(host.place)
     yield made
     made.close()
 
@@ -111,7 +112,7 @@ def test_it_finds_the_data_folder_of_the_settings(given: dict[str, str], monkeyp
     assert hook_client.address(os.environ).home == str(config.load({}).home)
 
 
-def test_it_writes_what_the_resident_says(host: Host, listener: Listener) -> None:
+def test_it_writes_what_the_resident_says(host: Host, listener: FakeResident) -> None:
     text = '{"hookSpecificOutput": {"additionalContext": "ÄÖÜ ✓"}}' * 200
     listener.answers = [said(text)]
     assert outcome(host.hook("user-prompt-submit", EVENT)) == (0, text.encode(), b"")
@@ -124,17 +125,22 @@ def test_it_writes_what_the_resident_says(host: Host, listener: Listener) -> Non
     assert host.log() == ""
 
 
-def test_it_says_which_client_it_was_installed_for(host: Host, listener: Listener) -> None:
-    for more in (["--client", "claude-code"], ["--client", "evil\r\nX: y"], ["--client"], ["x", "y", "z"]):
+def test_it_passes_the_token_of_its_entry_on(host: Host, listener: FakeResident) -> None:
+    for more in (
+        ["--client", "codex", "--token", "tkc_A-9"],
+        ["--token", "evil\r\nX: y"],
+        ["--token"],
+        ["x", "y", "z"],
+    ):
         command = [sys.executable, "-I", "-S", CLIENT, "stop", *more]
         done = subprocess.run(command, input=EVENT, capture_output=True, env=host.environ, check=True)
         assert outcome(done) == SILENT
     first, second = listener.requests
-    assert b"\r\nX-Triskele-Client: claude-code\r\n" in first
+    assert b"\r\nX-Triskele-Client-Token: tkc_A-9\r\n" in first
     assert b"X-Triskele-Client" not in second and b"X: y" not in second
 
 
-def test_the_client_alone_runs_too(host: Host, listener: Listener) -> None:
+def test_the_client_alone_runs_too(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("yes")]
     command = [sys.executable, "-I", "-S", hook_client.__file__, "stop"]
     assert outcome(subprocess.run(command, input=EVENT, capture_output=True, env=host.environ)) == (0, b"yes", b"")
@@ -147,12 +153,12 @@ def test_a_missing_client_is_silence(host: Host, tmp_path: Path) -> None:
     assert outcome(done) == SILENT
 
 
-def test_it_says_the_project_of_its_environment(host: Host, listener: Listener) -> None:
+def test_it_says_the_project_of_its_environment(host: Host, listener: FakeResident) -> None:
     host.hook("stop", b"{}", environ={"TRISKELE_PROJECT": "Bäcker\r\nX: y"})
     assert b"\r\nX-Triskele-Project: %42%c3%a4%63%6b%65%72%0d%0a%58%3a%20%79\r\n" in listener.requests[0]
 
 
-def test_a_whole_megabyte_passes_and_more_does_not(host: Host, listener: Listener) -> None:
+def test_a_whole_megabyte_passes_and_more_does_not(host: Host, listener: FakeResident) -> None:
     whole = b"x" * hook_client.MAX_INPUT
     assert host.hook("stop", whole).returncode == 0
     assert listener.requests[0].endswith(b"\r\n\r\n" + whole)
@@ -161,7 +167,7 @@ def test_a_whole_megabyte_passes_and_more_does_not(host: Host, listener: Listene
     assert "larger than 1 MB" in host.log()
 
 
-def test_it_imports_next_to_nothing(host: Host, listener: Listener) -> None:
+def test_it_imports_next_to_nothing(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("yes")]
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "importtime", CLIENT, "stop"],
@@ -181,7 +187,7 @@ def test_it_imports_next_to_nothing(host: Host, listener: Listener) -> None:
         (said("no", "302 Found", "Location: http://example.com\r\n"), "(302)"),
     ],
 )
-def test_a_refusal_is_silence_and_a_line(host: Host, listener: Listener, answer: bytes, reason: str) -> None:
+def test_a_refusal_is_silence_and_a_line(host: Host, listener: FakeResident, answer: bytes, reason: str) -> None:
     listener.answers = [answer]
     assert outcome(host.hook("stop", EVENT)) == SILENT
     assert reason in host.log() and PROMPT not in host.log()
@@ -189,19 +195,19 @@ def test_a_refusal_is_silence_and_a_line(host: Host, listener: Listener, answer:
 
 
 @pytest.mark.parametrize("answer", [b"", b"garbage", b"HTTP/1.1 200 OK\r\ncont", b"\r\n\r\n", said("", "503 Busy")])
-def test_a_broken_answer_is_asked_for_again(host: Host, listener: Listener, answer: bytes) -> None:
+def test_a_broken_answer_is_asked_for_again(host: Host, listener: FakeResident, answer: bytes) -> None:
     listener.answers = [answer, answer, said("whole")]
     assert outcome(host.hook("stop", EVENT)) == (0, b"whole", b"")
     assert len(listener.requests) == 3
 
 
-def test_without_an_answer_in_time_it_is_silent(host: Host, listener: Listener) -> None:
+def test_without_an_answer_in_time_it_is_silent(host: Host, listener: FakeResident) -> None:
     listener.answers = [None]
     assert outcome(host.hook("stop", EVENT, deadline_ms="50")) == SILENT
     assert "no answer in time" in host.log() and PROMPT not in host.log()
 
 
-def test_an_input_that_does_not_end_is_not_waited_for(host: Host, listener: Listener) -> None:
+def test_an_input_that_does_not_end_is_not_waited_for(host: Host, listener: FakeResident) -> None:
     reading, writing = os.pipe()
     environ = {**host.environ, "TRISKELE_HOOK_DEADLINE_MS": "50"}
     done = subprocess.run([sys.executable, "-I", "-S", CLIENT, "stop"], stdin=reading, capture_output=True, env=environ)
@@ -212,17 +218,17 @@ def test_an_input_that_does_not_end_is_not_waited_for(host: Host, listener: List
 
 
 @pytest.mark.parametrize("deadline", ["", "soon", "nan", "-5", "1e999"])
-def test_a_deadline_that_is_none_is_the_usual_one(host: Host, listener: Listener, deadline: str) -> None:
+def test_a_deadline_that_is_none_is_the_usual_one(host: Host, listener: FakeResident, deadline: str) -> None:
     listener.answers = [said("yes")]
     done = host.hook("stop", EVENT, deadline_ms=deadline)
     assert done.returncode == 0 and done.stderr == b""
 
 
 @pytest.mark.parametrize("event", ["", "../x", "STOP", "stop HTTP/1.0\r\nX: y", "a" * 41, "ä"])
-def test_a_name_that_no_event_has_goes_nowhere(host: Host, listener: Listener, event: str) -> None:
+def test_a_name_that_no_event_has_goes_nowhere(host: Host, listener: FakeResident, event: str) -> None:
     assert outcome(host.hook(event, EVENT)) == SILENT
     assert listener.requests == []
-    assert "no event has such a name" in host.log() and "X: y" not in host.log()
+    assert "unknown event name" in host.log() and "X: y" not in host.log()
 
 
 def test_without_arguments_it_is_silent(host: Host) -> None:
@@ -249,7 +255,7 @@ def test_a_full_disk_is_silence(host: Host) -> None:
     assert host.log() == "", "there was no room for it"
 
 
-def test_a_reader_that_left_is_no_failure(host: Host, listener: Listener) -> None:
+def test_a_reader_that_left_is_no_failure(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("x" * 200_000)]
     reading, writing = os.pipe()
     os.close(reading)
@@ -302,7 +308,7 @@ def test_what_it_starts_holds_no_pipe_and_no_prompt(
     environ = {**host.environ, "TRISKELE_PROJECT": "garden", "TRISKELE_STORE": "sqlite:///notes.db"}
     environ |= {"PYTHONPATH": "/tmp/of-a-project", "PYTHONUSERBASE": "/tmp/of-a-project"}
     monkeypatch.chdir("/tmp")
-    with pytest.raises(hook_client.Silence, match="not ready yet"):
+    with pytest.raises(hook_client.NoAnswer, match="still starting"):
         hook_client.ask(hook_client.address(environ), STOP, EVENT, time.monotonic() + 0.05, environ)
     (start,) = started
     assert start["command"][:-1] == [sys.executable, "-P", "-m", "triskele.serving.resident"]
@@ -315,7 +321,7 @@ def test_what_it_starts_holds_no_pipe_and_no_prompt(
     assert PROMPT not in repr(start)
 
 
-def test_an_outdated_resident_is_noticed(host: Host, listener: Listener, started: list[dict[str, Any]]) -> None:
+def test_an_outdated_resident_is_noticed(host: Host, listener: FakeResident, started: list[dict[str, Any]]) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n"), said("new")]
     ends = time.monotonic() + 60
     assert hook_client.ask(host.place, STOP, EVENT, ends, host.environ) == (b"old but good", True)
@@ -323,14 +329,14 @@ def test_an_outdated_resident_is_noticed(host: Host, listener: Listener, started
     assert started == []
 
 
-def test_the_answer_of_an_outdated_one_is_written_even_if_no_other_can_start(host: Host, listener: Listener) -> None:
+def test_the_answer_of_an_outdated_one_is_written_even_if_none_can_start(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n")]
     Path(host.place.file("err")).mkdir()
     assert outcome(host.hook("stop", EVENT)) == (0, b"old but good", b"")
     assert "IsADirectoryError" in host.log()
 
 
-def test_a_folder_that_is_gone_does_not_matter(host: Host, listener: Listener, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_does_not_matter(host: Host, listener: FakeResident, tmp_path: Path) -> None:
     listener.answers = [said("yes")]
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -405,4 +411,4 @@ def test_the_command_line_runs_the_same(program: Run, home: Path) -> None:
     (home / "file").parent.mkdir(exist_ok=True)
     assert program("hook", "no such event", stdin=EVENT) == program("hook", "NO", stdin=EVENT)
     assert program("hook", "no such event", stdin=EVENT).code == 0
-    assert "no event has such a name" in (home / "run" / "hook.log").read_text()
+    assert "unknown event name" in (home / "run" / "hook.log").read_text()

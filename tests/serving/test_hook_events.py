@@ -448,7 +448,7 @@ def test_the_name_of_a_conversation_is_not_kept(desk: Desk) -> None:
 
 
 def test_an_unknown_event_is_refused(desk: Desk) -> None:
-    with pytest.raises(BadInput, match="no hook event 'lunch'"):
+    with pytest.raises(BadInput, match="unknown hook event 'lunch'"):
         events.respond(desk.engine, "lunch", {})
 
 

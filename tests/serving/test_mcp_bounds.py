@@ -12,8 +12,7 @@ from agents import ERAS, connected
 
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
-from triskele.serving.mcp.answers import ANSWER_CHARACTERS
-from triskele.serving.mcp.arguments import MAX_CONTENT_CHARACTERS, MAX_QUERY_CHARACTERS
+from triskele.serving.mcp.schemas import ANSWER_CHARACTERS, MAX_CONTENT_CHARACTERS, MAX_QUERY_CHARACTERS
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., Engine]
@@ -50,7 +49,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("memory_store", {"content": "x", "supersedes": "0000"}, "no memory starts with 0000"),
     ("memory_store", {"content": "x", "superseeds": "0000"}, "no argument superseeds"),
     ("memory_store", {"content": "x", "tags": ["t"] * 51}, "tags"),
-    ("memory_store", {"content": "x", "project": "a", "everywhere": True}, "exclude each other"),
+    ("memory_store", {"content": "x", "project": "a", "everywhere": True}, "not both"),
     ("memory_store", {"content": "x", "valid_from": "2026-02-01", "valid_to": "2026-01-01"}, "later"),
     ("memory_update", {"id": "0000", "content": "x"}, "no memory starts with 0000"),
     ("memory_forget", {"ids": []}, "ids"),
@@ -93,10 +92,10 @@ async def test_a_long_answer_is_cut_and_says_so(open_engine: Open) -> None:
 
 
 async def test_one_memory_longer_than_an_answer_is_still_given(open_engine: Open) -> None:
-    from triskele.serving.mcp import answers
+    from triskele.serving.mcp import schemas
 
-    line = answers.Changed(id="x" * 100, action="added")
-    assert answers.fitting([line, line], budget=10) == [line]
+    line = schemas.Changed(id="x" * 100, action="added")
+    assert schemas.fitting([line, line], budget=10) == [line]
 
 
 async def test_a_store_that_cannot_serve_is_a_tool_error(open_engine: Open) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_mcp_stream import INITIALIZE, META, raw
 
-from triskele.serving.mcp import bridge, greeting
+from triskele.serving.mcp import bridge, descriptions
 from triskele.serving.mcp.bridge import LOST, READ_ONLY, TOO_LONG, UNKNOWN, Bridge
 
 Reply = Callable[[dict[str, Any]], Any]
@@ -217,7 +217,7 @@ def test_greetings_are_answered_before_there_is_a_server() -> None:
         Bridge(dial, output).run(io.BytesIO(asked))
 
 
-@pytest.mark.parametrize("version", greeting.HANDSHAKES)
+@pytest.mark.parametrize("version", descriptions.HANDSHAKES)
 def test_the_greeting_is_the_servers_own(version: str) -> None:
     async def asked() -> tuple[Any, Any]:
         async with raw(lambda: pytest.fail("the engine was opened")) as older:
@@ -229,8 +229,10 @@ def test_the_greeting_is_the_servers_own(version: str) -> None:
 
     initialized, discovered = asyncio.run(asked())
     params = {**INITIALIZE, "protocolVersion": version}
-    assert greeting.greeting({"id": 1, "method": "initialize", "params": params}) == initialized
-    assert greeting.greeting({"id": 1, "method": "server/discover", "params": {"_meta": META}}) == discovered
+    assert descriptions.handshake_answer({"id": 1, "method": "initialize", "params": params}) == initialized
+    assert (
+        descriptions.handshake_answer({"id": 1, "method": "server/discover", "params": {"_meta": META}}) == discovered
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,14 +243,14 @@ def test_the_greeting_is_the_servers_own(version: str) -> None:
         {"id": 1, "method": "initialize", "params": {**INITIALIZE, "capabilities": None}},
         {"id": 1, "method": "initialize", "params": []},
         {"method": "initialize", "params": INITIALIZE},
-        {"id": 1, "method": "server/discover", "params": {"_meta": {**META, greeting.MODERN_KEY: "2030-01-01"}}},
-        {"id": 1, "method": "server/discover", "params": {"_meta": {greeting.MODERN_KEY: "2026-07-28"}}},
+        {"id": 1, "method": "server/discover", "params": {"_meta": {**META, descriptions.MODERN_KEY: "2030-01-01"}}},
+        {"id": 1, "method": "server/discover", "params": {"_meta": {descriptions.MODERN_KEY: "2026-07-28"}}},
         {"id": 1, "method": "tools/list", "params": {"_meta": META}},
     ],
     ids=str,
 )
 def test_whatever_is_not_plain_is_left_to_the_server(message: dict[str, Any]) -> None:
-    assert greeting.greeting(message) is None
+    assert descriptions.handshake_answer(message) is None
 
 
 def question(message: dict[str, Any]) -> Any:
@@ -302,9 +304,54 @@ def test_a_message_beyond_all_bounds_is_refused(monkeypatch: pytest.MonkeyPatch,
     assert server.told == []
 
 
-@pytest.mark.parametrize("line", [b"[1]", b'"x"', b'{"method": 7, "id": [1], "params": 3}'])
-def test_nonsense_is_passed_on_and_ends_nothing(begin: Callable[..., Setting], line: bytes) -> None:
-    server = Server(lambda message: echo(message) if isinstance(message, dict) and message.get("id") == 1 else None)
+NESTED = b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": ' + b'{"a": ' * 300 + b"1" + b"}" * 301
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "code"),
+    [
+        (b"no json", None, -32700),
+        (b"\xff\xfe", None, -32700),
+        (b"[" * 100_000, None, -32700),
+        (b"[1]", None, -32600),
+        (b'"x"', None, -32600),
+        (NESTED, 7, -32600),
+        (rb'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"cursor": "\ud800"}}', 7, -32600),
+        (rb'{"jsonrpc": "2.0", "id": "\udfff", "method": "tools/list"}', None, -32600),
+    ],
+)
+def test_a_line_that_is_no_message_is_answered_at_once(
+    begin: Callable[..., Setting], line: bytes, id: int | None, code: int
+) -> None:
+    server = Server(echo)
+    setting = begin(server)
+    setting.say(line)
+    answer = setting.heard()
+    assert (answer["id"], answer["error"]["code"]) == (id, code), answer
+    assert server.told == []
+    assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}
+
+
+def test_a_pair_of_surrogates_is_a_character(begin: Callable[..., Setting]) -> None:
+    setting = begin(Server(echo))
+    setting.say(rb'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "\ud83d\ude00"}}')
+    assert setting.heard()["result"] == {"method": "tools/list"}
+
+
+def test_a_line_without_end_is_answered_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[..., Setting]
+) -> None:
+    monkeypatch.setattr(bridge, "MAX_LINE", 1000)
+    monkeypatch.setattr(bridge, "_MAX_PARSED_LINE", 4000)
+    setting = begin(Server(echo))
+    setting.say(b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "x": "' + b"x" * 1_000_000 + b'"}')
+    assert setting.heard()["error"]["message"] == TOO_LONG
+    assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}
+
+
+def test_nonsense_inside_a_message_is_passed_on_and_ends_nothing(begin: Callable[..., Setting]) -> None:
+    line = b'{"method": 7, "id": [1], "params": 3}'
+    server = Server(lambda message: echo(message) if message.get("id") == 1 else None)
     setting = begin(server)
     setting.say(line)
     assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}

@@ -9,10 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from agents import installed
 
 from triskele.engine import Engine
-from triskele.serving.guard import MAX_BODY
-from triskele.serving.mcp import http
+from triskele.serving.app import MAX_BODY
+from triskele.serving.mcp import server
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., Engine]
@@ -32,7 +33,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def client(engine: Engine, host: str = "127.0.0.1:8377") -> AsyncIterator[httpx.AsyncClient]:
-    app, lifespan = http.mounted(lambda: engine)
+    app, lifespan = server.http_app(lambda: engine)
     async with lifespan(), httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}") as made:
         yield made
 
@@ -41,8 +42,9 @@ def asked(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-async def modern(made: httpx.AsyncClient, tool: str, **arguments: Any) -> httpx.Response:
-    headers = {**USUAL, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": tool}
+async def modern(made: httpx.AsyncClient, tool: str, token: str = "", **arguments: Any) -> httpx.Response:
+    proof = {"x-triskele-client-token": token} if token else {}
+    headers = {**USUAL, **proof, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": tool}
     body = asked("tools/call", name=tool, arguments=arguments, _meta=META)
     return await made.post("/mcp", json=body, headers=headers)
 
@@ -62,7 +64,7 @@ async def test_both_eras_are_answered_in_json_without_a_session(open_engine: Ope
     assert hit["content"] == "The mill turns"
 
 
-async def test_private_memories_need_a_client_that_says_who_it_is(open_engine: Open) -> None:
+async def test_private_memories_need_a_client_that_proves_who_it_is(open_engine: Open) -> None:
     from dataclasses import replace
 
     from triskele.config import AgentSettings
@@ -72,11 +74,12 @@ async def test_private_memories_need_a_client_that_says_who_it_is(open_engine: O
     engine.settings = replace(engine.settings, agents=AgentSettings(private_to=("raw",)))
     engine.remember("The mill is sick", sensitivity=Sensitivity.PRIVATE)
     async with client(engine) as made:
+        proven = (await modern(made, "memory_recall", installed(engine, "raw"), query="mill")).json()
         named = (await modern(made, "memory_recall", query="mill")).json()
         body = asked("tools/call", name="memory_recall", arguments={"query": "mill"})
         nameless = (await made.post("/mcp", json=body, headers=USUAL)).json()
-    assert len(named["result"]["structuredContent"]["hits"]) == 1
-    assert nameless["result"]["structuredContent"]["hits"] == []
+    assert len(proven["result"]["structuredContent"]["hits"]) == 1
+    assert named["result"]["structuredContent"]["hits"] == nameless["result"]["structuredContent"]["hits"] == []
 
 
 async def test_a_secret_is_not_revealed_where_nobody_can_be_asked(open_engine: Open) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agents import ERAS, connected
+from agents import ERAS, connected, installed
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
@@ -83,11 +83,24 @@ async def test_many_private_memories_do_not_hide_an_open_one(open_engine: Open) 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", ["claude-code", "Claude-Code ", "codex-mcp-client"])
+async def test_a_name_without_a_token_opens_nothing(private: tuple[Engine, str], era: str, name: str) -> None:
+    engine, id = private
+    installed(engine, "claude-code")
+    for token in ("", "tkc_" + "x" * 32, installed(engine, "cursor")):
+        async with connected(engine, era=era, name=name, token=token) as agent:
+            found = await agent.call("memory_recall", query="where is the heron medication?")
+            refused = await agent.refusal("memory_get", id=id)
+        assert found["hits"] == []
+        assert "no valid token" in refused and "triskele install c" in refused and "medication" not in refused
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", ["claude-code", "whatever it says"])
 async def test_a_client_that_the_user_named_reads_private_memories(
     private: tuple[Engine, str], era: str, name: str
 ) -> None:
     engine, id = private
-    async with connected(engine, era=era, name=name) as agent:
+    async with connected(engine, era=era, name=name, token=installed(engine, "claude-code")) as agent:
         found = await agent.call("memory_recall", query="where is the heron medication?")
         shown = await agent.call("memory_get", id=id)
     assert (found["hits"][0]["content"], found["hits"][0]["sensitivity"]) == (PRIVATE, "private")
@@ -112,7 +125,7 @@ async def test_reasons_and_resolutions_show_nothing_private(open_engine: Open) -
     answer = engine.remember("Knock twice at the quay", sensitivity=Sensitivity.PRIVATE).id
     engine.link(far, LinkKind.RESOLVED_BY, answer)
     question = "where can the maintainer of the billing service Kestrel be met?"
-    async with connected(engine) as agent, connected(engine, name="codex") as trusted:
+    async with connected(engine) as agent, connected(engine, name="codex", token=installed(engine, "codex")) as trusted:
         told = await agent.call("memory_recall", query=question, limit=3)
         whole = await trusted.call("memory_recall", query=question, limit=3)
     assert "connected through “Marta Lindqvist” with “Kestrel is the billing" in json.dumps(whole, ensure_ascii=False)
@@ -124,7 +137,7 @@ async def test_reasons_and_resolutions_show_nothing_private(open_engine: Open) -
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_secret_is_sealed_and_shown_by_its_title(open_engine: Open, era: str) -> None:
     engine = trusting(open_engine(), "claude-code")
-    async with connected(engine, era=era, name="claude-code") as agent:
+    async with connected(engine, era=era, token=installed(engine, "claude-code")) as agent:
         stored = await agent.call("memory_store", content=SECRET)
         marked = await agent.call(
             "memory_store", content="the gate opens for 4711", sensitivity="secret", title="Gate code"
@@ -159,7 +172,9 @@ async def test_a_secret_is_revealed_with_the_users_consent(secret: tuple[Engine,
         asked.append(message)
         return YES
 
-    async with connected(engine, era=era, name="claude-code", answer=answer) as agent:
+    async with connected(
+        engine, era=era, name="claude-code", answer=answer, token=installed(engine, "claude-code")
+    ) as agent:
         told = await agent.call("memory_reveal", id=id)
     assert (told["id"], told["text"]) == (id, SECRET)
     assert len(asked) == 1 and id in asked[0] and "claude-code" in asked[0] and KEY not in asked[0]
@@ -197,7 +212,7 @@ async def test_what_is_no_secret_is_not_asked_for(open_engine: Open) -> None:
     engine = open_engine()
     id = engine.remember("The mill turns").id
     async with connected(engine, answer=lambda _: pytest.fail("the user was asked")) as agent:
-        assert "no secret" in await agent.refusal("memory_reveal", id=id)
+        assert "not a secret" in await agent.refusal("memory_reveal", id=id)
 
 
 async def test_a_title_cannot_dress_up_the_question_to_the_user(open_engine: Open) -> None:
@@ -216,7 +231,7 @@ async def test_a_title_cannot_dress_up_the_question_to_the_user(open_engine: Ope
 
 async def test_no_agent_opens_what_was_closed(private: tuple[Engine, str]) -> None:
     engine, id = private
-    async with connected(engine, name="codex") as agent:
+    async with connected(engine, name="codex", token=installed(engine, "codex")) as agent:
         sealed = await agent.call("memory_update", id=id, sensitivity="secret")
         assert "only the user" in await agent.refusal("memory_update", id=id, sensitivity="private")
         assert "sensitivity" in await agent.refusal("memory_update", id=id, sensitivity="open")
@@ -237,6 +252,6 @@ async def test_nothing_that_an_agent_stores_is_the_users(open_engine: Open, orig
 async def test_the_successor_of_a_closed_memory_is_as_closed(open_engine: Open, closed: Sensitivity) -> None:
     engine = trusting(open_engine(), "codex")
     id = engine.remember("The gate opens for 4711", sensitivity=closed).id
-    async with connected(engine, name="codex") as agent:
+    async with connected(engine, name="codex", token=installed(engine, "codex")) as agent:
         done = await agent.call("memory_update", id=id, content="The gate opens for 1213")
     assert done["id"] != id and done["sensitivity"] == str(closed)

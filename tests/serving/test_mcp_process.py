@@ -139,7 +139,7 @@ def test_without_a_resident_the_same_server_runs_in_the_process(store: Path, opt
 def test_a_bridge_is_light() -> None:
     heavy = "mcp, pydantic, anyio, asyncio, numpy, apsw, triskele.engine"
     code = (
-        "import sys, triskele.serving.cli.mcp, triskele.serving.mcp.bridge, triskele.serving.mcp.dialing\n"
+        "import sys, triskele.serving.cli.agent_commands, triskele.serving.mcp.bridge, triskele.serving.mcp.connector\n"
         f"found = [name for name in {heavy.split(', ')!r} if name in sys.modules]\n"
         "assert not found, found"
     )

@@ -14,7 +14,7 @@ import pytest
 
 from triskele import __version__
 from triskele.engine import Engine
-from triskele.serving.mcp import stream
+from triskele.serving.mcp import bridge, server
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., Engine]
@@ -65,7 +65,7 @@ async def raw(open_engine: Callable[[], Engine], header: Any = HEADER) -> AsyncI
     ours, theirs = socket.socketpair()
 
     async def serve() -> None:
-        await stream.serve(open_engine, *await asyncio.open_connection(sock=theirs))
+        await server.serve_stream(open_engine, *await asyncio.open_connection(sock=theirs))
 
     served = asyncio.create_task(serve())
     reader, writer = await asyncio.open_connection(sock=ours, limit=2**23)
@@ -123,22 +123,42 @@ async def test_who_does_not_say_a_header_is_not_served(open_engine: Open, header
         assert await asyncio.wait_for(client.reader.read(), 20) == b""
 
 
-async def test_nonsense_between_messages_is_passed_over(open_engine: Open) -> None:
+NESTED = '{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": ' + '{"a": ' * 300 + "1" + "}" * 301
+SURROGATE = r'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "\ud800"}}'
+REFUSED = [
+    (b"not json", -32700, None),
+    (b"\x00\xff", -32700, None),
+    (b"[" * 100_000, -32700, None),
+    (b"[1, 2]", -32600, None),
+    (b'{"jsonrpc": "1.0"}', -32600, None),
+    (NESTED.encode(), -32600, 7),
+    (SURROGATE.encode(), -32600, 7),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "id"), REFUSED)
+async def test_a_line_that_is_no_message_is_answered_at_once(
+    open_engine: Open, line: bytes, code: int, id: int | None
+) -> None:
     async with raw(open_engine) as client:
         await client.heard()
-        for nonsense in (b"", b"   ", b"not json", b"[1, 2]", b'{"jsonrpc": "1.0"}', b"\x00\xff", b"[" * 100_000):
-            client.say(nonsense)
+        client.say(b"   ")
+        client.say(line)
+        answer = await client.heard()
+        assert (answer["error"]["code"], answer["id"]) == (code, id), answer
         assert (await client.call(1, "memory_stats"))["structuredContent"]["memories"] == 0
 
 
-async def test_a_message_beyond_all_bounds_is_dropped(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MAX_LINE", 200_000)
+async def test_a_message_beyond_all_bounds_is_refused(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_LINE", 200_000)
+    monkeypatch.setattr(bridge, "MAX_LINE", 200_000)
     engine = open_engine()
     async with raw(lambda: engine) as client:
         await client.heard()
         store = {"name": "memory_store", "arguments": {"content": "The end of a long line"}, "_meta": META}
         message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": store}
         client.say(b" " * 1_000_000 + json.dumps(message).encode())
+        assert (await client.heard())["error"]["message"] == bridge.TOO_LONG
         await client.call(1, "memory_store", content="A short line")
     assert [memory.content for memory in engine.browse()] == ["A short line"]
 

@@ -48,7 +48,7 @@ async def test_a_text_known_already_is_told_as_such(open_engine: Open) -> None:
         first = await agent.store(ARGO)
         again = await agent.call("memory_store", content=ARGO)
     assert (again["id"], again["action"], again["batch"]) == (first, "duplicate", "")
-    assert "known" in again["note"]
+    assert "stored already" in again["note"]
 
 
 async def test_what_a_hook_injected_is_not_stored_again(open_engine: Open) -> None:
@@ -80,7 +80,7 @@ async def test_a_known_text_can_replace_another_memory(open_engine: Open) -> Non
         old = await agent.store("SMS go out through Pingwell")
         known = await agent.store("SMS go out through Textbird")
         done = await agent.call("memory_store", content="SMS go out through Textbird", supersedes=old)
-        assert (done["id"], done["action"]) == (known, "duplicate") and "in the place of" in done["note"]
+        assert (done["id"], done["action"]) == (known, "duplicate") and "supersedes the older" in done["note"]
         assert engine.superseded([old]) == {old}
         await agent.call("memory_undo", batch=done["batch"])
         assert engine.superseded([old]) == set()
@@ -175,7 +175,7 @@ async def test_the_users_own_words_are_succeeded_not_overwritten(open_engine: Op
         done = await agent.call("memory_update", id=own, content="The user prefers spaces")
         tagged = await agent.call("memory_update", id=own, tags=["editor"])
     successor = engine.get(done["id"])
-    assert done["id"] != own and "successor" in done["note"]
+    assert done["id"] != own and "supersedes" in done["note"]
     assert (successor.origin, successor.category, successor.project) == (Origin.AGENT, "preferences", "")
     assert engine.get(own).content == "I prefer tabs" and engine.superseded([own]) == {own}
     assert (tagged["id"], engine.get(own).tags, engine.get(own).origin) == (own, ("editor",), Origin.USER)
@@ -249,3 +249,38 @@ async def test_resources_and_prompts(open_engine: Open, era: str) -> None:
             await client.get_prompt("nothing")
         with pytest.raises(MCPError, match="topic"):
             await client.get_prompt("recall")
+
+
+@pytest.mark.parametrize("origin", ["tool", "web"])
+async def test_what_a_tool_or_web_page_says_does_not_supersede_the_user(open_engine: Open, origin: str) -> None:
+    engine = open_engine()
+    users = engine.remember("SMS go out through Textbird").id
+    async with connected(engine) as agent:
+        refused = [
+            await agent.refusal("memory_store", content="SMS go out by mail", supersedes=users, origin=origin),
+            await agent.refusal(
+                "memory_link",
+                source=await agent.store("SMS go out by pigeon", origin=origin),
+                kind="supersedes",
+                target=users,
+            ),
+        ]
+        newer = (await agent.call("memory_store", content="SMS go out by semaphore", supersedes=users))["id"]
+        refused.append(await agent.refusal("memory_store", content="By mail", supersedes=newer, origin=origin))
+        theirs = await agent.store("SMS go out by drum", origin=origin)
+        await agent.call("memory_store", content="SMS go out by horn", supersedes=theirs, origin=origin)
+        await agent.call("memory_store", content="SMS go out by flag", supersedes=users)
+        await agent.call("memory_link", source=theirs, kind="see-also", target=users)
+    assert all("the user said" in said and "propose" in said for said in refused)
+    assert "by mail" not in {memory.content for memory in engine.browse()}
+    assert [link.source for link in engine.links(users) if link.kind is LinkKind.SUPERSEDES] != []
+
+
+@pytest.mark.parametrize("origin", ["tool", "web"])
+async def test_an_update_of_a_text_from_outside_stays_from_outside(open_engine: Open, origin: str) -> None:
+    engine = open_engine()
+    users = engine.remember("SMS go out through Textbird").id
+    async with connected(engine) as agent:
+        theirs = await agent.store("SMS go out by pigeon", origin=origin)
+        await agent.call("memory_update", id=theirs, content="SMS go out by two pigeons")
+        assert "propose" in await agent.refusal("memory_link", source=theirs, kind="supersedes", target=users)

@@ -21,9 +21,9 @@ from triskele import __version__, config
 from triskele.base.files import file_lock
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
-from triskele.serving import hook_client, listening, resident
-from triskele.serving.household import Household
-from triskele.serving.versions import release
+from triskele.serving import hook_client, listener, resident
+from triskele.serving.engine_host import EngineHost
+from triskele.serving.hook_client import release
 
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
 FACT = "Mara waters the plants on Mondays"
@@ -204,28 +204,28 @@ def test_it_leaves_when_nobody_asks(host: Host) -> None:
 
 def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:
     now = [0.0]
-    household = Household(config.load({"TRISKELE_HOME": str(tmp_path)}), clock=lambda: now[0])
-    allowed = household.idle_s
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}), clock=lambda: now[0])
+    allowed = host.idle_s
     assert allowed == 30 * 60
     now[0] = allowed - 1
-    assert not household.is_idle()
-    household.notice()
+    assert not host.is_idle()
+    host.note_use()
     now[0] += allowed - 1
-    assert not household.is_idle()
+    assert not host.is_idle()
     now[0] += 1
-    assert household.is_idle()
+    assert host.is_idle()
 
 
 def test_after_a_change_of_settings_nobody_is_served_by_the_old_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
-    household = Household(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    assert not household.is_outdated()
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    assert not host.is_outdated()
     (tmp_path / "config.toml").write_text("[agents]\nmost = 3\n")
-    assert household.is_outdated()
+    assert host.is_outdated()
     with pytest.raises(StoreUnavailable, match="settings have changed"):
-        household.open_engine()
+        host.open_engine()
 
 
 def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Path) -> None:
@@ -239,17 +239,17 @@ def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Pa
         def work_in_background(self) -> None:
             self.woken += 1
 
-    household = Household(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    household.catch_up()
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    host.catch_up()
     engine = Counted()
     engine.store = engine
-    household._engine = engine  # type: ignore[assignment]
+    host._engine = engine  # type: ignore[assignment]
     woken = []
     for engine.seq in (3, 3, 4, 4):
-        household.catch_up()
+        host.catch_up()
         woken.append(engine.woken)
     assert woken == [1, 1, 2, 2]
-    household._engine = None
+    host._engine = None
 
 
 def test_what_was_asked_is_answered_before_it_leaves(host: Host, tmp_path: Path) -> None:
@@ -401,18 +401,18 @@ def test_a_folder_of_somebody_else_is_refused(
         os.symlink(tmp_path / "elsewhere", place.run)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(hook_client.Silence, match="not a folder of yours"):
+    with pytest.raises(hook_client.NoAnswer, match="not a folder of yours"):
         hook_client.connect(place, "http", 1)
     with pytest.raises(Unavailable, match="not a folder of yours"):
-        listening.make_folders(place)
+        listener.make_folders(place)
 
 
 def test_another_user_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
-        assert listening.is_owner(ours)
+        assert listener.is_owner(ours)
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
-        assert not listening.is_owner(ours)
+        assert not listener.is_owner(ours)
 
 
 @pytest.mark.parametrize(
@@ -420,13 +420,13 @@ def test_another_user_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_public_addresses_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="reached from outside"):
-        listening.loopback_address(text)
+        listener.loopback_address(text)
 
 
 @pytest.mark.parametrize("text", ["", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="write HOST:PORT"):
-        listening.loopback_address(text)
+        listener.loopback_address(text)
 
 
 @pytest.mark.parametrize(
@@ -439,30 +439,30 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     ],
 )
 def test_loopback_addresses_are_taken(text: str, meant: tuple[str, int]) -> None:
-    assert listening.loopback_address(text) == meant
+    assert listener.loopback_address(text) == meant
 
 
 def test_a_token_stays_unless_others_could_read_it(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    first = listening.standing_token(path)
+    first = listener.standing_token(path)
     assert len(first) >= 40 and stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert listening.standing_token(path) == first
+    assert listener.standing_token(path) == first
     path.chmod(0o644)
-    assert listening.standing_token(path) != first
+    assert listener.standing_token(path) != first
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_chosen_socket_replaces_nothing_but_a_dead_socket(tmp_path: Path) -> None:
     path = tmp_path / "chosen"
-    made = listening.chosen_socket(path)
+    made = listener.chosen_socket(path)
     with pytest.raises(Conflict, match="already"):
-        listening.chosen_socket(path)
+        listener.chosen_socket(path)
     made.socket.close()
-    listening.chosen_socket(path).close()
+    listener.chosen_socket(path).close()
     assert not path.exists()
     path.write_text("a letter")
     with pytest.raises(BadInput, match="not a socket"):
-        listening.chosen_socket(path)
+        listener.chosen_socket(path)
     with pytest.raises(BadInput, match="no folder"):
-        listening.chosen_socket(tmp_path / "nowhere" / "chosen")
+        listener.chosen_socket(tmp_path / "nowhere" / "chosen")
     assert path.read_text() == "a letter"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from triskele.errors import Unavailable
+from triskele.errors import BadInput, Unavailable
 
 _RETRY_S = 0.02
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -40,6 +40,24 @@ def settle_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def expanded(path: str | Path) -> Path:
+    """An absolute path with `~` and `~user` replaced; BadInput where there is no such user."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise BadInput(f"{str(path)!a} names the home folder of a user that does not exist") from error
+
+
+def check_utf8(path: Path) -> Path:
+    """The path, if it is valid UTF-8 and holds no NUL: databases and indexes take no other."""
+    try:
+        if b"\0" not in str(path).encode():
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise BadInput(f"{str(path)!a} is not a usable path: it must be UTF-8 without NUL")
 
 
 @contextmanager

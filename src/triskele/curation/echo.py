@@ -11,8 +11,11 @@ from triskele.errors import BadInput
 from triskele.stores.protocol import Store
 from triskele.types import LinkKind
 
-# One line of the fence around injected memories; `serving/hook/fence.py` writes it.
-FENCED = re.compile(r"^\W*([0-9a-z]{8,16}) · \d{4}-\d\d-\d\d · (?:private · )?origin \w+ · project \"", re.MULTILINE)
+# What stands between the parts of a label, such as id, date and origin.
+LABEL_SEPARATOR = " · "
+# A label has so many parts at least; a project's name may hold the separator too.
+_LABEL_PARTS = range(4, 9)
+_MAX_LINES = 200
 # Of a long memory only the first sentences are fingerprinted.
 MOST_PRINTS = 40
 # Shorter sentences are too common to identify a memory.
@@ -30,11 +33,23 @@ def prints(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_print(part) for part in (" ".join(sentences), *long) if part))
 
 
+def label_print(label: str) -> str:
+    """The fingerprint of the label under which a memory was given."""
+    return _print(f"label {_plain(label)}")
+
+
+def _label_prints(text: str) -> set[str]:
+    """The fingerprints of all labels that a text may begin its lines with."""
+    lines = [_LIST_MARK.sub("", line).split(LABEL_SEPARATOR) for line in text.splitlines()[:_MAX_LINES]]
+    counts = ((parts, count) for parts in lines for count in _LABEL_PARTS if count <= len(parts))
+    return {label_print(LABEL_SEPARATOR.join(parts[:count])) for parts, count in counts}
+
+
 def recognised(store: Store, text: str, *, project: str | None = None) -> str | None:
     """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be stored."""
-    if fenced := FENCED.search(text):
-        # A fenced text was injected, even if its memory has been erased since.
-        return next(iter(store.find(fenced[1], limit=1)), fenced[1])
+    labelled = store.uses.echoed(_label_prints(text))
+    if labelled:
+        return next(iter(labelled.values()))[0]
     sentences = _sentences(text)
     parts = [_print(sentence) for sentence in sentences if len(sentence) >= SHORTEST]
     whole = _print(" ".join(sentences))

@@ -19,9 +19,18 @@ def note_recall(store: Store, answer: Answer, *, to_agent: bool = False) -> None
 
 
 def note_injection(
-    store: Store, memories: Iterable[Memory], *, conversation: str | None, tokens: Mapping[str, int]
+    store: Store,
+    memories: Iterable[Memory],
+    *,
+    conversation: str | None,
+    tokens: Mapping[str, int],
+    labels: Mapping[str, str] | None = None,
 ) -> None:
-    """Count memories that were injected into a conversation, and keep the fingerprints of their texts."""
-    injected = [Use(each.id, tokens[each.id], each.content_hash, echo.prints(each.content)) for each in memories]
+    """Count memories that were injected into a conversation; keep the fingerprints of their texts and labels."""
+    known = {id: (echo.label_print(label),) for id, label in (labels or {}).items()}
+    injected = [
+        Use(each.id, tokens[each.id], each.content_hash, (*echo.prints(each.content), *known.get(each.id, ())))
+        for each in memories
+    ]
     if injected:
         store.uses.injected(conversation, injected)

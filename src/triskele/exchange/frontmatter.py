@@ -1,25 +1,37 @@
-"""The flat `key: value` head of a Markdown file: what people and note programs write there, not all of YAML."""
+"""The YAML head of a Markdown file: texts and lists of texts; anything deeper is ignored."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
 
 Value = str | list[str]
 
 _FENCE = "---"
 _MAX_LINES = 500
+_MAX_CHARACTERS = 200_000
 _KEY = re.compile(r"[A-Za-z_][\w -]*$")
-_DASH = re.compile(r"\s*-\s+(.*)$")
-_LIST_ITEM = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^,\s][^,]*')
 _BARE = re.compile(r"[A-Za-z0-9][\w./-]*( [\w./-]+)*$", re.ASCII)
-_FOLDED = {"|": "\n", "|-": "\n", ">": " ", ">-": " "}
-_EMPTY = ("null", "~", "")
+# `tags: #bread`, as note programs write it, is a comment in YAML.
+_HASHTAG = re.compile(r"^([A-Za-z_][\w -]*:[ \t]+)(#\w.*)$", re.MULTILINE)
+_NULL = re.compile(r"(?:~|null|Null|NULL|)$")
+_NULL_TAG = "tag:yaml.org,2002:null"
+_UNBOUNDED = 10**9
+
+
+class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """Reads every scalar as text, and null as the empty text."""
+
+
+_Loader.add_implicit_resolver(_NULL_TAG, _NULL, ["~", "n", "N", ""])
+_Loader.add_constructor(_NULL_TAG, lambda *_: "")
 
 
 def parse(text: str) -> tuple[dict[str, Value], str, int]:
-    """The values of the head, the body, and the number of the body's first line; no head is an empty one."""
+    """The values of the head, the body, and the line number where the body starts; without a head, all is body."""
     lines = text.split("\n")
     end = _end(lines)
     values = _values(lines[1:end]) if end else {}
@@ -34,7 +46,7 @@ def write(values: Mapping[str, str | float | Sequence[str]]) -> str:
 
 
 def _end(lines: list[str]) -> int:
-    """The line that closes the head; 0 when there is none."""
+    """The line that closes the head; 0 where there is no head."""
     if lines[0].rstrip() != _FENCE:
         return 0
     closing = (number for number, line in enumerate(lines[1:_MAX_LINES], 1) if line.rstrip() in (_FENCE, "..."))
@@ -42,56 +54,52 @@ def _end(lines: list[str]) -> int:
 
 
 def _values(lines: list[str]) -> dict[str, Value]:
-    values: dict[str, Value] = {}
-    key, fold = "", ""
-    for line in lines:
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        indented = line[0] in " \t"
-        if indented and fold:
-            values[key] = fold.join(filter(None, [str(values[key]), line.strip()]))
-        elif key and values[key] in ("", []) and (item := _DASH.match(line)):
-            values[key] = [_scalar(item[1])]
-        elif key and isinstance(values[key], list) and (item := _DASH.match(line)):
-            values[key] = [*values[key], _scalar(item[1])]
-        elif not indented and (pair := _pair(line)):
-            key, raw = pair
-            fold = _FOLDED.get(raw, "")
-            values[key] = "" if fold else _value(raw)
-    return values
+    head = "\n".join(lines)
+    if len(head) > _MAX_CHARACTERS:
+        return {}
+    document = _loaded(head)
+    if document is None:
+        # Not valid as a whole: take the lines that are.
+        document = {}
+        for line in lines:
+            document |= _loaded(line) or _pair(line)
+    pairs = ((_name(key), value) for key, value in document.items() if isinstance(key, str) and _KEY.match(key))
+    return {name: _value(value) for name, value in pairs}
 
 
-def _pair(line: str) -> tuple[str, str] | None:
-    key, colon, raw = line.partition(":")
-    key = key.strip()
-    if not colon or (raw and not raw[0].isspace()) or not _KEY.match(key):
+def _loaded(text: str) -> dict[Any, Any] | None:
+    """The mapping of a YAML text; None where it is not valid, empty where it is something else."""
+    try:
+        document = yaml.load(_HASHTAG.sub(lambda found: found[1] + _quoted(found[2].rstrip()), text), _Loader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
         return None
-    return key.lower().replace("-", "_").replace(" ", "_"), raw.strip()
+    return document if isinstance(document, dict) else {}
 
 
-def _value(raw: str) -> Value:
-    if not raw.startswith("[") or "]" not in raw:
-        return _scalar(raw)
-    inner = raw[1 : raw.rindex("]")]
-    return [item for item in (_scalar(match.strip()) for match in _LIST_ITEM.findall(inner)) if item]
+def _pair(line: str) -> dict[str, str]:
+    key, colon, value = line.partition(":")
+    is_pair = colon and not key[:1].isspace() and (not value or value[0].isspace())
+    return {key.strip(): value.strip().strip("\"'")} if is_pair else {}
 
 
-def _scalar(raw: str) -> str:
-    if raw.startswith('"'):
-        try:
-            value, _ = json.JSONDecoder().raw_decode(raw)
-            return str(value)
-        except ValueError:
-            return raw.strip('"')
-    if len(raw) > 1 and raw.startswith("'") and raw.endswith("'"):
-        return raw[1:-1].replace("''", "'")
-    bare = raw.split(" #", 1)[0].strip()
-    return "" if bare.lower() in _EMPTY else bare
+def _name(key: str) -> str:
+    return key.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, list):
+        return [item.rstrip("\n") for item in value if isinstance(item, str) and item]
+    return value.rstrip("\n") if isinstance(value, str) else ""
 
 
 def _written(value: str | float | Sequence[str]) -> str:
     if isinstance(value, str):
-        return value if _BARE.match(value) and value.lower() not in _EMPTY else json.dumps(value, ensure_ascii=False)
+        return value if _BARE.match(value) and not _NULL.match(value) else _quoted(value)
     if isinstance(value, float | int):
         return repr(value)
     return "[" + ", ".join(_written(item) for item in value) + "]"
+
+
+def _quoted(text: str) -> str:
+    quoted: str = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=_UNBOUNDED)
+    return quoted.rstrip("\n")

@@ -1,13 +1,14 @@
-"""The application that the resident serves: health, the hooks of agents' clients, and MCP over HTTP."""
+"""The HTTP application of the resident process: request checks, health, agent hooks, MCP over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,39 +23,39 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
-from triskele.serving.guard import Guard, Rules, refused
-from triskele.serving.versions import release
+from triskele.serving.hook_client import release
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
-# More at once would only take the processor from each other.
-_AT_ONCE = 4
-MOST_LEFT = 32
-_LONGEST_S = 30.0
+# More hooks at once only compete for the processor.
+_HOOKS_AT_ONCE = 4
+MAX_ABANDONED = 32
+_MAX_DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class AppContext:
     """What the application needs of the process that it runs in."""
 
     open_engine: Callable[[], Engine]
     state: Callable[[], dict[str, Any]]
     log: Callable[[str], None]
-    noticed: Callable[[], None]
+    note_use: Callable[[], None]
+    client_of: Callable[[str], str | None]
 
 
 class Application:
-    """The routes, for any number of listeners with rules of their own."""
+    """The routes, shared by several listeners with their own rules."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._limiter = CapacityLimiter(_AT_ONCE)
-        self._left = threading.BoundedSemaphore(MOST_LEFT)
-        self.mcp = McpMount(house.open_engine)
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
+        self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
+        self.mcp = McpMount(context.open_engine)
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
@@ -66,30 +67,31 @@ class Application:
 
     def for_listener(self, rules: Rules) -> ASGIApp:
         """The application behind the guard of one listener."""
-        return Guard(self._routed, rules, self._house.noticed)
+        return Guard(self._routed, rules, self._context.note_use)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Mounted by hand: clients write /mcp, and a redirect to /mcp/ would cost each request another.
+        # Mounted by hand: clients ask for /mcp, and a redirect to /mcp/ costs a second request.
         if scope["path"] in ("/mcp", "/mcp/"):
             await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
         else:
             await self._routes(scope, receive, send)
 
     async def _health(self, _: Request) -> Response:
-        return JSONResponse({"status": "ok", "version": __version__, "pid": os.getpid(), **self._house.state()})
+        return JSONResponse({"status": "ok", "version": __version__, "pid": os.getpid(), **self._context.state()})
 
     async def _hook(self, request: Request) -> Response:
         headers = {"X-Triskele-Version": __version__}
         if release(request.headers.get("x-triskele-version", "")) > release(__version__):
-            headers["X-Triskele-Outdated"] = "a newer client asks for a newer resident"
+            headers["X-Triskele-Outdated"] = "the client is newer than this process"
         payload = _object(await request.body())
         if payload is None:
-            return refused(400, "the event must be one JSON object")
-        # Whatever the event says about these two itself: the installed command and the environment know them.
-        payload["client"] = request.headers.get("x-triskele-client", "")
+            return refused(400, "the body must be one JSON object")
+        # Taken from the installed command and the environment, whatever the event itself says.
+        # A client's own word for its name opens nothing: only its token does.
+        payload["client"] = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""
         payload["project"] = unquote(request.headers.get("x-triskele-project", ""), errors="replace")
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
-        # After that nobody listens, and nothing may count as given.
+        # After that the client is gone, and nothing counts as given.
         payload["answer_by"] = time.monotonic() + left_s
         text = ""
         with anyio.move_on_after(left_s):
@@ -99,28 +101,28 @@ class Application:
         return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
 
     def _respond(self, event: str, payload: dict[str, Any]) -> str:
-        """The text for one event; whatever goes wrong is silence and a line in the log."""
-        # Those whose time was up go on in their threads: a store that hangs must not gather them without end.
-        if not self._left.acquire(blocking=False):
+        """The text for one event; an error gives an empty text and a line in the log."""
+        # Requests past their deadline still run in their threads: bound them, in case the store hangs.
+        if not self._abandoned.acquire(blocking=False):
             return ""
         try:
             from triskele.serving.hook import events
 
-            return events.respond(self._house.open_engine(), event, payload)
+            return events.respond(self._context.open_engine(), event, payload)
         except Exception as error:
-            self._house.log(f"{event[:40]!r} failed: {where(error)}")
+            self._context.log(f"{event[:40]!r} failed: {error_place(error)}")
             return ""
         finally:
-            self._left.release()
+            self._abandoned.release()
 
 
 class McpMount:
-    """MCP over HTTP, imported when it is first asked for: it costs more than everything else together."""
+    """MCP over HTTP, imported on the first request: its import costs more than all the rest."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open_engine = open_engine
         self._app: asyncio.Future[ASGIApp] | None = None
-        self._leaving = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,20 +134,20 @@ class McpMount:
         await app(scope, receive, send)
 
     async def close(self) -> None:
-        """End what the requests left running."""
-        self._leaving.set()
+        """End what requests left running."""
+        self._stopping.set()
         if self._keeper is not None:
             await self._keeper
 
     async def _keep(self, ready: asyncio.Future[ASGIApp]) -> None:
-        # One task enters and leaves: what lives inside is bound to the task that began it.
+        # The task that enters the context must be the one that leaves it.
         try:
             async with AsyncExitStack() as stack:
-                made = await to_thread.run_sync(import_module, "triskele.serving.mcp.http")
-                app, lifespan = made.mounted(self._open_engine)
+                made = await to_thread.run_sync(import_module, "triskele.serving.mcp.server")
+                app, lifespan = made.http_app(self._open_engine)
                 await stack.enter_async_context(lifespan())
                 ready.set_result(app)
-                await self._leaving.wait()
+                await self._stopping.wait()
         except Exception as error:
             if ready.done():
                 raise
@@ -158,8 +160,8 @@ async def _refusal(_: Request, error: Exception) -> Response:
     return refused(error.status_code, error.detail)
 
 
-def where(error: BaseException) -> str:
-    """The kind of an error and the line that raised it; never its words, which may quote a prompt."""
+def error_place(error: BaseException) -> str:
+    """The type of an error and the line that raised it; never its message, which may quote a prompt."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -180,5 +182,86 @@ def _seconds(milliseconds: str | None) -> float:
     try:
         asked = float(milliseconds or "nan") / 1000
     except ValueError:
-        return _LONGEST_S
-    return min(max(asked, 0.0), _LONGEST_S) if isfinite(asked) else _LONGEST_S
+        return _MAX_DEADLINE_S
+    return min(max(asked, 0.0), _MAX_DEADLINE_S) if isfinite(asked) else _MAX_DEADLINE_S
+
+
+MAX_BODY = 1_000_000
+_TOO_LARGE = f"a request may have at most {MAX_BODY:,} bytes"
+_NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The host names that a request may use, and the token where one is required."""
+
+    hosts: frozenset[str]
+    token: str | None = None
+
+    @classmethod
+    def local(cls, token: str | None = None, port: int | None = None) -> Rules:
+        """The rules of a listener that only this machine can reach."""
+        names = frozenset({"localhost", "127.0.0.1", "[::1]"})
+        return cls(names if port is None else names | {f"{name}:{port}" for name in names}, token)
+
+
+class Guard:
+    """Passes on requests that keep the rules, and reports each of them to `note_use`."""
+
+    def __init__(self, app: ASGIApp, rules: Rules, note_use: Callable[[], None]) -> None:
+        self._app = app
+        self._rules = rules
+        self._note_use = note_use
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or refuse a request."""
+        if scope["type"] != "http":
+            return
+        refusal = self._refusal(Request(scope))
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        self._note_use()
+        try:
+            await self._app(scope, _bounded(receive), send)
+        except HTTPException as error:
+            await refused(error.status_code, error.detail)(scope, receive, send)
+        finally:
+            self._note_use()
+
+    def _refusal(self, request: Request) -> Response | None:
+        if request.headers.getlist("host") not in ([host] for host in self._rules.hosts):
+            return refused(421, "the Host header must be localhost")
+        origins = (f"http://{host}" for host in self._rules.hosts)
+        if not set(request.headers.getlist("origin")) <= set(origins):
+            return refused(403, "requests from pages of other sites are refused")
+        if self._rules.token is not None and not _holds(request.headers.getlist("authorization"), self._rules.token):
+            return refused(401, _NO_TOKEN, {"WWW-Authenticate": "Bearer"})
+        length = request.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > MAX_BODY:
+            return refused(413, _TOO_LARGE)
+        return None
+
+
+def refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """A response with an error message."""
+    return JSONResponse({"error": message}, status, headers)
+
+
+def _holds(given: Iterable[str], token: str) -> bool:
+    wanted = f"Bearer {token}".encode()
+    return [hmac.compare_digest(text.encode("utf-8", "replace"), wanted) for text in given] == [True]
+
+
+def _bounded(receive: Receive) -> Receive:
+    taken = 0
+
+    async def next_message() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY:
+            raise HTTPException(413, _TOO_LARGE)
+        return message
+
+    return next_message

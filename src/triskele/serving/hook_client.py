@@ -1,7 +1,7 @@
-"""The hook of an agent's client: asks the resident process, writes what it says, and never fails a prompt.
+"""The hook client: asks the resident process, writes the answer to standard output, and never fails a prompt.
 
-Started once per prompt by hook_start.py without site packages, so it knows nothing of triskele, imports hardly
-anything, and what it rarely needs only when it does.
+hook_start.py runs it once per prompt without site packages: it imports nothing of triskele, few standard modules, and
+rarely needed ones only on use.
 """
 
 from __future__ import annotations
@@ -20,22 +20,27 @@ VERSION = "0.1.0"
 DEADLINE_MS = 300.0
 MAX_INPUT = 1_000_000
 MAX_LOG = 200_000
-# What a socket's path may measure everywhere is 103 bytes.
+# Every platform allows socket paths of 103 bytes.
 LONGEST_PATH = 100
 HTTP, STREAM = "http", "mcp"
 LOOPBACK = "127.0.0.1"
 
 _PAUSE_S = 0.01
-_PLACES = {"--home": "TRISKELE_HOME", "--store": "TRISKELE_STORE", "--config": "TRISKELE_CONFIG"}
+_VARIABLES = {
+    "--home": "TRISKELE_HOME",
+    "--store": "TRISKELE_STORE",
+    "--config": "TRISKELE_CONFIG",
+    "--token": "TRISKELE_CLIENT_TOKEN",
+}
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-class Silence(Exception):
-    """Why there is nothing to say."""
+class NoAnswer(Exception):
+    """Why the hook writes nothing."""
 
 
 class Address:
-    """Where the resident of one store listens, and where it keeps its lock, its token and the log."""
+    """Where the resident process of one store listens, and where its lock, token and log are."""
 
     __slots__ = ("home", "is_tcp", "key", "run", "sockets", "store")
 
@@ -59,12 +64,21 @@ class Address:
 
 
 def address(environ: Mapping[str, str]) -> Address:
-    """Where the resident listens that belongs to this environment."""
+    """The address of the resident process for this environment."""
     return Address(environ)
 
 
+def release(version: str) -> tuple[int, ...]:
+    """A version as four numbers; letters after the digits of a part are ignored."""
+    parts = []
+    for part in version.split(".")[:4]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        parts.append(int(digits) if digits and len(digits) < 10 else 0)
+    return (*parts, *(0,) * (4 - len(parts)))
+
+
 def own_folder(path: str) -> None:
-    """Make a folder that only its owner may enter; refuse one that belongs to anybody else."""
+    """Make a folder that only its owner can enter; refuse one of another user."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
         os.mkdir(path, 0o700)
@@ -73,18 +87,18 @@ def own_folder(path: str) -> None:
 
 
 def check_folder(path: str) -> None:
-    """Refuse a folder in which somebody else could have put what lies there."""
+    """Refuse a folder that another user can write to."""
     if os.name != "posix":
         return
     found = os.lstat(path)
     if found.st_mode & 0o170000 != 0o040000 or found.st_uid != os.geteuid():
-        raise Silence(f"{path} is not a folder of yours")
+        raise NoAnswer(f"{path} is not a folder of this user")
     if found.st_mode & 0o077:
         os.chmod(path, 0o700)
 
 
 def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
-    """A connection to the resident; FileNotFoundError or ConnectionRefusedError where nobody listens."""
+    """A connection to the resident process; FileNotFoundError or ConnectionRefusedError where none listens."""
     if place.is_tcp:
         return _connect_tcp(place, kind, timeout_s)
     check_folder(place.sockets)
@@ -99,33 +113,33 @@ def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
 
 
 def start(place: Address, environ: Mapping[str, str]) -> bool:
-    """Start a resident that outlives this process; False where another one is starting already.
+    """Start a resident process that outlives this one; False where another one is starting.
 
-    It holds none of our pipes and learns nothing of the prompt, but inherits the lock on being the one that starts.
+    It inherits the start lock, but no pipes and nothing of the prompt.
     """
     own_folder(place.run)
-    turn = os.open(place.file("starting"), os.O_RDWR | os.O_CREAT, 0o600)
+    start_lock = os.open(place.file("starting"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if _is_held(turn):
+        if _is_held(start_lock):
             return False
         import subprocess
 
-        # The project comes with each request; and what Python imports is not for a folder's environment to say.
+        # Each request brings its project and token; a folder's environment must not decide what Python imports.
         kept = {
             name: value
             for name, value in environ.items()
-            if name != "TRISKELE_PROJECT" and not name.upper().startswith("PYTHON")
+            if name not in ("TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN") and not name.upper().startswith("PYTHON")
         }
         kept["TRISKELE_HOME"] = place.home
         if place.store:
             kept["TRISKELE_STORE"] = place.store
         command = [sys.executable, "-P", "-m", "triskele.serving.resident"]
-        detached: dict[str, Any] = {"start_new_session": True, "pass_fds": (turn,)}
+        detached: dict[str, Any] = {"start_new_session": True, "pass_fds": (start_lock,)}
         if sys.platform == "win32":
-            # Nothing can be inherited there but by all children; the new one takes the lock by itself.
+            # No single handle can be inherited there: the new process takes the lock itself.
             detached = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
         else:
-            command.append(str(turn))
+            command.append(str(start_lock))
         nothing = subprocess.DEVNULL
         with open(os.open(place.file("err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as errors:
             child: _Child = subprocess.Popen(
@@ -134,15 +148,15 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
         _started[:] = [*(each for each in _started if each.poll() is None), child]
         return True
     finally:
-        os.close(turn)
+        os.close(start_lock)
 
 
-# Kept so that a process which lives long takes leave of those that ended.
+# Kept so that a long-lived process reaps children that ended.
 _started: list[_Child] = []
 
 
 def log(place: Address, line: str) -> None:
-    """One line of the log, where it can be written; never a word of a prompt or of a memory."""
+    """Append one line to the log, if possible; it must not quote a prompt or a memory."""
     path = os.path.join(place.run, "hook.log")
     try:
         own_folder(place.run)
@@ -156,79 +170,82 @@ def log(place: Address, line: str) -> None:
             os.write(handle, f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n".encode())
         finally:
             os.close(handle)
-    except (OSError, Silence):
+    except (OSError, NoAnswer):
         return
 
 
-class Asked:
-    """What is asked, by which client, in which project where the environment names one."""
+class HookRequest:
+    """An event, the project where the environment names one, and the token of the client's installed entry."""
 
-    __slots__ = ("client", "event", "project")
+    __slots__ = ("event", "project", "token")
 
-    def __init__(self, event: str, client: str = "", project: str = "") -> None:
-        self.event, self.client, self.project = event, client, project
+    def __init__(self, event: str, project: str = "", token: str = "") -> None:
+        self.event, self.project, self.token = event, project, token
 
     def headers(self, left_s: float) -> tuple[str, ...]:
-        """The same for HTTP; a project may have any letters."""
+        """The request as HTTP headers; the project is percent-encoded."""
         project = "".join(f"%{byte:02x}" for byte in os.fsencode(self.project))
         return (
             "Content-Type: application/json",
             f"X-Triskele-Version: {VERSION}",
             f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}",
-            *((f"X-Triskele-Client: {self.client}",) if self.client else ()),
             *((f"X-Triskele-Project: {project}",) if project else ()),
+            *((f"X-Triskele-Client-Token: {self.token}",) if self.token else ()),
         )
 
 
-def ask(place: Address, asked: Asked, body: bytes, ends: float, environ: Mapping[str, str]) -> tuple[bytes, bool]:
-    """What the resident answers in time, and whether it is outdated; where nobody listens, one is started."""
+def ask(
+    place: Address, request: HookRequest, body: bytes, ends: float, environ: Mapping[str, str]
+) -> tuple[bytes, bool]:
+    """The answer of the resident process and whether it is outdated; where none listens, one is started."""
     is_started = False
     while True:
         left_s = ends - time.monotonic()
         if left_s <= 0:
-            raise Silence("a resident was started and is not ready yet" if is_started else "no answer in time")
+            raise NoAnswer("the resident process is still starting" if is_started else "no answer in time")
         try:
-            status, head, text = exchange(place, f"POST /hook/{asked.event}", asked.headers(left_s), body, left_s)
+            status, head, text = exchange(place, f"POST /hook/{request.event}", request.headers(left_s), body, left_s)
         except (FileNotFoundError, ConnectionRefusedError):
             is_started = is_started or start(place, environ)
         except TimeoutError:
             continue
         except (ConnectionError, BlockingIOError):
-            # It ended under our hands, or more are waiting than it can hold: what was asked is asked again.
+            # The connection was closed, or the backlog is full: try again.
             pass
         else:
             if status in (200, 204):
                 return text, b"\r\nx-triskele-outdated:" in head.lower()
             if status != 503:
-                raise Silence(f"the resident refused the request ({status})")
+                raise NoAnswer(f"the resident process refused the request ({status})")
         time.sleep(min(_PAUSE_S, max(0.0, ends - time.monotonic())))
 
 
 def run(arguments: list[str]) -> None:
-    """Answer the event of a command line: EVENT [--client NAME] [--home PATH] [--store URL] [--config PATH].
+    """Answer one event: EVENT [--client NAME] [--token T] [--home PATH] [--store URL] [--config FILE].
 
-    The last three go before the environment, which may come from the folder that an agent works in.
+    All but the name override the environment, which the agent's folder may set.
     """
     began = time.monotonic()
     given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-    is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_PLACES}
-    environ = {**os.environ, **{_PLACES[name]: value for name, value in given.items() if name in _PLACES}}
-    answer(arguments[0] if is_sound else "", given.get("--client", ""), environ, began)
-    # Nothing is left to do that an orderly end would do.
+    is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_VARIABLES}
+    environ = {**os.environ, **{_VARIABLES[name]: value for name, value in given.items() if name in _VARIABLES}}
+    answer(arguments[0] if is_sound else "", environ, began)
+    # An orderly exit would only cost time.
     os._exit(0)
 
 
-def answer(event: str, client: str, environ: Mapping[str, str], began: float) -> None:
-    """The resident's text for one event on standard output, or silence and a line in the log."""
+def answer(event: str, environ: Mapping[str, str], began: float) -> None:
+    """Write the answer to one event to standard output; an error writes nothing there and a line to the log."""
     place = None
     try:
         place = address(environ)
         if not _is_name(event):
             event = "?"
-            raise Silence("no event has such a name")
-        asked = Asked(event, client if _is_name(client) else "", environ.get("TRISKELE_PROJECT") or "")
+            raise NoAnswer("unknown event name")
+        token = _token(environ.get("TRISKELE_CLIENT_TOKEN") or "")
+        request = HookRequest(event, environ.get("TRISKELE_PROJECT") or "", token)
         ends = began + _deadline_s(environ)
-        text, is_outdated = ask(place, asked, _read(ends), ends, environ)
+        text, is_outdated = ask(place, request, _read(ends), ends, environ)
         _write(text)
         if is_outdated:
             start(place, environ)
@@ -241,9 +258,14 @@ def _is_name(text: str) -> bool:
     return 0 < len(text) <= 40 and _NAME_LETTERS.issuperset(text)
 
 
+def _token(text: str) -> str:
+    """A token as it may stand in a header; empty where it is none."""
+    return text if len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum() else ""
+
+
 def _reason(error: Exception) -> str:
-    # Of errors that others made only the kind is told: their words may quote what they were given.
-    if isinstance(error, Silence):
+    # Of other errors only the type is logged: their messages may quote the prompt.
+    if isinstance(error, NoAnswer):
         return str(error)
     return f"{type(error).__name__} {getattr(error, 'strerror', None) or ''}".strip()
 
@@ -257,20 +279,20 @@ def _deadline_s(environ: Mapping[str, str]) -> float:
 
 
 def _read(ends: float) -> bytes:
-    """Standard input up to its end; a client that does not close it is not waited for beyond the deadline."""
+    """Standard input up to its end or the deadline."""
     import select
 
     taken, size = [b""], 0
     while True:
         if os.name == "posix" and not select.select([0], [], [], max(0.0, ends - time.monotonic()))[0]:
-            raise Silence("standard input did not end in time")
+            raise NoAnswer("standard input did not end in time")
         piece = os.read(0, 65536)
         if not piece:
             return b"".join(taken)
         taken.append(piece)
         size += len(piece)
         if size > MAX_INPUT:
-            raise Silence("the event is larger than 1 MB")
+            raise NoAnswer("the event is larger than 1 MB")
 
 
 def _write(text: bytes) -> None:
@@ -281,7 +303,7 @@ def _write(text: bytes) -> None:
 def exchange(
     place: Address, line: str, headers: tuple[str, ...], body: bytes, timeout_s: float
 ) -> tuple[int, bytes, bytes]:
-    """Status, head and body of the resident's answer to one request."""
+    """Send one request to the resident process; status, head and body of its answer."""
     lines = [f"{line} HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}", *headers]
     if place.is_tcp:
         lines.append(f"Authorization: Bearer {_ports(place)[2]}")
@@ -301,7 +323,7 @@ def exchange(
 
 
 def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
-    """The way where there are no unix sockets; a stream begins with the token, for it has no other place for it."""
+    """Connect over loopback, where there are no unix sockets; a stream begins with the token."""
     http, stream, token = _ports(place)
     made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     try:
@@ -316,7 +338,7 @@ def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
 
 
 def _ports(place: Address) -> tuple[int, int, str]:
-    """Where the resident listens on loopback; whoever took its ports after it ended is told nothing."""
+    """Ports and token of the resident process; refused where its lock is free: the ports may be another program's."""
     with open(place.file("lock"), "rb+") as lock, open(place.file("ports"), encoding="ascii") as ports:
         if not _is_held(lock.fileno()):
             raise ConnectionRefusedError
@@ -341,7 +363,7 @@ def _is_held(handle: int) -> bool:
 
 def _absolute(path: str) -> str:
     path = os.path.expanduser(path)
-    # Asked only where it matters: the folder that one works in may be gone.
+    # Asked only where needed: the working folder may be deleted.
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
@@ -351,7 +373,7 @@ def _absolute_store(url: str) -> str:
 
 
 def _default_home(environ: Mapping[str, str]) -> str:
-    """The data folder by the platform's convention, as the settings have it."""
+    """The data folder by the platform's convention, as in config."""
     given = environ.get("XDG_DATA_HOME", "").strip()
     if sys.platform == "win32":
         base = environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
@@ -363,7 +385,7 @@ def _default_home(environ: Mapping[str, str]) -> str:
 
 
 def _hashed(text: str) -> str:
-    """A short name for a text (FNV-1a): `hashlib` would cost more than all the rest."""
+    """A short hash of a text (FNV-1a): importing `hashlib` costs more than all the rest."""
     value = 0xCBF29CE484222325
     for byte in os.fsencode(text):
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF

@@ -1,6 +1,6 @@
-"""What agents' clients start at every prompt: `python -I -S hook_start.py EVENT [--client NAME] …`.
+"""The file that clients run at every prompt: `python -I -S hook_start.py EVENT [--client NAME] …`.
 
-A file that is started is compiled each time, one that is imported only once: that is all this one is for.
+Python compiles a file that it runs each time, one that it imports only once: hence this short one.
 """
 
 import os
@@ -12,5 +12,5 @@ try:
 
     hook_client.run(sys.argv[1:])
 finally:
-    # Whatever happened, a prompt does not fail.
+    # An error here must not fail the prompt.
     os._exit(0)

@@ -1,16 +1,17 @@
-"""The resident at work: listeners, streams, the watch over both, and an orderly end."""
+"""The running resident process: HTTP servers, MCP streams, idle watch, orderly shutdown."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import uvicorn
 from anyio import to_thread
@@ -18,68 +19,82 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from triskele.serving import hook_client
-from triskele.serving.app import Application, House, where
-from triskele.serving.guard import Rules
+from triskele.serving.app import AppContext, Application, Rules, error_place
+from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import Address
-from triskele.serving.household import Household
-from triskele.serving.listening import Ears, Extra, Socket, is_owner, standing_token
-from triskele.serving.streams import Streams
+from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, standing_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from triskele.serving.resident import Turn
+    from triskele.engine import Engine
+    from triskele.serving.resident import ResidentLock
 
 _TICK_S = 1.0
 _DRAIN_S = 10
-# Each thread has a connection to the store; more of them than this only wait for the processor.
+# Each thread has a connection to the store; more threads only wait for the processor.
 _THREADS = 8
+_STREAM_END_S = 5.0
+_TOKEN_S = 5.0
+MAX_CONNECTIONS = 128
+MAX_STREAMS = 64
+# From the first byte of a request to the last: header and body.
+REQUEST_S = 15.0
+_KEEP_ALIVE_S = 15
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Service:
-    """Everything that one resident serves."""
+    """All servers of one resident process."""
 
-    def __init__(self, place: Address, household: Household, ears: Ears, extra: list[Extra]) -> None:
+    def __init__(self, place: Address, host: EngineHost, listener: Listener, extra: list[ExtraListener]) -> None:
         self._place = place
-        self._household = household
-        self._ears = ears
+        self._host = host
+        self._listener = listener
         self._extra = extra
         self._token = standing_token(Path(place.file("token"))) if extra else None
 
-    def places(self) -> dict[str, str]:
-        """Where it can be reached, for people."""
-        said = {"socket": self._place.socket("http")}
+    def addresses(self) -> dict[str, str]:
+        """Where the process can be reached, for people."""
+        addresses = {"socket": self._place.socket("http")}
         for each in self._extra:
             if each.path is None:
-                said |= {"http": each.address, "token_file": self._place.file("token")}
+                addresses |= {"http": each.address, "token_file": self._place.file("token")}
             else:
-                said["extra_socket"] = each.address
-        return said
+                addresses["extra_socket"] = each.address
+        return addresses
 
-    async def run(self, turn: Turn, ready: Callable[[], None]) -> None:
-        """Serve until it is time to leave, then finish what was begun."""
-        leaving = asyncio.Event()
-        _heed_signals(leaving)
+    async def run(self, lock: ResidentLock, ready: Callable[[], None]) -> None:
+        """Serve until it is time to stop, then finish open requests."""
+        stopping = asyncio.Event()
+        _handle_signals(stopping)
         to_thread.current_default_thread_limiter().total_tokens = _THREADS
-        house, ears = self._household, self._ears
-        streams = Streams(house.open_engine, ears.token, house.notice, self._log)
+        host, listener = self._host, self._listener
+        streams = StreamServer(host.open_engine, listener.token, host.note_use, self._log)
         app = Application(
-            House(house.open_engine, lambda: {**house.state(), "streams": len(streams)}, self._log, house.notice)
+            AppContext(
+                host.open_engine,
+                lambda: {**host.state(), "streams": len(streams)},
+                self._log,
+                host.note_use,
+                host.client_of,
+            )
         )
-        with _errors_to(self._log):
+        with _errors_logged(self._log):
             async with asyncio.TaskGroup() as tasks:
                 for sock, rules in self._listeners():
-                    tasks.create_task(Listener(app.for_listener(rules), leaving).serve(sockets=[sock]))
-                await streams.listen(ears.stream)
-                # A thread that nobody waits for: a store that is locked for long must not keep the process from ending.
+                    tasks.create_task(HttpServer(app.for_listener(rules), stopping).serve(sockets=[sock]))
+                await streams.listen(listener.stream)
+                # A daemon thread: a store that stays locked must not keep the process from ending.
                 threading.Thread(target=self._warm_up, name="triskele-warm-up", daemon=True).start()
                 ready()
-                await self._watch(turn, leaving)
+                await self._watch(lock, stopping)
                 await streams.close()
             await app.mcp.close()
 
     def _listeners(self) -> Iterator[tuple[Socket, Rules]]:
-        yield self._ears.http, Rules.local(self._ears.token)
+        yield self._listener.http, Rules.local(self._listener.token)
         for each in self._extra:
             if each.path is not None:
                 yield each.socket, Rules.local()
@@ -88,35 +103,35 @@ class Service:
 
     def _warm_up(self) -> None:
         try:
-            self._household.warm_up()
+            self._host.warm_up()
             import_module("triskele.serving.hook.events")
         except Exception as error:
-            # Whoever asks next tries again.
-            self._log(f"the store cannot be opened: {where(error)}")
+            # The next request tries again.
+            self._log(f"the store cannot be opened: {error_place(error)}")
 
-    async def _watch(self, turn: Turn, leaving: asyncio.Event) -> None:
-        tick_s = min(_TICK_S, self._household.idle_s / 4)
-        while not leaving.is_set():
+    async def _watch(self, lock: ResidentLock, stopping: asyncio.Event) -> None:
+        tick_s = min(_TICK_S, self._host.idle_s / 4)
+        while not stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(leaving.wait(), tick_s)
-            turn.settle()
-            if self._household.is_idle() or self._household.is_outdated() or not self._ears.are_found():
-                leaving.set()
+                await asyncio.wait_for(stopping.wait(), tick_s)
+            lock.settle()
+            if self._host.is_idle() or self._host.is_outdated() or not self._listener.is_reachable():
+                stopping.set()
             with suppress(Exception):
-                await asyncio.to_thread(self._household.catch_up)
+                await asyncio.to_thread(self._host.catch_up)
 
     def _log(self, line: str) -> None:
         hook_client.log(self._place, f"resident: {line}")
 
 
-class Listener(uvicorn.Server):
-    """A server on an open socket that leaves when it is told to, without asking the clock."""
+class HttpServer(uvicorn.Server):
+    """A server on an open socket that stops when an event is set."""
 
-    def __init__(self, app: ASGIApp, leaving: asyncio.Event) -> None:
+    def __init__(self, app: ASGIApp, stopping: asyncio.Event) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=OwnersProtocol,
+                http=BoundedProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -124,10 +139,11 @@ class Listener(uvicorn.Server):
                 proxy_headers=False,
                 server_header=False,
                 date_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_DRAIN_S,
             )
         )
-        self._leaving = leaving
+        self._stopping = stopping
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -135,44 +151,171 @@ class Listener(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        """Serve until it is time to leave."""
-        await self._leaving.wait()
+        """Serve until the event is set."""
+        await self._stopping.wait()
 
 
-class OwnersProtocol(H11Protocol):
-    """HTTP for processes of this user alone."""
+class BoundedProtocol(H11Protocol):
+    """HTTP for processes of this user, with bounds on connections and on how long a request takes to arrive."""
+
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless it is somebody else's."""
+        """Take a connection; refuse another user's, and more connections than allowed."""
         super().connection_made(transport)
         if not is_owner(transport.get_extra_info("socket")):
             transport.abort()
+        elif len(self.connections) > MAX_CONNECTIONS:
+            transport.write(_BUSY)
+            transport.close()
+        else:
+            self._set_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived; a request that is not complete in time ends the connection."""
+        super().data_received(data)
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            self._set_timer()
+        else:
+            self._clear_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._clear_timer()
+        super().connection_lost(exc)
+
+    def _set_timer(self) -> None:
+        # Not set again while it runs: a client that sends a byte now and then gets no more time.
+        if self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_S, self._time_out)
+
+    def _clear_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_out(self) -> None:
+        self._timer = None
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.transport.write(_TOO_SLOW)
+        self.transport.close()
 
 
-def _heed_signals(leaving: asyncio.Event) -> None:
+class StreamServer:
+    """MCP streams: one connection of one bridge each, served until either side closes it."""
+
+    def __init__(
+        self,
+        open_engine: Callable[[], Engine],
+        token: str | None,
+        note_use: Callable[[], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._open_engine = open_engine
+        self._token = token
+        self._note_use = note_use
+        self._log = log
+        self._open: dict[asyncio.Task[None], _ActivityReader] = {}
+        self._server: asyncio.Server | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def listen(self, sock: Socket) -> None:
+        """Accept streams on a socket."""
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(_ActivityReader(self._note_use), self._serve)
+
+        self._server = await loop.create_server(protocol, sock=sock)
+
+    async def close(self) -> None:
+        """Accept no more streams, let the open ones answer their requests, and close them."""
+        if self._server is not None:
+            self._server.close()
+        for reader in self._open.values():
+            reader.stop()
+        if self._open:
+            await asyncio.wait(self._open, timeout=_STREAM_END_S)
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None and isinstance(reader, _ActivityReader)
+        if len(self._open) >= MAX_STREAMS:
+            self._log(f"an MCP stream was refused: {MAX_STREAMS} are open")
+            writer.close()
+            return
+        self._open[task] = reader
+        try:
+            if await self._is_allowed(reader, writer):
+                # Imported with the first stream: hooks never wait for it.
+                server = await asyncio.to_thread(import_module, "triskele.serving.mcp.server")
+                await server.serve_stream(self._open_engine, reader, writer)
+        except Exception as error:
+            self._log(f"an MCP stream ended: {error_place(error)}")
+        finally:
+            del self._open[task]
+            writer.close()
+
+    async def _is_allowed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if not is_owner(writer.get_extra_info("socket")):
+            return False
+        if self._token is None:
+            return True
+        async with asyncio.timeout(_TOKEN_S):
+            return hmac.compare_digest((await reader.readline()).rstrip(), self._token.encode())
+
+
+class _ActivityReader(asyncio.StreamReader):
+    """A reader that reports when data arrives."""
+
+    def __init__(self, arrived: Callable[[], None]) -> None:
+        super().__init__()
+        self._arrived = arrived
+        self._is_stopped = False
+
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        """Take what arrived."""
+        if not self._is_stopped:
+            self._arrived()
+            super().feed_data(data)
+
+    def stop(self) -> None:
+        """Read nothing more, whatever still arrives."""
+        self._is_stopped = True
+        self.feed_eof()
+
+
+def _handle_signals(stopping: asyncio.Event) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(leaving.set))
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopping.set))
 
 
-class _Told(logging.Handler):
-    """Hands the kind and place of an error on, and never its words."""
+class _ErrorLogHandler(logging.Handler):
+    """Logs the kind and place of an error, never its message."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)
-        self._tell = log
+        self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line about one error."""
         error = record.exc_info[1] if record.exc_info else None
-        self._tell(where(error) if error else f"{record.name}:{record.lineno}")
+        self._log(error_place(error) if error else f"{record.name}:{record.lineno}")
 
 
 @contextmanager
-def _errors_to(log: Callable[[str], None]) -> Iterator[None]:
-    handler = _Told(log)
+def _errors_logged(log: Callable[[str], None]) -> Iterator[None]:
+    handler = _ErrorLogHandler(log)
     logging.getLogger().addHandler(handler)
     try:
         yield

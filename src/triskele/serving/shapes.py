@@ -1,4 +1,4 @@
-"""What leaves triskele as JSON: plain functions from our values to dictionaries."""
+"""The JSON of answers: functions from values to dictionaries."""
 
 from __future__ import annotations
 
@@ -13,16 +13,27 @@ from triskele.base import timestamps
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
 
 if TYPE_CHECKING:
+    from triskele.recall.why_not import SmallestChange, WhyNot
     from triskele.stores.usage import UsageStore, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
+# Recall options as the command line names them.
+_FLAGS = {
+    "project": "--project",
+    "category": "--category",
+    "tags": "--tag",
+    "as_of": "--as-of",
+    "known_at": "--known-at",
+    "show_superseded": "--superseded",
+    "limit": "--limit",
+}
 
 Shape = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """A value in the words of JSON: moments as ISO 8601, names of enums, lists for tuples."""
+    """A value as JSON: times as ISO 8601, enums as their values, tuples as lists."""
     if isinstance(value, datetime):
         return timestamps.to_text(value)
     if isinstance(value, StrEnum | Path):
@@ -44,12 +55,12 @@ def memory(value: Memory, *, superseded: bool = False) -> Shape:
 
 
 def shown_content(value: Memory, superseded: bool) -> str:
-    """The text as a reader should see it; of a secret its title alone."""
+    """The text with its prefixes; of a secret only the title."""
     return mark(value, superseded) + value.content
 
 
 def mark(value: Memory, superseded: bool) -> str:
-    """What stands before the text of a memory that is no longer true, or that is a secret."""
+    """The prefix of a superseded memory, and of a secret."""
     return (SUPERSEDED_PREFIX if superseded else "") + (SECRET_PREFIX if is_secret(value) else "")
 
 
@@ -64,7 +75,7 @@ def outcome(value: Outcome) -> Shape:
 
 
 def use_count(value: UseCount | None) -> Shape:
-    """How often a memory was handed out."""
+    """How often a memory was recalled and injected."""
     if value is None:
         return {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
     shape: Shape = plain(value._asdict())
@@ -73,7 +84,7 @@ def use_count(value: UseCount | None) -> Shape:
 
 
 def uses(book: UsageStore) -> Shape:
-    """The ledger: the memories that were handed out most often, and the newest days."""
+    """The most used memories, and the usage of the last days."""
     memories = [{"id": count.id, **use_count(count)} for count in book.most_used()]
     return {"memories": memories, "days": [day._asdict() for day in book.days()]}
 
@@ -85,10 +96,10 @@ def journal_entry(value: JournalEntry) -> Shape:
 
 
 def hit(value: Hit) -> Shape:
-    """A memory that answers, with its evidence; a term's span is its place in `content`, or -1 for elsewhere."""
+    """A hit with its evidence; a term's span is its place in `content`, or -1 where it is in tags or keywords."""
     evidence: Shape = {name: _leg(leg, value) for name, leg in value.legs.items()}
     shape = memory(value.memory, superseded=value.superseded)
-    # What a recall serves is a version of its moment, not a forgotten memory.
+    # A recall may return an older version, which is not a forgotten memory.
     del shape["forgotten"]
     return {
         "id": shape.pop("id"),
@@ -117,9 +128,33 @@ def answer(value: Answer) -> Shape:
     }
 
 
+def why_not(value: WhyNot) -> Shape:
+    """Why a memory was not found; the change that finds it as options of the command line."""
+    change = value.smallest_change
+    said = None if change is None else query_change(change, _FLAGS)
+    return {"verdict": value.verdict, "stages": [plain(stage) for stage in value.stages], "smallest_change": said}
+
+
+def query_change(change: SmallestChange, names: Mapping[str, str]) -> str:
+    """A change of a query in words, with the names that the reader's options have."""
+    parts = [f"ask also for “{change.words}”"] if change.words else []
+    for option, value in change.options.items():
+        if option not in names:
+            continue
+        if value is None or value == ():
+            parts.append(f"leave out {names[option]}")
+        else:
+            parts.append(names[option] if value is True else f"{names[option]} {_option_value(value)}")
+    return " ".join(parts)
+
+
+def _option_value(value: Any) -> str:
+    return timestamps.to_text(value) if isinstance(value, datetime) else str(value) or "''"
+
+
 def _leg(leg: LegEvidence, found: Hit) -> Shape:
     shift = len(mark(found.memory, found.superseded))
-    # The words of a predecessor stand in its own text, not in the one that is served.
+    # Terms of a superseded memory are in its own text, not in its successor's.
     is_elsewhere = found.stands_for is not None
     terms: Sequence[Shape] = [
         {

@@ -18,7 +18,7 @@ from triskele.evaluation.own.measuring import NOW, Measured, may_judge, measure,
 from triskele.stores.protocol import Document
 
 if TYPE_CHECKING:
-    from triskele.recall.fusion import Scores
+    from triskele.evaluation.metrics import Scores
 
 KIND = "baseline"
 _KEY = "accepted"

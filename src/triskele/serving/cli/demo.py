@@ -1,26 +1,113 @@
-"""The command that shows what triskele does, without touching anything: demo."""
+"""The demo: sample memories in a temporary store, and questions that show what recall does."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele import config
+from triskele.base import timestamps
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+SHOWN_HITS = 2
+_LINKS = {
+    "supersedes": LinkKind.SUPERSEDES,
+    "resolved_by": LinkKind.RESOLVED_BY,
+    "part_of": LinkKind.PART_OF,
+    "see_also": LinkKind.SEE_ALSO,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A question and what its answer shows."""
+
+    shows: str
+    query: str
+    as_of: str | None = None
+
+    @property
+    def command(self) -> str:
+        """The command to type."""
+        return f'triskele recall "{self.query}"' + (f" --as-of {self.as_of}" if self.as_of else "")
+
+
+SCENES = (
+    Scene("An identifier, exactly as it is written in the code", "sounding_decode_backlog"),
+    Scene("No word in common, found by meaning", "Why did Apple browser folks get stuck unable to sign in?"),
+    Scene("A question in plain words", "How do I restore the database from a backup?"),
+    Scene("An outdated memory matches, its successor answers", "When may we deploy to production?"),
+    Scene("The same question, asked about the past", "When may we deploy to production?", as_of="2025-05-01"),
+    Scene("An incident comes with its resolution", "Why were boats sent to a place that was already taken?"),
+    Scene("A word inside a Chinese sentence", "短信验证"),
+)
+
+
+@contextmanager
+def temporary_memory(progress: Callable[[int], None] | None = None) -> Iterator[Engine]:
+    """The sample memories in a temporary folder."""
+    # Imported here: the help of all commands must not load the engine.
+    from triskele.engine import open_memory
+
+    with TemporaryDirectory(prefix="triskele-demo-") as folder:
+        settings = config.load({"TRISKELE_HOME": folder, "TRISKELE_PROJECT": "demo"})
+        with open_memory(settings=settings) as engine:
+            engine.apply(_changes(engine))
+            engine.reindex()
+            engine.embed(progress=progress)
+            yield engine
+
+
+def answer(engine: Engine, scene: Scene) -> Answer:
+    """The answer to a scene's question."""
+    return engine.recall(scene.query, as_of=scene.as_of, all_projects=True, limit=SHOWN_HITS)
+
+
+def _changes(engine: Engine) -> list[Change]:
+    corpus = resources.files("triskele.samples") / "team" / "corpus.jsonl"
+    rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    memories = {row["id"]: _draft(engine, row) for row in rows}
+    now = timestamps.now()
+    links = [
+        Link(
+            source=memories[row["id"]].id,
+            kind=kind,
+            target=memories[row["meta"][name]].id,
+            known_from=now,
+        )
+        for row in rows
+        for name, kind in _LINKS.items()
+        if name in row["meta"]
+    ]
+    return [*map(Add, memories.values()), *map(Connect, links)]
+
+
+def _draft(engine: Engine, row: dict[str, Any]) -> Memory:
+    details = {name: value for name, value in row["meta"].items() if name not in _LINKS}
+    return engine.draft(row["text"], created_at=details.pop("created"), **details)
 
 
 @click.command(epilog=examples("triskele demo", "triskele demo --json"))
 @common
 def demo(invocation: Invocation) -> None:
-    """See recall at work on sample memories, in a throw-away store."""
-    # Imported here: the help of all commands must not load the engine.
-    from triskele.serving.cli import showcase
-
+    """Show recall on sample memories, in a temporary store."""
     started = time.perf_counter()
-    with progress_bar("Embedding") as progress, showcase.throw_away_memory(progress) as engine:
+    with progress_bar("Embedding") as progress, temporary_memory(progress) as engine:
         took_s = time.perf_counter() - started
-        answers = [(scene, showcase.answer(engine, scene)) for scene in showcase.SCENES]
+        answers = [(scene, answer(engine, scene)) for scene in SCENES]
         count = engine.census().memories
         if invocation.as_json:
             scenes = [{**shapes.plain(scene), **shapes.answer(found)} for scene, found in answers]

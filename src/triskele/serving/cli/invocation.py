@@ -1,4 +1,4 @@
-"""What all commands share: where the store is, how to answer, and the options that every one of them takes."""
+"""What all commands share: store, output, progress bars, and the options that every command takes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ class Invocation:
 
     as_json: bool = False
     store: str | None = None
+    has_answered: bool = False
 
     def settings(self) -> Settings:
-        """The settings in force."""
+        """The effective settings."""
         from triskele import config
 
         return config.load(store_url=self.store)
 
     def environ(self) -> dict[str, str]:
-        """The environment of other processes that work on the same store."""
+        """The environment for other processes on the same store."""
         return {**os.environ, "TRISKELE_STORE": self.store} if self.store else dict(os.environ)
 
     def open(self) -> Engine:
-        """The memory that this run works on."""
+        """The engine of this run."""
         from triskele.engine import open_memory
 
         return open_memory(settings=self.settings(), ask=_passphrase)
@@ -77,18 +78,19 @@ class Invocation:
         return restore_memory(source, settings=self.settings(), ask=_passphrase)
 
     def write_json(self, document: dict[str, Any]) -> None:
-        """Answer a program: one JSON document on standard output."""
-        can_say_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
-        click.echo(json.dumps(document, ensure_ascii=not can_say_all, indent=2, allow_nan=False))
+        """Write one JSON document to standard output."""
+        self.has_answered = True
+        can_encode_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+        click.echo(json.dumps(document, ensure_ascii=not can_encode_all, indent=2, allow_nan=False))
 
     def write(self, *parts: RenderableType) -> None:
-        """Answer a person."""
+        """Write for a person."""
         screen = console()
         if screen.is_terminal:
             return screen.print(*parts, sep="\n")
         with screen.capture() as captured:
             screen.print(*parts, sep="\n")
-        # Tables fill their cells with blanks, which are of no use in a file or a pipe.
+        # Tables pad their cells with blanks: remove them in a file or a pipe.
         return click.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
 
 
@@ -106,7 +108,7 @@ def _empty_memory(settings: Settings) -> Iterator[Engine]:
 
 
 def _passphrase(prompt: str, is_new: bool) -> str | None:
-    """What the person at the terminal types, unseen; None where nobody is there."""
+    """A passphrase from the terminal; None where there is no terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
     said: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)
@@ -114,7 +116,7 @@ def _passphrase(prompt: str, is_new: bool) -> str | None:
 
 
 def console(*, is_error: bool = False) -> Console:
-    """A screen that takes text as it is: no markup, no emoji codes, no guessed colours."""
+    """A console that prints text as it is: no markup, no emoji codes, no highlighting."""
     from rich.console import Console
 
     is_plain = bool(os.environ.get("NO_COLOR"))
@@ -125,7 +127,7 @@ def console(*, is_error: bool = False) -> Console:
 
 @contextmanager
 def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A bar on standard error, only where somebody watches; takes how many are done, of how many, and of what."""
+    """A progress bar on standard error, only on a terminal; called with done, total and a label."""
     screen = console(is_error=True)
     if not screen.is_terminal:
         yield lambda *_: None
@@ -143,17 +145,21 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[...,
 
 
 def examples(*lines: str) -> str:
-    """The closing part of a command's help."""
+    """The examples at the end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def global_options(command: Command) -> Command:
-    """`--json` and `--store`, which may stand before or after the name of the command."""
+    """`--json` and `--store`, before or after the name of the command."""
     for option in (
-        click.option("--store", metavar="URL", expose_value=False, callback=_take_store, help="Use another store."),
         click.option(
-            "--json", is_flag=True, expose_value=False, callback=_take_json, help="Answer with one JSON document."
+            "--store",
+            metavar="URL",
+            expose_value=False,
+            callback=_take_store,
+            help="Use another store.",
         ),
+        click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print one JSON document."),
     ):
         command = option(command)
     return command

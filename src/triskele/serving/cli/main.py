@@ -1,4 +1,4 @@
-"""The `triskele` command: finds the module of a command by name and turns every failure into one line."""
+"""The `triskele` command: imports a command's module by name and reports each error in one line."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ import click
 
 from triskele import __version__
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
-from triskele.serving import failures
 from triskele.serving.cli.invocation import Invocation, examples, global_options
+from triskele.serving.error_messages import error_line, printable_line
 
-# A command's module is imported when the command is called, so that `--version` costs nothing.
+# A command's module is imported on call: `--version` must cost nothing.
 SECTIONS: dict[str, dict[str, str]] = {
     "Start here": {"demo": "demo:demo"},
     "Remember": {
-        "add": "remembering:add",
-        "edit": "remembering:edit",
-        "link": "remembering:link",
-        "forget": "remembering:forget",
-        "undo": "remembering:undo",
+        "add": "write_commands:add",
+        "edit": "write_commands:edit",
+        "link": "write_commands:link",
+        "forget": "write_commands:forget",
+        "undo": "write_commands:undo",
     },
     "Recall": {
-        "recall": "reading:recall",
-        "why-not": "reading:why_not",
-        "show": "reading:show",
-        "list": "reading:list_memories",
-        "history": "reading:history",
-        "stats": "reading:stats",
+        "recall": "read_commands:recall",
+        "why-not": "read_commands:why_not",
+        "show": "read_commands:show",
+        "list": "read_commands:list_memories",
+        "history": "read_commands:history",
+        "stats": "read_commands:stats",
     },
     "Agents": {
-        "install": "clients:install",
-        "uninstall": "clients:uninstall",
-        "serve": "agents:serve",
-        "hook": "agents:hook",
-        "mcp": "mcp:mcp",
+        "install": "agent_commands:install",
+        "uninstall": "agent_commands:uninstall",
+        "serve": "agent_commands:serve",
+        "hook": "agent_commands:hook",
+        "mcp": "agent_commands:mcp",
     },
-    "Connect": {"graph": "connecting:graph"},
-    "Secrets": {"secrets": "secrecy:secrets"},
-    "Import and export": {"import": "moving:import_", "export": "moving:export"},
-    "Models": {"models": "models:models"},
-    "Look after the store": {
-        "backup": "upkeep:backup",
-        "restore": "upkeep:restore",
-        "reindex": "upkeep:reindex",
-        "doctor": "upkeep:doctor",
-        "config": "upkeep:config",
-        "completion": "upkeep:completion",
+    "Graph": {"graph": "graph_commands:graph"},
+    "Secrets": {"secrets": "store_commands:secrets"},
+    "Import and export": {"import": "transfer_commands:import_", "export": "transfer_commands:export"},
+    "Models": {"models": "model_commands:models"},
+    "Store": {
+        "backup": "store_commands:backup",
+        "restore": "store_commands:restore",
+        "reindex": "store_commands:reindex",
+        "doctor": "store_commands:doctor",
+        "config": "store_commands:config",
+        "completion": "store_commands:completion",
     },
     "Measure": {"bench": "measuring:bench", "eval": "proving:eval_"},
 }
@@ -68,10 +68,10 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 class Commands(click.Group):
-    """The table of commands, imported one by one as they are needed."""
+    """The table of commands, each imported when it is needed."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """Every command, in the order of the help."""
+        """All commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
@@ -85,16 +85,16 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called; a near miss is answered with what was probably meant."""
+        """The called command; a misspelled name gets a suggestion."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
             for close in get_close_matches(args[0], COMMANDS, n=1):
-                raise click.UsageError(f"no command {args[0]!r}: did you mean {close}?", ctx)
+                raise click.UsageError(f"unknown command {args[0]!r}: did you mean {close}?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by what one wants to do."""
+        """The commands by section."""
         width = max(map(len, COMMANDS))
         for title, names in SECTIONS.items():
             with formatter.section(title):
@@ -104,7 +104,7 @@ class Commands(click.Group):
                 )
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a reader that has left, or a user who has had enough, is no failure to talk about."""
+        """Run the command; a closed pipe is not an error."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -116,22 +116,23 @@ class Commands(click.Group):
         return result
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command line and leave with its exit code."""
+        """Run a command line and exit with its code."""
         extra.setdefault("prog_name", "triskele")
         extra.setdefault("obj", Invocation())
         extra["standalone_mode"] = False
         _prepare_streams()
+        arguments = list(extra.get("args") or (args[0] if args else None) or sys.argv[1:])
         try:
             result = super().main(*args, **extra)
-        except (KeyboardInterrupt, click.Abort):
-            sys.exit(INTERRUPTED)
-        except Exception as error:
-            sys.exit(_tell(error))
+        except (KeyboardInterrupt, click.Abort, Exception) as error:
+            message, code = ("interrupted", INTERRUPTED) if _is_interrupt(error) else _described(error)
+            _write_error(message, extra["obj"], arguments)
+            sys.exit(code)
         sys.exit(result if isinstance(result, int) else DONE)
 
 
 def _prepare_streams() -> None:
-    """No character is a reason to fail, and a closed stream swallows what is written to it."""
+    """Escape characters that a stream cannot encode, and discard output where a stream is closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -140,33 +141,44 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _tell(error: Exception) -> int:
-    """One line on standard error, and the exit code."""
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C led to this error, maybe wrapped by the code that it interrupted."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt | click.Abort):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _described(error: BaseException) -> tuple[str, int]:
+    """The message of an error in one line, and the exit code."""
     if os.environ.get("TRISKELE_DEBUG"):
         raise error
     if isinstance(error, click.ClickException):
-        click.echo(_line(error.format_message() + _where_to_read(error)), err=True)
-        return BAD_INPUT
+        return printable_line(error.format_message() + _help_hint(error)), BAD_INPUT
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
-            click.echo(_line(failures.said(error)), err=True)
-            return code
-    said = f"{type(error).__name__}: {error}"
-    click.echo(_line(f"a fault inside triskele: {said} (TRISKELE_DEBUG=1 shows where)"), err=True)
-    return UNAVAILABLE
+            return error_line(error), code
+    fault = f"a fault inside triskele: {type(error).__name__}: {error} (TRISKELE_DEBUG=1 shows where)"
+    return printable_line(fault), UNAVAILABLE
 
 
-def _where_to_read(error: click.ClickException) -> str:
+def _write_error(message: str, invocation: Invocation, arguments: list[str]) -> None:
+    """One line on standard error; with --json also one document on standard output."""
+    click.echo(f"triskele: {message}", err=True)
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if (invocation.as_json or "--json" in options) and not invocation.has_answered:
+        invocation.write_json({"error": message})
+
+
+def _help_hint(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f" (see {context.command_path} --help)" if context else ""
 
 
-def _line(message: str) -> str:
-    return f"triskele: {failures.line(message)}"
-
-
 def _silence_output() -> None:
-    """Nobody reads any more: let the interpreter's last flush go nowhere."""
+    """The pipe is closed: send the interpreter's last flush to nowhere."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:
@@ -184,17 +196,16 @@ def _silence_output() -> None:
 @global_options
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Long-term memory for AI agents: short memories, found again, with reasons.
+    """Long-term memory for AI agents: store short memories and recall them, with reasons.
 
-    Ids may be given by their first characters, as in git. Every command takes --json for programs and --help with
-    examples.
+    An id may be shortened to its first characters, as in git. Every command takes --json, and --help with examples.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 def main() -> None:
-    """Where the `triskele` program begins."""
-    # One question at a time: more threads for its small products cost more than they give.
+    """The entry point of the `triskele` program."""
+    # Queries run one at a time, and their small matrix products are slower with more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli()

@@ -1,25 +1,49 @@
-"""Options and arguments that several commands share, with what the shell can complete of them."""
+"""Options and arguments that several commands share, with their shell completion."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from triskele.base.files import check_utf8, expanded
 from triskele.errors import TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.serving.cli.invocation import Invocation
 from triskele.types import Sensitivity
 
 MAX_LISTED = 1000
-# By shares is how the default does it.
 _FUSIONS = tuple(method for method in FUSIONS if method != "share")
 _COMPLETIONS = 25
 _HINT_CHARACTERS = 60
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class FilePath(click.Path):
+    """A path with `~` replaced; one of a database must be UTF-8."""
+
+    def __init__(self, *, is_database: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._is_database = is_database
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path of an argument."""
+        text = os.fsdecode(super().convert(value, param, ctx))
+        path = expanded(text) if text.startswith("~") else Path(text)
+        return check_utf8(path) if self._is_database else path
+
+
+class OrderedGroup(click.Group):
+    """A group that lists its commands in the order of their definition."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """The commands in order."""
+        return list(self.commands)
 
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -28,7 +52,7 @@ def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> l
             ids = engine.store.find(incomplete.lower(), limit=_COMPLETIONS)
             known = engine.store.memories(ids)
     except (TriskeleError, OSError, ValueError):
-        # A shell that completes has no place for complaints.
+        # Completion must not print errors.
         return []
     hints = {id: " ".join(known[id].content.split())[:_HINT_CHARACTERS] if id in known else "forgotten" for id in ids}
     return [CompletionItem(id, help=hint) for id, hint in hints.items()]
@@ -43,12 +67,12 @@ def _known_categories(context: click.Context, _: click.Parameter, incomplete: st
 
 
 def id_argument(name: str = "id", **details: Any) -> Decorator:
-    """A memory, by its id or the beginning of it."""
+    """A memory by its id or the start of it."""
     return click.argument(name, shell_complete=_known_ids, **details)
 
 
 def id_option(flag: str, help: str) -> Decorator:
-    """A memory named by an option."""
+    """An option that names a memory."""
     return click.option(flag, metavar="ID", shell_complete=_known_ids, help=help)
 
 
@@ -65,46 +89,46 @@ def tag_filter(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where to look: one project with what belongs everywhere, or all."""
-    everywhere = click.option("--all-projects", is_flag=True, help="Look into every project.")
-    one = click.option("--project", metavar="P", help="Look into this project instead of the one worked in.")
+    """The project to search, or all of them."""
+    everywhere = click.option("--all-projects", is_flag=True, help="Search every project.")
+    one = click.option("--project", metavar="P", help="Search this project instead of the current one.")
     return one(everywhere(command))
 
 
 def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What a question may be narrowed to, and how its answers are ranked."""
-    limit = click.option("--limit", type=int, help="At most this many hits (10 unless set otherwise).")
-    as_of = click.option("--as-of", metavar="DATE", help="What was true then, as known now.")
-    known_at = click.option("--known-at", metavar="DATE", help="What was known then, older versions included.")
+    """Filters and ranking options of a query."""
+    limit = click.option("--limit", type=int, help="The maximum number of hits (10 unless configured).")
+    as_of = click.option("--as-of", metavar="DATE", help="What was true on that date, as known now.")
+    known_at = click.option("--known-at", metavar="DATE", help="What was known on that date, in the versions of then.")
     narrowed = tag_filter(reading_place(as_of(known_at(_ranking(command)))))
     return limit(category_option("Only this category.")(narrowed))
 
 
 def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How to rank, for those who want to compare."""
-    legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"Which legs to ask, of {', '.join(LEGS)}.")
+    """Ranking options, to compare methods."""
+    legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"The legs to use, of {', '.join(LEGS)}.")
     fusion = click.option(
         "--fusion",
         type=click.Choice(_FUSIONS),
         default="default",
         show_default=True,
-        help="How their scores are joined.",
+        help="How the scores of the legs are fused.",
     )
     rerank = click.option(
         "--rerank",
         type=click.Choice(RERANKS),
         default="default",
         show_default=True,
-        help="Whether words are compared one by one, or a cross-encoder reads the best again.",
+        help="Rerank by late interaction, by a cross-encoder, or not at all.",
     )
     order = click.option(
         "--order",
         type=click.Choice([order for order in ORDERS if order != NEAR]),
         default=AS_RANKED,
         show_default=True,
-        help="The best once more in another order: unlike each other first, or those most talked about.",
+        help="Reorder the top hits by diversity or by how often their names are mentioned.",
     )
-    near = click.option("--near", metavar="ID", help="The best by how few names lie between them and this memory.")
+    near = click.option("--near", metavar="ID", help="Reorder the top hits by their graph distance from this memory.")
     return legs(fusion(rerank(order(near(command)))))
 
 
@@ -119,22 +143,22 @@ def _legs(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
 
 
 def writing_place(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where a memory belongs: one project, or every one."""
-    everywhere = click.option("--everywhere", is_flag=True, help="The memory belongs to every project.")
-    one = click.option("--project", metavar="P", help="Store it for this project instead of the one worked in.")
+    """The project of a memory, or every project."""
+    everywhere = click.option("--everywhere", is_flag=True, help="The memory applies to every project.")
+    one = click.option("--project", metavar="P", help="Store it in this project instead of the current one.")
     return one(everywhere(command))
 
 
 def secrecy_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Who may learn of a memory; without any of them its text decides."""
+    """The sensitivity of a memory; without an option, detection decides."""
 
     def one_of(*flags: str, value: Sensitivity, help: str) -> Decorator:
         return click.option(*flags, "sensitivity", flag_value=value, type=Sensitivity, default=None, help=help)
 
-    title = click.option("--title", metavar="WORDS", help="What a secret goes by; made by a safe rule where left out.")
-    private = one_of("--private", value=Sensitivity.PRIVATE, help="Never leaves this machine.")
-    secret = one_of("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by title and tags.")
-    not_secret = one_of("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, whatever it looks like or was.")
+    title = click.option("--title", metavar="WORDS", help="The title of a secret; made by a safe rule where omitted.")
+    private = one_of("--private", value=Sensitivity.PRIVATE, help="Never sent to another machine.")
+    secret = one_of("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by its title and tags.")
+    not_secret = one_of("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, even if it looks like a secret.")
     return private(secret(not_secret(title(command))))
 
 
@@ -145,7 +169,7 @@ def only_one(first: object, second: object, names: str) -> None:
 
 
 def written_project(project: str | None, everywhere: bool) -> str | None:
-    """The project to write to: None is the one worked in, empty is everywhere."""
+    """The project to write to: None is the current one, empty is everywhere."""
     only_one(project is not None, everywhere, "--project and --everywhere")
     return "" if everywhere else project
 

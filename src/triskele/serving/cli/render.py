@@ -1,4 +1,4 @@
-"""Memories as a person likes to read them in a terminal."""
+"""Memories and answers on a terminal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from triskele.types import Answer, Hit, Link, LinkKind, Memory
 
 ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"
 _DEFAULT_IMPORTANCE = 0.5
-# A terminal obeys control characters; each is replaced one for one so that spans keep their places.
+# Terminals obey control characters; each is replaced by one character so that spans stay valid.
 _CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-# Breaks that a table does not see: the rest of a text would begin a line of its own.
+# Line breaks that a table does not recognise.
 _CONTROLS |= {0x2028: " ", 0x2029: " "}
 _SEEN_FROM_TARGET = {
     LinkKind.SUPERSEDES: "superseded by",
@@ -32,7 +32,7 @@ Short = Mapping[str, str]
 
 
 def visible(text: str) -> str:
-    """Text that cannot steer the terminal."""
+    """Text without control characters."""
     return text.translate(_CONTROLS)
 
 
@@ -54,17 +54,22 @@ def place(project: str | None) -> str:
 
 
 def memories(count: int, which: str = "") -> str:
-    """So many memories, in words."""
+    """A number of memories, in words."""
     return f"{count:,} {which}{'memory' if count == 1 else 'memories'}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def note(text: str, style: str = "") -> Text:
-    """One line of plain words."""
+    """One line of text."""
     return Text(visible(text), style=style)
 
 
 def ids_in(found: Answer) -> set[str]:
-    """Every id that the rendering of an answer mentions."""
+    """All ids that the output of an answer mentions."""
     ids = {hit.memory.id for hit in found.hits} | {memory.id for memory in found.resolutions}
     ids |= {hit.stands_for for hit in found.hits if hit.stands_for}
     return ids | {end for hit in found.hits for link in hit.links for end in (link.source, link.target)}
@@ -89,17 +94,15 @@ def answer(found: Answer, short: Short, *, explain: bool = False) -> RenderableT
 
 
 def _reservations(found: Answer) -> list[Text]:
-    """What the answer could not take into account."""
+    """Notes on what the answer lacks."""
     lines = [note(f"{reason[:1].upper()}{reason[1:]}.", style=WARNING) for reason in found.missing]
     if found.wordings:
-        lines.append(note("Also asked as: " + " · ".join(map(visible, found.wordings)), style=QUIET))
+        lines.append(note("Also searched for: " + " · ".join(map(visible, found.wordings)), style=QUIET))
     if found.agreement is not None:
-        said = f"{found.agreement.kept * 100:.0f} % of the first five stayed (tau {found.agreement.tau:.2f})"
-        lines.append(note(f"The cross-encoder read the head again: {said}.", style=QUIET))
+        said = f"{found.agreement.kept * 100:.0f} % of the top five are the same (tau {found.agreement.tau:.2f})"
+        lines.append(note(f"Reranked by the cross-encoder: {said}.", style=QUIET))
     if found.waiting:
-        said = (
-            f"{memories(found.waiting)} not embedded yet, found by words alone; `triskele reindex` embeds everything."
-        )
+        said = f"{memories(found.waiting)} not embedded yet, found by words only; `triskele reindex` embeds everything."
         lines.append(note(said, style=QUIET))
     return lines
 
@@ -108,7 +111,7 @@ def _nothing(found: Answer) -> RenderableType:
     wider = "" if found.project is None else ", --all-projects"
     return Group(
         note(f"Nothing found in {place(found.project)}."),
-        note(f"Try other words{wider}, or `triskele list` to see what is there.", style=QUIET),
+        note(f"Try other words{wider}, or look at `triskele list`.", style=QUIET),
     )
 
 
@@ -135,7 +138,7 @@ def _hit(hit: Hit, short: Short, explain: bool) -> RenderableType:
 
 
 def _account(hit: Hit, short: Short) -> list[RenderableType]:
-    """How the score came about, and what the memory is tied to."""
+    """The parts of the score, and the links of the memory."""
     legs = (
         f"{name} rank {leg.rank}, score {leg.score:.2f}"
         + (f", adds {leg.contribution:.2f}" if leg.contribution != leg.score else "")
@@ -193,7 +196,7 @@ def memory(
     superseded: bool,
     used: UseCount | None = None,
 ) -> RenderableType:
-    """One memory with everything known about it."""
+    """One memory with all details."""
     content = Text(mark(value, superseded), style=OLD) + Text(visible(value.content), style="")
     title = Text(short[value.id], style=ID) + note(f" {value.category}")
     panel = Panel(content, title=title, title_align="left", border_style=QUIET)
@@ -220,8 +223,8 @@ def memory(
 
 
 def _used(count: UseCount) -> str:
-    said = f"recalled {count.recalled:,} times, given to agents unasked {count.injected:,} times"
-    return f"{said}, about {count.tokens:,} tokens, last on {day(count.last)}"
+    said = f"recalled {counted(count.recalled, 'time')}, injected {counted(count.injected, 'time')}"
+    return f"{said}, about {counted(count.tokens, 'token')}, last on {day(count.last)}"
 
 
 def _linked(link: Link, id: str, others: Mapping[str, Memory], short: Short) -> Text:
@@ -247,7 +250,7 @@ def one_line(text: str) -> str:
 
 
 def table(*headings: str, last_takes_rest: bool = False) -> Table:
-    """A calm table; its last column may take what width is left, cut off where it ends."""
+    """A table without lines; the last column may take the remaining width."""
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=QUIET, expand=last_takes_rest)
     for heading in headings:
         takes_rest = last_takes_rest and heading == headings[-1]
@@ -278,7 +281,7 @@ def listing(
 
 
 def _empty_listing(project: str | None, offset: int) -> RenderableType:
-    wider = "" if project is None else "Look into --all-projects, or "
+    wider = "" if project is None else "Try --all-projects, or "
     begin = f'{wider}add one: triskele add "…"'
     return Group(
         note(f"No {'more ' if offset else ''}memories in {place(project)}."),
@@ -287,7 +290,7 @@ def _empty_listing(project: str | None, offset: int) -> RenderableType:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """A number of bytes with its unit."""
     value = float(count)
     for unit in ("B", "kB", "MB"):
         if value < 1000:

@@ -1,4 +1,4 @@
-"""What was done and how the store stands, in words for a person."""
+"""Reports for people: changes, history, statistics, health, settings, transfers, benchmarks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from triskele.evaluation.compare import UNDERPOWERED_BELOW
 from triskele.evaluation.report.reading import Verdict, verdict
 from triskele.evaluation.report.wording import noticeable
 from triskele.exchange.records import ExportReport, ImportReport
-from triskele.recall.hosted.egress_log import Sent
+from triskele.recall.hosted.egress_log import Day, Sent
 from triskele.recall.why_not import WhyNot
-from triskele.serving.change_spelling import spelled
-from triskele.serving.cli import leaving
 from triskele.serving.cli.render import (
+    GOOD,
     ID,
     QUIET,
     WARNING,
     Short,
+    counted,
     memories,
     minute,
     note,
@@ -38,16 +38,16 @@ from triskele.stores.protocol import Census, NameCounts
 from triskele.stores.usage import DayCount, UseCount
 from triskele.types import Action, JournalEntry, Memory, Outcome
 
-_SAID = {
-    Action.ADDED: "Remembered",
-    Action.DUPLICATE: "Already known as",
+_ACTIONS = {
+    Action.ADDED: "Added",
+    Action.DUPLICATE: "Already stored as",
     Action.EDITED: "Edited",
     Action.UNCHANGED: "Nothing to change:",
-    Action.RESTORED: "Brought back",
+    Action.RESTORED: "Restored",
     Action.FORGOTTEN: "Forgot",
     Action.LINKED: "Linked",
     Action.UNLINKED: "Unlinked",
-    Action.ERASED: "Erased for good:",
+    Action.ERASED: "Erased:",
     Action.REVEALED: "Revealed",
     Action.SEALED: "Sealed in the vault, in all its versions:",
 }
@@ -57,21 +57,22 @@ _SHOWN_OUTCOMES = 10
 _SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
 _SHOWN_TIMES = ("p50", "p95")
 _ALARM = "bold red"
-# How often somebody asked for it, how often agents got it unasked, and what that took of contexts.
+_LOCAL = "✓ No hosted model is configured; nothing leaves this machine."
+# How often it was recalled, how often injected, and the tokens of both.
 _USES = ("recalled", "injected", "tokens")
 
 
-def added(outcomes: Sequence[Outcome], short: Short, project: str) -> RenderableType:
-    """What became of new memories, and where they are."""
-    lines = [_outcome(each, short, f" ({place(project)}).") for each in outcomes[:_SHOWN_OUTCOMES]]
+def added(outcomes: Sequence[Outcome], short: Short) -> RenderableType:
+    """The results of an add, with their project."""
+    lines = [_outcome(each, short, f" ({place(each.project)}).") for each in outcomes[:_SHOWN_OUTCOMES]]
     more = len(outcomes) - len(lines)
     return Group(*lines, *([note(f"… and {more:,} more", style=QUIET)] if more else []))
 
 
-def taken_for_secrets(found: Sequence[Memory], short: Short) -> list[RenderableType]:
-    """That detection sealed something, and how to change that."""
+def detected_secrets(found: Sequence[Memory], short: Short) -> list[RenderableType]:
+    """What detection sealed, and how to open it."""
     lines: list[RenderableType] = [
-        note(f"Taken for a secret and sealed: {SECRET_PREFIX}{each.content}", style=WARNING)
+        note(f"Detected as a secret and sealed: {SECRET_PREFIX}{each.content}", style=WARNING)
         for each in found[:_SHOWN_OUTCOMES]
     ]
     if found:
@@ -89,28 +90,28 @@ def changes(
     copies: Sequence[Path] = (),
     sent: Sequence[Sent] = (),
 ) -> RenderableType:
-    """What became of each change, with what the journal says about it."""
+    """The result of each change, with its journal entry."""
     lines: list[RenderableType] = []
     for each in outcomes:
         entry = entries.get(each.seq or 0)
         lines.append(_outcome(each, short, f" {_detail(entry, {}, short)}." if entry and entry.link_kind else "."))
-    forgotten = [entry for entry in entries.values() if entry.action is Action.FORGOTTEN]
+    forgotten = [each for each in outcomes if each.action is Action.FORGOTTEN]
     if forgotten:
-        lines.append(note(f"Bring back with `triskele undo --batch {forgotten[0].batch}`.", style=QUIET))
+        lines.append(note(f"Undo with `triskele undo --batch {forgotten[0].batch}`.", style=QUIET))
     if any(each.action in (Action.ERASED, Action.SEALED) for each in outcomes):
-        lines.append(note("Backups made before, if any, still hold the text.", style=WARNING))
+        lines.append(note("Earlier backups, if any, still hold the text.", style=WARNING))
         lines += [note(f"  {path}", style=WARNING) for path in copies]
-    return Group(*lines, *leaving.sent(sent))
+    return Group(*lines, *_sent(sent))
 
 
 def _outcome(outcome: Outcome, short: Short, closing: str) -> Text:
-    return Text(f"{_SAID[outcome.action]} ") + Text(short.get(outcome.id, outcome.id), style=ID) + note(closing)
+    return Text(f"{_ACTIONS[outcome.action]} ") + Text(short.get(outcome.id, outcome.id), style=ID) + note(closing)
 
 
 def history(entries: Sequence[JournalEntry], versions: Sequence[Memory], short: Short) -> RenderableType:
-    """Journal lines, oldest first, with the text that each version had."""
+    """Journal entries, oldest first, with the text of each version."""
     if not entries:
-        return note("Nothing has happened yet.")
+        return note("No changes yet.")
     texts = {each.version: one_line(shown_content(each, False)) for each in versions}
     made = table("when (UTC)", "what", "id", "batch", "detail", last_takes_rest=True)
     for entry in entries:
@@ -121,7 +122,7 @@ def history(entries: Sequence[JournalEntry], versions: Sequence[Memory], short: 
             note(entry.batch, style=QUIET),
             note(_detail(entry, texts, short)),
         )
-    return Group(made, note("Take a batch back with `triskele undo --batch B`.", style=QUIET))
+    return Group(made, note("Undo a batch with `triskele undo --batch B`.", style=QUIET))
 
 
 def _detail(entry: JournalEntry, texts: Mapping[int, str], short: Short) -> str:
@@ -132,19 +133,20 @@ def _detail(entry: JournalEntry, texts: Mapping[int, str], short: Short) -> str:
     return f"{version}: {said}" if said else version
 
 
-def why_not(found: WhyNot) -> RenderableType:
-    """The stages on the way to the answer, and what would help."""
+def why_not(found: WhyNot, change: str | None) -> RenderableType:
+    """The stages of a recall, and the change that finds the memory."""
     lines: list[RenderableType] = [note(found.verdict[0].upper() + found.verdict[1:] + ".", style="bold")]
     for stage in found.stages:
         lines.append(note(f"{'✓' if stage.passed else '✗'} {stage.name}: {stage.detail}"))
-    if found.smallest_change is not None:
-        lines.append(note(f"It is found with: {spelled(found.smallest_change)}", style=QUIET))
+    if change is not None:
+        lines.append(note(f"Found with: {change}", style=QUIET))
     return Group(*lines)
 
 
 def stats(census: Census, waiting: int, names: NameCounts, address: str, project: str) -> RenderableType:
-    """Counts of what is stored."""
-    graph = f"{names.concepts:,} concepts, {names.mentions:,} mentions, {memories(names.waiting)} to read"
+    """Counts of the store."""
+    graph = f"{counted(names.concepts, 'concept')}, {counted(names.mentions, 'mention')}"
+    graph += f", {memories(names.waiting)} to read"
     counts = pairs(
         [
             ("store", note(address)),
@@ -169,14 +171,14 @@ def stats(census: Census, waiting: int, names: NameCounts, address: str, project
 def uses(
     most: Sequence[UseCount], days: Sequence[DayCount], texts: Mapping[str, Memory], short: Short
 ) -> RenderableType:
-    """What was handed out, memory by memory and day by day."""
+    """Usage by memory and by day."""
     parts: list[RenderableType] = []
     if most:
         of_each = table("id", *_USES, "memory", last_takes_rest=True)
         for count in most:
             said = one_line(shown_content(texts[count.id], False)) if count.id in texts else "(forgotten)"
             of_each.add_row(Text(short[count.id], style=ID), *_numbers(count), note(said))
-        parts += [Text(), note("Used most", style="bold"), of_each]
+        parts += [Text(), note("Most used", style="bold"), of_each]
     of_days = table("day (UTC)", *_USES)
     for day in days:
         of_days.add_row(note(day.day, style=QUIET), *_numbers(day))
@@ -184,9 +186,9 @@ def uses(
 
 
 def agreement(found: Agreed) -> RenderableType:
-    """How a cross-encoder sees what recall ranks."""
-    said = f"The cross-encoder answered {found.answered:,} of {found.asked:,} questions in time"
-    return note(f"{said}; {found.kept * 100:.0f} % of the first five stayed (mean tau {found.tau:.2f}).", style=QUIET)
+    """Agreement of the cross-encoder with the ranking."""
+    said = f"Queries that the cross-encoder reranked in time: {found.answered:,} of {found.asked:,}"
+    return note(f"{said}; {found.kept * 100:.0f} % of the top five stayed (mean tau {found.tau:.2f}).", style=QUIET)
 
 
 def _numbers(count: UseCount | DayCount) -> list[Text]:
@@ -204,32 +206,40 @@ def _bars(groups: Mapping[str, int]) -> RenderableType:
 
 
 def health(found: Health, *, deep: bool) -> RenderableType:
-    """What an inspection found and mended."""
+    """The findings and repairs of `doctor`."""
     lines: list[RenderableType] = [note(f"✗ {each.subject}: {each.problem}", style="red") for each in found.findings]
     if found.findings:
-        lines.append(note("This cannot be mended from within: restore a backup with `triskele restore FILE`."))
+        lines.append(note("This cannot be repaired: restore a backup with `triskele restore FILE`."))
     else:
-        checked = "every hash holds" if deep else "the database is sound"
-        lines.append(note(f"✓ The memories are well: {checked}.", style="green"))
+        checked = "all checksums match" if deep else "integrity check passed"
+        lines.append(note(f"✓ Database OK ({checked}).", style="green"))
     lines += [note(f"✓ Repaired: {what}.", style="green") for what in found.repaired]
     if found.model_problem is not None:
-        lines.append(note(f"✗ The model cannot be asked, words alone answer: {found.model_problem}", style="red"))
+        lines.append(note(f"✗ The model cannot be loaded, recall uses words only: {found.model_problem}", style="red"))
     if found.vault_problem is not None:
         lines.append(note(f"✗ Secrets cannot be read: {found.vault_problem}", style="red"))
     for id in found.exposed[:_SHOWN_PROBLEMS]:
         lines.append(note(f"· {id} looks like a secret and is not sealed: triskele secrets seal {id}", style=WARNING))
     if len(found.exposed) > _SHOWN_PROBLEMS:
-        lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more that look so", style=WARNING))
+        lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more", style=WARNING))
     if not found.findings and not found.repaired:
-        lines.append(note("✓ The index is up to date.", style="green"))
-    lines += leaving.left(found.left, found.outside, found.outside_problems)
+        lines.append(note("✓ Index up to date.", style="green"))
+    lines += _egress(found.left, found.outside, found.outside_problems)
     if not deep:
-        lines.append(note("`triskele doctor --deep` also checks every hash and every index entry.", style=QUIET))
+        lines.append(note("`triskele doctor --deep` also checks every checksum and every index entry.", style=QUIET))
     return Group(*lines)
 
 
+def clients_without_token(names: Sequence[str]) -> list[RenderableType]:
+    """Clients that cannot see the private memories that the settings grant them."""
+    return [
+        note(f"· private_to names {name}, but its entry has no token: run `triskele install {name}` again", WARNING)
+        for name in names
+    ]
+
+
 def settings(values: Mapping[str, Mapping[str, Any]], file: Path) -> RenderableType:
-    """Every setting with its value and where that came from."""
+    """All settings with value and source."""
     made = table("setting", "value", "from")
     for column in made.columns[1:]:
         column.no_wrap, column.overflow = False, "fold"
@@ -238,55 +248,54 @@ def settings(values: Mapping[str, Mapping[str, Any]], file: Path) -> RenderableT
         value = each["value"]
         said = ", ".join(value) if isinstance(value, list) else "" if value is None else str(value)
         made.add_row(note(name), note(said), note(each["origin"], style=QUIET if is_default else ID))
-    state = "" if file.exists() else " (not there; create it to change a setting)"
+    state = "" if file.exists() else " (does not exist; create it to change a setting)"
     return Group(made, note(f"Settings file: {file}{state}", style=QUIET))
 
 
 def imported(report: ImportReport, *, dry_run: bool) -> RenderableType:
-    """What came in, or would come in."""
+    """The result of an import or a dry run."""
     would = "would be " if dry_run else ""
-    lines: list[RenderableType] = [
-        note(f"{report.added:,} of {memories(report.read)} {would}added ({report.format}), {report.links:,} links."),
-    ]
+    added = f"{report.added:,} of {memories(report.read)} {would}added"
+    lines: list[RenderableType] = [note(f"{added} ({report.format}), {counted(report.links, 'link')}.")]
     if report.secrets:
         lines.append(note(f"{memories(report.secrets)} {would}sealed as secrets.", style=WARNING))
     if report.duplicates:
-        lines.append(note(f"{report.duplicates:,} known already.", style=QUIET))
-    lines += [note(f"left out: {each.place}: {each.reason}", style=QUIET) for each in report.skipped[:_SHOWN_PROBLEMS]]
+        lines.append(note(f"{report.duplicates:,} already stored.", style=QUIET))
+    lines += [note(f"skipped: {each.place}: {each.reason}", style=QUIET) for each in report.skipped[:_SHOWN_PROBLEMS]]
     if len(report.skipped) > _SHOWN_PROBLEMS:
-        lines.append(note(f"… and {len(report.skipped) - _SHOWN_PROBLEMS:,} more left out", style=QUIET))
+        lines.append(note(f"… and {len(report.skipped) - _SHOWN_PROBLEMS:,} more skipped", style=QUIET))
     lines += [note(f"✗ {each.place}: {each.reason}", style="red") for each in report.problems[:_SHOWN_PROBLEMS]]
     if len(report.problems) > _SHOWN_PROBLEMS:
         lines.append(note(f"… and {len(report.problems) - _SHOWN_PROBLEMS:,} more problems", style="red"))
     if report.added and not dry_run:
-        lines.append(note(f"Take it back with `triskele undo --batch {report.batch}`.", style=QUIET))
+        lines.append(note(f"Undo with `triskele undo --batch {report.batch}`.", style=QUIET))
     return Group(*lines)
 
 
 def exported(report: ExportReport, target: Path | None) -> RenderableType:
-    """What went out, and what stayed."""
+    """The result of an export."""
     where = f" to {target}" if target else ""
     lines: list[RenderableType] = [note(f"{memories(report.written)} written{where}.")]
     if report.left_out_private:
-        said = f"{memories(report.left_out_private, 'private ')} left out (--private writes them too)."
+        said = f"{memories(report.left_out_private, 'private ')} left out (--private includes them)."
         lines.append(note(said, style=QUIET))
     if report.left_out_secret:
-        said = f"{memories(report.left_out_secret, 'secret ')} left out (--with-secrets reveals them into the file)."
+        said = f"{memories(report.left_out_secret, 'secret ')} left out (--with-secrets includes them in clear)."
         lines.append(note(said, style=QUIET))
     if report.left_out_versions:
         versions = f"{report.left_out_versions:,} earlier version{'' if report.left_out_versions == 1 else 's'}"
         said = f"{versions} left out, private or secret (--private and --with-secrets write them too)."
         lines.append(note(said, style=QUIET))
     if report.revealed:
-        said = f"The file holds {memories(report.revealed, 'secret ')} in clear; only you can read it, keep it so."
+        said = f"The file holds {memories(report.revealed, 'secret ')} in clear; only you may read it."
         lines.append(note(said, style=WARNING))
     return Group(*lines)
 
 
 def demo_opening(count: int, took_s: float) -> RenderableType:
-    """What the demonstration works on."""
-    said = f"{count} memories of a small software team, loaded into a throw-away store in {took_s:.1f} s."
-    return Group(note(said), note("The people and the company are invented.", style=QUIET))
+    """The sample data of the demo."""
+    said = f"{count} memories of a small software team, loaded into a temporary store in {took_s:.1f} s."
+    return Group(note(said), note("The people and the company are fictional.", style=QUIET))
 
 
 def demo_scene(number: int, shows: str, command: str) -> RenderableType:
@@ -295,17 +304,17 @@ def demo_scene(number: int, shows: str, command: str) -> RenderableType:
 
 
 def demo_closing() -> RenderableType:
-    """Where to go from here."""
+    """What to try next."""
     return Group(
         Text(),
-        note("Now with your own:", style="bold"),
+        note("Now with your own memories:", style="bold"),
         note('$ triskele add "We deploy with Argo CD, not Helm hooks" --category decisions', style=ID),
         note('$ triskele recall "how do we deploy?"', style=ID),
     )
 
 
 def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> RenderableType:
-    """What speaks against the numbers, then every arm's quality and speed, and how sure the differences are."""
+    """Findings against the numbers, quality and speed of each arm, and the significance of differences."""
     parts: list[RenderableType] = [note(report["dataset"], style="bold"), *_findings(report)]
     parts += [_bench_arms(report), Text(), _kinds(report), Text()]
     parts += [note(_comparison(each), style=QUIET) for each in report["comparisons"] if _is_headline(each)]
@@ -368,3 +377,30 @@ def _abstention(report: Mapping[str, Any]) -> Iterator[str]:
                 f"{name}, confidence against {kind} ({found['n']}): AUROC {found['auroc']:.3f}, precision"
                 f" {_value(found['precision'])} at {told['threshold']}, answerable kept {found['coverage']:.2f}"
             )
+
+
+def _egress(days: Sequence[Day], outside: Mapping[str, str], problems: Sequence[str]) -> list[RenderableType]:
+    """The configured hosts, and what was sent, by day."""
+    named = ", ".join(f"{host} ({name})" for name, host in outside.items())
+    said = f"· Open memories and queries may be sent to {named}." if named else _LOCAL
+    lines: list[RenderableType] = [note(f"✗ {problem}", style="red") for problem in problems]
+    if named or not problems:
+        lines.append(note(said, style=WARNING if named else GOOD))
+    if not days:
+        return [*lines, note("✓ Nothing was sent from this machine.", style=GOOD)]
+    return [*lines, *(note(_day(day), style=WARNING) for day in days)]
+
+
+def _day(day: Day) -> str:
+    billed = f", {counted(day.tokens, 'token')}" if day.tokens else ""
+    billed += f", about {day.cost:,.4f} in your currency" if day.cost else ""
+    requests = f"{counted(day.requests, 'request')} (failed ones included)"
+    texts = f"{counted(day.texts, 'text')}, {counted(day.characters, 'character')} to {day.host} ({day.endpoint})"
+    return f"· {day.day}: {texts}, {requests}{billed}"
+
+
+def _sent(found: Sequence[Sent]) -> list[RenderableType]:
+    """The hosts that already received the text of a memory."""
+    lines = [f"The text was sent to {each.host}: first {each.first}, last {each.last}." for each in found]
+    advice = ["It cannot be taken back: change the secret it holds, or ask the host to delete it."] if found else []
+    return [note(line, style=WARNING) for line in [*lines, *advice]]

@@ -1,1 +1,1 @@
-"""Agents that triskele can be installed into: which files, which entries, and how both are put in and taken out."""
+"""Installers: the configuration files of agents, and the entries that triskele writes into them."""

@@ -1,4 +1,4 @@
-"""The table of clients: which files each of them reads, and what triskele writes into them."""
+"""The table of clients: the files that each reads, and the entries that triskele writes into them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,30 @@ from pathlib import Path
 from typing import Any, Literal
 
 import triskele
+from triskele.base.files import expanded
 from triskele.errors import BadInput
 
 NAME = "triskele"
 HOOK = Path(triskele.__file__).parent / "serving" / "hook_start.py"
 
-# Our own limit is far below; this one is for a machine that hangs.
+# The hook's own limit is far lower; this one is for a machine that hangs.
 _HOOK_SECONDS = 5
 _EVENTS = {"UserPromptSubmit": "user-prompt-submit", "SessionStart": "session-start", "PreCompact": "pre-compact"}
-_OPTIONS = {"TRISKELE_HOME": "--home", "TRISKELE_STORE": "--store", "TRISKELE_CONFIG": "--config"}
+_OPTIONS = {
+    "TRISKELE_HOME": "--home",
+    "TRISKELE_STORE": "--store",
+    "TRISKELE_CONFIG": "--config",
+    "TRISKELE_CLIENT_TOKEN": "--token",
+}
 _CLAUDE_EVENTS = {**_EVENTS, "SessionEnd": "session-end"}
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """One file of a client; `moved_by` names the variable that moves the folder it is in.
+    """One file of a client; `moved_by` is the variable that moves its folder.
 
-    `reserved_by` is a list in which the user refuses servers of repositories by name: without ours in it, a repository
-    could put a server of its own in the place of triskele.
+    `reserved_by` is the list of server names that repositories may not define: without our name in it, a repository
+    could replace our server by its own.
     """
 
     user: str
@@ -43,7 +49,7 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """An agent that triskele can be installed into."""
+    """A client that triskele can be installed into."""
 
     name: str
     title: str
@@ -71,7 +77,7 @@ CLIENTS: dict[str, Client] = {
                 ),
             ),
             names_transport=True,
-            advice="Start Claude Code anew; /mcp and /hooks show triskele there.",
+            advice="Restart Claude Code; /mcp and /hooks list triskele.",
         ),
         Client(
             name="codex",
@@ -85,14 +91,14 @@ CLIENTS: dict[str, Client] = {
                 ),
             ),
             hook_as_line=True,
-            advice="Start Codex anew and trust the hooks under /hooks: Codex skips them until you do.",
+            advice="Restart Codex and trust the hooks under /hooks: until then Codex skips them.",
         ),
         Client(
             name="cursor",
             title="Cursor",
             files=(ConfigFile("~/.cursor/mcp.json", ".cursor/mcp.json", ("mcpServers",)),),
             names_transport=True,
-            advice="Start Cursor anew; its settings list triskele under MCP.",
+            advice="Restart Cursor; its settings list triskele under MCP.",
         ),
         Client(
             name="vscode",
@@ -105,17 +111,17 @@ CLIENTS: dict[str, Client] = {
             name="gemini",
             title="Gemini CLI",
             files=(ConfigFile("~/.gemini/settings.json", ".gemini/settings.json", ("mcpServers",)),),
-            advice="Start Gemini CLI anew; /mcp shows triskele there.",
+            advice="Restart Gemini CLI; /mcp lists triskele.",
         ),
     )
 }
 
 
-def place(file: ConfigFile, environment: Mapping[str, str]) -> Path:
-    """Where the user's own file is."""
+def user_path(file: ConfigFile, environment: Mapping[str, str]) -> Path:
+    """The path of the user's own file."""
     moved = environment.get(file.moved_by) if file.moved_by else None
     if moved:
-        return Path(moved).expanduser().absolute() / Path(file.user).name
+        return expanded(moved) / Path(file.user).name
     if file.user.startswith("{config}"):
         # Imported here: only this client needs it.
         import platformdirs
@@ -126,19 +132,19 @@ def place(file: ConfigFile, environment: Mapping[str, str]) -> Path:
 
 
 def server(client: Client, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The entry that makes the client start `triskele mcp`."""
-    command, *arguments = _sound([_interpreter(), _isolation(), "-m", "triskele", "mcp"])
-    _sound(environment.values())
+    """The entry with which the client starts `triskele mcp`."""
+    command, *arguments = _plain_words([_interpreter(), _isolation_flag(), "-m", "triskele", "mcp"])
+    _plain_words(environment.values())
     entry: dict[str, Any] = {"type": "stdio"} if client.names_transport else {}
     entry |= {"command": command, "args": arguments}
     return entry | ({"env": dict(environment)} if environment else {})
 
 
 def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The entry that makes the client call the hook client at an event."""
-    # As arguments of our own: a client that left them out would run an interpreter without anything to do.
+    """The entry with which the client runs the hook at an event."""
+    # As arguments, not as environment: not every client passes an environment on.
     places = [word for name, value in environment.items() for word in (_OPTIONS[name], value)]
-    words = _sound([_interpreter(), "-I", "-S", str(HOOK), event, "--client", client.name, *places])
+    words = _plain_words([_interpreter(), "-I", "-S", str(HOOK), event, "--client", client.name, *places])
     if client.hook_as_line:
         line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
         return {"type": "command", "command": line, "timeout": _HOOK_SECONDS}
@@ -146,7 +152,7 @@ def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str
 
 
 def is_our_hook(entry: Any) -> bool:
-    """Whether a hook calls our client, wherever that was installed."""
+    """Whether an entry runs the hook client of any triskele installation."""
     if not isinstance(entry, dict):
         return False
     arguments = entry.get("args")
@@ -156,25 +162,25 @@ def is_our_hook(entry: Any) -> bool:
 
 def _interpreter() -> str:
     if not sys.executable:
-        raise BadInput("it is unknown which Python runs here: start triskele by its program")
+        raise BadInput("the path of this Python is unknown: start triskele by its program file")
     if "uv" in Path(sys.executable).parts and any(part.startswith("archive-v") for part in Path(sys.executable).parts):
-        raise BadInput("triskele runs from uvx's cache, which may be emptied: run `uv tool install triskele` first")
-    # Not resolved: the link inside a virtual environment is what finds its packages.
+        raise BadInput("triskele runs from the cache of uvx, which is temporary: run `uv tool install triskele` first")
+    # Not resolved: Python finds the packages of a virtual environment by the link inside it.
     return os.path.abspath(sys.executable)
 
 
-def _isolation() -> str:
-    """The flag that keeps a `triskele` or `json.py` in the folder that one works in from being run instead."""
+def _isolation_flag() -> str:
+    """The flag that keeps Python from importing modules of the working folder."""
     import site
 
-    # -I would hide packages that were installed with `pip install --user`.
+    # -I would hide packages installed with `pip install --user`.
     return "-P" if HOOK.is_relative_to(site.getusersitepackages()) else "-I"
 
 
-def _sound(words: Iterable[str]) -> list[str]:
-    """The words, if every client hands them on as they are."""
+def _plain_words(words: Iterable[str]) -> list[str]:
+    """The words, if every client passes them on unchanged."""
     for word in words:
-        # Several clients replace variables in what they read.
+        # Several clients replace variables in their configuration.
         if "$" in word or not word.isprintable():
-            raise BadInput(f"other programs would not take {word!a} as it is: use a folder with a plain name")
+            raise BadInput(f"clients would not pass {word!a} on unchanged: use a folder with a plain name")
     return list(words)

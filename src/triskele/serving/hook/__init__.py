@@ -1,1 +1,1 @@
-"""What agents are told unasked: few memories, fenced as data, silence otherwise."""
+"""Answers to agent hooks: a few memories, fenced as data, or nothing."""

@@ -1,7 +1,7 @@
-"""The answers to an agent's hooks: one JSON document that reaches the model, or silence.
+"""Answers to hook events: one JSON document for the model, or nothing.
 
-A payload is the client's JSON; whoever received it adds, where known, `client` (its name), `project` (named by the
-user) and `answer_by` (on the monotonic clock): after that nobody listens, and nothing counts as given.
+A payload is the client's JSON. The server adds, where known, `client` (its name), `project` (named by the user) and
+`answer_by` (monotonic clock): after that time the client is gone, and nothing counts as given.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.hook import injection
-from triskele.serving.hook.conversation import Conversation, key_of, text_in
-from triskele.serving.hook.injection import Parcel
+from triskele.serving.hook.injection import Conversation, Injection, key_of, text_in
 
-SILENCE = ""
-# Contexts that begin empty, whatever the conversation was given before.
+NOTHING = ""
+# Sources of a session start with an empty context.
 _FRESH = frozenset({"startup", "clear"})
 
 
 def respond(engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
-    """What a hook writes to its standard output."""
+    """The text that the hook writes to standard output."""
     if event not in _ANSWERS:
-        raise BadInput(f"no hook event {event[:40]!r}: choose one of {', '.join(_ANSWERS)}")
+        raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(_ANSWERS)}")
     return _ANSWERS[event](engine, payload)
 
 
 def _user_prompt_submit(engine: Engine, payload: Mapping[str, Any]) -> str:
-    asked = injection.question(text_in(payload, "prompt"))
-    if not asked:
-        return SILENCE
+    query = injection.query_of(text_in(payload, "prompt"))
+    if not query:
+        return NOTHING
     conversation = Conversation.of(engine, payload)
-    memories = injection.for_prompt(engine, asked, conversation)
+    memories = injection.for_prompt(engine, query, conversation)
     budget = engine.settings.agents.budget_tokens
-    parcel = injection.parcel(engine, "UserPromptSubmit", memories, budget=budget)
-    return SILENCE if _is_late(payload) else _given(engine, parcel, conversation)
+    given = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
+    return NOTHING if _is_late(payload) else _given(engine, given, conversation)
 
 
 def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
@@ -47,29 +46,29 @@ def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
     if key is not None and source == "compact":
         engine.store.uses.lose(key)
     conversation = Conversation.of(engine, payload)
-    regained = injection.regained(engine, conversation)
-    memories = [*regained, *injection.standing(engine, conversation)]
-    # What an agent has not asked about yet is worth less room than what it has.
-    budget = engine.settings.agents.budget_tokens // (1 if regained else 2)
-    parcel = injection.parcel(engine, "SessionStart", memories, budget=budget)
-    return SILENCE if _is_late(payload) else _given(engine, parcel, conversation)
+    lost = injection.lost_to_compaction(engine, conversation)
+    memories = [*lost, *injection.standing(engine, conversation)]
+    # Standing memories get half the budget of memories that the prompt asked for.
+    budget = engine.settings.agents.budget_tokens // (1 if lost else 2)
+    given = injection.injection(engine, "SessionStart", memories, budget=budget)
+    return NOTHING if _is_late(payload) else _given(engine, given, conversation)
 
 
 def _pre_compact(engine: Engine, payload: Mapping[str, Any]) -> str:
     if (key := key_of(payload)) is not None:
         engine.store.uses.lose(key)
-    return SILENCE
+    return NOTHING
 
 
 def _stop(_engine: Engine, _payload: Mapping[str, Any]) -> str:
-    return SILENCE
+    return NOTHING
 
 
 def _session_end(engine: Engine, payload: Mapping[str, Any]) -> str:
     if (key := key_of(payload)) is not None:
         is_cleared = text_in(payload, "reason") == "clear"
         (engine.store.uses.forget if is_cleared else engine.store.uses.end)(key)
-    return SILENCE
+    return NOTHING
 
 
 def _is_late(payload: Mapping[str, Any]) -> bool:
@@ -77,11 +76,12 @@ def _is_late(payload: Mapping[str, Any]) -> bool:
     return isinstance(ends, float) and time.monotonic() > ends
 
 
-def _given(engine: Engine, parcel: Parcel, conversation: Conversation) -> str:
-    if parcel.memories:
-        tokens = {memory.id: each for memory, each in zip(parcel.memories, parcel.tokens, strict=True)}
-        usage.note_injection(engine.store, parcel.memories, conversation=conversation.key, tokens=tokens)
-    return parcel.document
+def _given(engine: Engine, given: Injection, conversation: Conversation) -> str:
+    if given.memories:
+        usage.note_injection(
+            engine.store, given.memories, conversation=conversation.key, tokens=given.tokens, labels=given.labels
+        )
+    return given.document
 
 
 _ANSWERS: dict[str, Callable[[Engine, Mapping[str, Any]], str]] = {

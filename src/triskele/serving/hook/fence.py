@@ -48,11 +48,15 @@ def fenced(lines: Iterable[str]) -> str:
 
 def line(memory: Memory, short: Mapping[str, str]) -> str:
     """One memory as quoted data."""
+    return f"{label(memory, short)} · {quoted(memory.content)}"
+
+
+def label(memory: Memory, short: Mapping[str, str]) -> str:
+    """What stands before the text: id, date, origin, project."""
     date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
     place = quoted(memory.project[:LONGEST_PROJECT] or "everywhere")
-    labels = f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {place}"
-    return f"{labels} · {quoted(memory.content)}"
+    return f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {place}"
 
 
 def quoted(text: str) -> str:

@@ -1,27 +1,31 @@
-"""Which memories an agent is given unasked, and when it is given none."""
+"""Which memories an agent is given without asking, in which conversation, and when it is given none."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from triskele import validation
-from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.base import project, timestamps
+from triskele.engine import EVERYWHERE, Engine
+from triskele.errors import BadInput
 from triskele.recall.reasons import tokens_of
 from triskele.serving.hook import fence
-from triskele.serving.hook.conversation import Conversation, current
-from triskele.types import Answer, Memory, Sort
+from triskele.stores.usage import Given
+from triskele.types import Answer, Memory, Origin, Sensitivity, Sort
 
-# What is said first tells what a long prompt is about, the rest is often a paste; and reading more takes too long.
+# The beginning of a long prompt says what it is about; the rest is often pasted text and too slow to embed.
 HEAD_CHARACTERS = 1000
-# Hits that are superseded or say the same again are left out, so more are read than are given.
+# More hits than are given: superseded hits and near-duplicates are left out.
 CONSIDERED = 20
-# A hit that is worth less than this share of the best one is not worth its tokens.
+# A hit below this share of the best score is not worth its tokens.
 LEAST_SHARE = 0.5
-# The client cuts what is longer.
+# Clients cut longer texts.
 MOST_CHARACTERS = 9500
 STANDING = ("preferences", "decisions", "lessons")
 STANDING_IMPORTANCE = 0.5
@@ -30,49 +34,50 @@ _SLASH_COMMAND = re.compile(r"/[\w:.-]+(\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """What is given at once: the memories, what each takes of a context, and the document that carries them."""
+class Injection:
+    """The memories of one answer, tokens and label of each by id, and the JSON document that holds them."""
 
     memories: tuple[Memory, ...] = ()
-    tokens: tuple[int, ...] = ()
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     document: str = ""
 
 
-def question(prompt: str) -> str:
-    """What a prompt asks memory for; nothing where it is a command to the client."""
-    asked = prompt.strip()
-    return "" if _SLASH_COMMAND.match(asked) else asked[:HEAD_CHARACTERS]
+def query_of(prompt: str) -> str:
+    """The query of a prompt; empty where the prompt is a command to the client."""
+    query = prompt.strip()
+    return "" if _SLASH_COMMAND.match(query) else query[:HEAD_CHARACTERS]
 
 
-def for_prompt(engine: Engine, asked: str, conversation: Conversation) -> list[Memory]:
-    """The memories that matter for a prompt, best first, then what a compaction has taken away."""
+def for_prompt(engine: Engine, query: str, conversation: Conversation) -> list[Memory]:
+    """The memories for a prompt, best first, then those that a compaction removed from the context."""
     settings = engine.settings.agents
-    answer = engine.recall(asked, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
-    found = _telling(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
-    wanted = [*found[: settings.most], *regained(engine, conversation)]
-    return _news(wanted, conversation)
+    answer = engine.recall(query, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
+    found = _relevant(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
+    wanted = [*found[: settings.most], *lost_to_compaction(engine, conversation)]
+    return _not_in_context(wanted, conversation)
 
 
-def _telling(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
+def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
     from triskele.recall.pipeline import pack
 
     best = answer.hits[0].score if answer.hits else 0.0
     near = [hit for hit in answer.hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
-    # Those that say the same again are left out, whatever the budget.
+    # Leave out near-duplicates, whatever the budget.
     packed = pack(replace(answer, hits=tuple(near)), validation.MAX_BUDGET)
     resolutions = current(engine, packed.resolutions, conversation)
     return [*(hit.memory for hit in packed.hits), *resolutions]
 
 
-def regained(engine: Engine, conversation: Conversation) -> list[Memory]:
-    """What the conversation was given before it was compacted, the newest first, as far as it still holds."""
+def lost_to_compaction(engine: Engine, conversation: Conversation) -> list[Memory]:
+    """Memories that the context lost in a compaction, newest first, if they are still valid."""
     lost = conversation.lost()
     if not lost:
         return []
     standing, now = engine.store.memories(lost), timestamps.now()
     memories = [standing[id] for id in lost if id in standing]
     valid = [memory for memory in memories if memory.valid_to is None or memory.valid_to > now]
-    return _news(current(engine, valid, conversation), conversation)
+    return _not_in_context(current(engine, valid, conversation), conversation)
 
 
 def standing(engine: Engine, conversation: Conversation) -> list[Memory]:
@@ -91,30 +96,32 @@ def standing(engine: Engine, conversation: Conversation) -> list[Memory]:
         if memory.importance >= STANDING_IMPORTANCE
     ]
     found.sort(key=lambda memory: (memory.importance, memory.updated_at, memory.id), reverse=True)
-    return _news(current(engine, found, conversation), conversation)
+    return _not_in_context(current(engine, found, conversation), conversation)
 
 
-def parcel(engine: Engine, event: str, memories: Iterable[Memory], *, budget: int) -> Parcel:
-    """As many of these memories as may be given at once, in their order; what does not fit is left out."""
+def injection(engine: Engine, event: str, memories: Iterable[Memory], *, budget: int) -> Injection:
+    """As many of these memories as fit the budget, in their order."""
     wanted = list({memory.id: memory for memory in memories}.values())
     short = engine.store.shorten(memory.id for memory in wanted)
     room, characters = budget - tokens_of(fence.fenced(())), MOST_CHARACTERS - len(_document(event, ()))
     chosen: list[tuple[Memory, str, int]] = []
     for memory in wanted:
         line = fence.line(memory, short)
-        # In the document a line is quoted once more, and so is the break after it.
+        # The document is JSON: it escapes the line once more, and the line break after it.
         tokens, length = tokens_of(line), len(_quoted(line))
         if len(chosen) < engine.settings.agents.most and tokens <= room and length < characters:
             chosen.append((memory, line, tokens))
             room, characters = room - tokens, characters - length
     if not chosen:
-        return Parcel()
+        return Injection()
     taken, lines, tokens_each = zip(*chosen, strict=True)
-    return Parcel(tuple(taken), tuple(tokens_each), _document(event, lines))
+    ids = [memory.id for memory in taken]
+    labels = {memory.id: fence.label(memory, short) for memory in taken}
+    return Injection(tuple(taken), dict(zip(ids, tokens_each, strict=True)), labels, _document(event, lines))
 
 
 def _document(event: str, lines: Sequence[str]) -> str:
-    """What clients read; they refuse or ignore any other key."""
+    """The JSON that clients read; they reject other keys."""
     return _quoted({"hookSpecificOutput": {"hookEventName": event, "additionalContext": fence.fenced(lines)}})
 
 
@@ -122,5 +129,80 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _news(memories: Sequence[Memory], conversation: Conversation) -> list[Memory]:
-    return [memory for memory in memories if conversation.is_news(memory)]
+def _not_in_context(memories: Sequence[Memory], conversation: Conversation) -> list[Memory]:
+    return [memory for memory in memories if conversation.is_not_in_context(memory)]
+
+
+# Text of tools and web pages is recalled only on request, never injected.
+INJECTED_ORIGINS = frozenset({Origin.USER, Origin.AGENT, Origin.IMPORT})
+_KEY_CHARACTERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation of an agent; `key` is None where the client does not name it."""
+
+    key: str | None
+    project: str
+    sees_private: bool
+    given: Mapping[str, Given]
+
+    @staticmethod
+    def of(engine: Engine, payload: Mapping[str, Any]) -> Conversation:
+        """The conversation of a hook call."""
+        key = key_of(payload)
+        given = {} if key is None else {each.id: each for each in engine.store.uses.given(key)}
+        is_trusted = engine.settings.agents.shows_private_to(text_in(payload, "client"))
+        return Conversation(key, _project(engine, payload), is_trusted, given)
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The scope of what may be injected here."""
+        shown = {Sensitivity.OPEN, Sensitivity.PRIVATE} if self.sees_private else {Sensitivity.OPEN}
+        return {"project": self.project, "sensitivities": shown, "origins": INJECTED_ORIGINS}
+
+    def may_see(self, memory: Memory) -> bool:
+        """Whether a memory may be injected here."""
+        allowed = self.filters
+        is_shown = memory.sensitivity in allowed["sensitivities"] and memory.origin in allowed["origins"]
+        return is_shown and memory.project in (self.project, EVERYWHERE)
+
+    def is_not_in_context(self, memory: Memory) -> bool:
+        """Whether the context does not hold the current version of a memory."""
+        before = self.given.get(memory.id)
+        return before is None or before.lost or before.content_hash != memory.content_hash
+
+    def lost(self) -> list[str]:
+        """Ids that a compaction removed from the context, newest first."""
+        return [each.id for each in self.given.values() if each.lost]
+
+
+def key_of(payload: Mapping[str, Any]) -> str | None:
+    """A hash of the session id: the store must not hold the id itself."""
+    session = text_in(payload, "session_id")
+    return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_CHARACTERS] if session else None
+
+
+def text_in(payload: Mapping[str, Any], name: str) -> str:
+    """A text field of a payload; empty where it is missing."""
+    value = payload.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def current(engine: Engine, memories: Iterable[Memory], conversation: Conversation) -> list[Memory]:
+    """The memories that may be injected here and are not superseded."""
+    seen = [memory for memory in memories if conversation.may_see(memory)]
+    superseded = engine.superseded([memory.id for memory in seen]) if seen else set()
+    return [memory for memory in seen if memory.id not in superseded]
+
+
+def _project(engine: Engine, payload: Mapping[str, Any]) -> str:
+    """The named project, else that of the agent's folder, else only memories without a project."""
+    named = text_in(payload, "project") or engine.settings.project
+    path = Path(text_in(payload, "cwd"))
+    try:
+        if named:
+            return validation.check_name(named, "the project")
+        return validation.check_name(project.resolve(path), "the project") if path.is_absolute() else EVERYWHERE
+    except (OSError, ValueError, RuntimeError, BadInput):
+        return EVERYWHERE

@@ -1,1 +1,1 @@
-"""Memory as tools, resources and prompts of the Model Context Protocol."""
+"""Tools, resources and prompts of the Model Context Protocol."""

@@ -1,4 +1,4 @@
-"""Who is asking: the project worked in, and what the client may be told."""
+"""The caller of a tool: its project, and what it may see."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context
+from starlette.requests import Request as HttpRequest
 
 from triskele import validation
 from triskele.base import project
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
+from triskele.serving.clients.config_files import TokenFile
 from triskele.types import Memory, Sensitivity
 
-# What clients call themselves in the protocol, where that is not the name by which they are installed.
+# Protocol names of clients that differ from the name they are installed by.
 _INSTALLED_AS = {
     "codex-mcp-client": "codex",
     "cursor-vscode": "cursor",
@@ -25,31 +27,36 @@ _INSTALLED_AS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where requests come from: a folder, or a project by name; without either they belong everywhere."""
+class RequestSource:
+    """Where requests come from: a folder or a named project, and the token of the client's installed entry."""
 
     open_engine: Callable[[], Engine]
     folder: Path | None = None
     project: str | None = None
+    token: str = ""
 
     def named(self, engine: Engine) -> str:
-        """The project worked in."""
+        """The project of the requests."""
         given = self.project or engine.settings.project
         if given is None and self.folder is not None and self.folder.is_absolute():
             given = project.resolve(self.folder)
         return validation.check_name(given or EVERYWHERE, "the project")
 
 
-Request = Context[Place, Any]
+Request = Context[RequestSource, Any]
+_NOT_NAMED = "the user can add the client to private_to in the [agents] section of the settings"
+# A client that the settings name proves by its token that it is the one that was installed.
+_NO_TOKEN = "its entry has no valid token, so the user can run `triskele install {}` again"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One request's engine, project and permissions."""
+    """Engine, project and permissions of one request."""
 
     engine: Engine
     project: str
     reads_private: bool
+    hint: str = ""
 
     @property
     def sensitivities(self) -> frozenset[Sensitivity] | None:
@@ -57,39 +64,50 @@ class Caller:
         return None if self.reads_private else frozenset(Sensitivity) - {Sensitivity.PRIVATE}
 
     def may_read(self, memory: Memory) -> bool:
-        """Whether this client may learn what a memory says."""
+        """Whether this client may see the text of a memory."""
         return self.reads_private or memory.sensitivity is not Sensitivity.PRIVATE
 
     def get(self, reference: str) -> Memory:
-        """A memory that this client may read or change."""
+        """A memory that this client may see and change."""
         memory = self.engine.get(reference)
         if not self.may_read(memory):
             raise BadInput(
-                f"{memory.id} is private and this client may not see it: the user can add the client to private_to"
-                f" in the [agents] section of the settings, or read it with `triskele show {memory.id}`"
+                f"{memory.id} is private and this client may not see it: {self.hint or _NOT_NAMED}, or read it with"
+                f" `triskele show {memory.id}`"
             )
         return memory
 
     def looked_into(self, named: str) -> str:
-        """The project that a reader names, or the one worked in."""
+        """The project to read: the named one, or the caller's."""
         return named or self.project
 
     def written_to(self, named: str, everywhere: bool) -> str:
-        """The project that a writer names, or the one worked in."""
+        """The project to write to: the named one, or the caller's."""
         if named and everywhere:
-            raise BadInput("project and everywhere exclude each other")
+            raise BadInput("give project or everywhere, not both")
         return EVERYWHERE if everywhere else named or self.project
 
 
 def caller(request: Request) -> Caller:
-    """Who makes this request."""
-    place = request.request_context.lifespan_context
-    engine = place.open_engine()
-    return Caller(engine, place.named(engine), engine.settings.agents.shows_private_to(client_name(request)))
+    """The caller of a request."""
+    source = request.request_context.lifespan_context
+    engine = source.open_engine()
+    tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
+    given = source.token or _token_of(request)
+    reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)
+    claimed = client_name(request)
+    hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
+    return Caller(engine, source.named(engine), reads_private, hint)
+
+
+def _token_of(request: Request) -> str:
+    """The token of a request over HTTP; empty on other transports."""
+    made = request.request_context.request
+    return made.headers.get("x-triskele-client-token", "") if isinstance(made, HttpRequest) else ""
 
 
 def client_name(request: Request) -> str | None:
-    """The client by the name that it is installed by; None where it did not say."""
+    """The name that the client gives itself, as its install name; None where it gives none."""
     said = request.session.client_params
     if said is None:
         return None

@@ -55,6 +55,12 @@ class Writer:
 
     def apply(self, change: Change) -> Outcome:
         """Carry out one change and journal it."""
+        outcome = self._applied(change)
+        if isinstance(change, Add) and outcome.action is Action.ADDED:
+            return replace(outcome, project=change.memory.project, sensitivity=change.memory.sensitivity)
+        return self._described(outcome)
+
+    def _applied(self, change: Change) -> Outcome:
         match change:
             case Add(memory, verbatim, sealed):
                 return self._add(memory, verbatim, sealed)
@@ -167,7 +173,12 @@ class Writer:
 
     def note_sealed(self, id: str, version: int) -> Outcome:
         """Journal that every version of a memory was sealed."""
-        return self._note(Action.SEALED, id, version=version)
+        return self._described(self._note(Action.SEALED, id, version=version))
+
+    def _described(self, outcome: Outcome) -> Outcome:
+        """An outcome with project and sensitivity of its memory."""
+        latest = self._latest(outcome.id)
+        return replace(outcome, project=latest.project, sensitivity=latest.sensitivity)
 
     def _close(self, memory: Memory, moment: datetime) -> None:
         values = from_memory(replace(memory, known_to=moment))
@@ -201,7 +212,8 @@ class Writer:
             f"INSERT INTO journal ({JOURNAL_COLUMNS}, row_hash) VALUES (?,?,?,?,?,?,?,?,?,?)",
             [*values, row_hash(values)],
         )
-        return Outcome(action=action, id=id, version=version, seq=self.connection.last_insert_rowid())
+        seq = self.connection.last_insert_rowid()
+        return Outcome(action=action, id=id, version=version, seq=seq, batch=self.batch)
 
     def _current(self, id: str) -> Memory | None:
         values = self._one(f"SELECT {VERSION_COLUMNS} FROM versions WHERE id = ? AND known_to IS NULL", [id])

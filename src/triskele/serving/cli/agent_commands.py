@@ -1,0 +1,268 @@
+"""Commands for agents: install, uninstall, serve, hook, mcp."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from triskele.errors import BadInput, Conflict, NotFound
+from triskele.serving.cli.invocation import Invocation, common, examples
+from triskele.serving.clients.table import CLIENTS, Client
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+    from triskele.serving.clients.installer import Change, InstallTarget
+
+_CLIENT = click.argument("client", type=click.Choice(list(CLIENTS)))
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the changes; write nothing.")
+_YES = click.option("--yes", is_flag=True, help="Write without asking.")
+_UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
+_PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
+
+
+@click.command(
+    epilog=examples(
+        "triskele install claude-code --dry-run", "triskele install codex --yes", "triskele install vscode --project"
+    )
+)
+@_CLIENT
+@_DRY_RUN
+@_YES
+@_PROJECT
+@common
+def install(invocation: Invocation, client: str, dry_run: bool, yes: bool, project: bool) -> None:
+    """Install triskele into an agent, after showing the changes."""
+    from triskele.serving.clients import installer
+
+    target, row = _target(invocation, project), CLIENTS[client]
+    try:
+        changes = installer.plan_install(row, target)
+    except installer.FileRefused as error:
+        if not invocation.as_json:
+            click.echo(error.by_hand)
+        raise
+    needed = any(change.is_needed for change in changes)
+    if needed and not dry_run:
+        if not yes:
+            _consent(invocation, row, changes)
+        changes = installer.install(changes, target)
+    _report_changes(invocation, row, changes, "install", dry_run=dry_run, was_shown=needed and not dry_run and not yes)
+
+
+@click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))
+@_CLIENT
+@_DRY_RUN
+@_YES
+@_PROJECT
+@common
+def uninstall(invocation: Invocation, client: str, dry_run: bool, yes: bool, project: bool) -> None:
+    """Remove triskele from an agent; other entries stay."""
+    from triskele.serving.clients import installer
+
+    target, row = _target(invocation, project), CLIENTS[client]
+    changes = installer.plan_uninstall(row, target)
+    needed = any(change.is_needed for change in changes)
+    # A script need not confirm: only our own entries go, and a copy is kept.
+    asks = needed and not dry_run and not yes and _has_terminal()
+    if asks:
+        _consent(invocation, row, changes)
+    if not dry_run:
+        changes = installer.uninstall(changes, target)
+    _report_changes(invocation, row, changes, "uninstall", dry_run=dry_run, was_shown=asks)
+
+
+def _target(invocation: Invocation, project: bool) -> InstallTarget:
+    from triskele.serving.clients.installer import InstallTarget
+
+    return InstallTarget.of(invocation.settings(), os.environ, Path.cwd() if project else None)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _consent(invocation: Invocation, client: Client, changes: list[Change]) -> None:
+    """Show the changes and ask for consent."""
+    if not _has_terminal():
+        raise BadInput("there is no terminal to ask on, nothing was written: add --yes to write, or --dry-run to look")
+    for line in _differences(changes):
+        click.echo(line, err=invocation.as_json)
+    if not click.confirm(f"Write this for {client.title}?", err=True):
+        raise Conflict("not confirmed: nothing was written")
+
+
+def _report_changes(
+    invocation: Invocation, client: Client, changes: list[Change], action: str, *, dry_run: bool, was_shown: bool
+) -> None:
+    if invocation.as_json:
+        shape = {"client": client.name, "action": action, "dry_run": dry_run, "files": [_shape(c) for c in changes]}
+        return invocation.write_json({**shape, "advice": client.advice if action == "install" else ""})
+    needed = [change for change in changes if change.is_needed]
+    lines = [] if was_shown else _differences(changes)
+    if not needed:
+        lines.append(f"Nothing to change: {_UNCHANGED[action].format(client.title)}.")
+    elif dry_run:
+        lines.append("Nothing was written.")
+    else:
+        lines += [_written(change) for change in needed]
+        lines += [client.advice] if action == "install" else []
+    return click.echo("\n".join(lines))
+
+
+def _differences(changes: list[Change]) -> list[str]:
+    """The diffs with control and direction characters escaped."""
+    lines = [line.removesuffix("\r") for change in changes for line in change.difference.split("\n")[:-1]]
+    return ["".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line) for line in lines]
+
+
+def _written(change: Change) -> str:
+    kept = f" (before: {change.backup})" if change.backup else ""
+    return f"{'Removed' if change.after is None else 'Wrote'} {change.path}{kept}"
+
+
+def _shape(change: Change) -> dict[str, Any]:
+    what = "unchanged"
+    if change.is_needed:
+        what = "created" if change.before is None else "removed" if change.after is None else "changed"
+    backup = None if change.backup is None else str(change.backup)
+    return {"path": str(change.path), "change": what, "diff": change.difference, "backup": backup}
+
+
+@click.command(
+    epilog=examples(
+        "triskele serve --status",
+        "triskele serve --http 127.0.0.1:8377",
+        "triskele serve --stop",
+    ),
+)
+@click.option("--http", metavar="HOST:PORT", help="Also serve HTTP on loopback; requests need the token.")
+@click.option("--socket", metavar="PATH", type=click.Path(path_type=Path), help="Also serve on this unix socket.")
+@click.option("--status", is_flag=True, help="Only show the process that serves this store.")
+@click.option("--stop", is_flag=True, help="Only stop the process that serves this store.")
+@common
+def serve(invocation: Invocation, http: str | None, socket: Path | None, status: bool, stop: bool) -> None:
+    """Serve hooks and MCP from one process until it is idle.
+
+    Hooks and `triskele mcp` start it when they need it; other commands do not.
+    """
+    from triskele.serving import listener, resident
+
+    if status and stop:
+        raise click.UsageError("give --status or --stop, not both")
+    environ = invocation.environ()
+    if status or stop:
+        return _report_status(invocation, environ, stop=stop)
+    extra_addresses = resident.ExtraAddresses(
+        listener.loopback_address(http) if http else None, socket.absolute() if socket else None
+    )
+    resident.serve(environ, extra_addresses, ready=lambda addresses: _report_addresses(invocation, addresses))
+    return resident.exit_now()
+
+
+@click.command(
+    epilog=examples(
+        "triskele hook session-start < event.json",
+        'echo \'{"prompt": "how do we deploy?"}\' | triskele hook user-prompt-submit',
+    ),
+)
+@click.argument("event", metavar="EVENT")
+@click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
+@common
+def hook(invocation: Invocation, event: str) -> None:
+    """Answer a hook event of an agent with relevant memories.
+
+    EVENT is user-prompt-submit, session-start, pre-compact, stop or session-end; the client's JSON comes on standard
+    input. An error never fails a prompt: it prints nothing and goes to run/hook.log in the data folder.
+    """
+    from triskele.serving import hook_client
+
+    hook_client.answer(event, invocation.environ(), time.monotonic())
+
+
+def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
+    from triskele.serving import hook_client, resident
+
+    place = hook_client.address(environ)
+    found = resident.stop(place) if stop else resident.health(place)
+    if found is None:
+        raise NotFound("no process serves this store")
+    if invocation.as_json:
+        return invocation.write_json({"stopped": stop, **found, "project": None})
+    done = "Stopped" if stop else "Serving:"
+    return click.echo(f"{done} process {found['pid']}, version {found['version']}, {found['store']}")
+
+
+def _report_addresses(invocation: Invocation, addresses: dict[str, str]) -> None:
+    if invocation.as_json:
+        return invocation.write_json({**addresses, "pid": os.getpid(), "project": None})
+    for name, address in addresses.items():
+        click.echo(f"{name.replace('_', ' ')}: {address}")
+    return click.echo("Serving until idle; press Ctrl-C to stop.")
+
+
+@click.command(
+    epilog=examples("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp"),
+)
+@click.option("--in-process", is_flag=True, help="Serve in this process, without the resident process.")
+@common
+def mcp(invocation: Invocation, in_process: bool) -> None:
+    """Serve an agent over standard input and output (MCP)."""
+    from triskele.serving.mcp.bridge import Bridge
+    from triskele.serving.mcp.connector import Connector
+
+    lazy_engine = _LazyEngine(invocation)
+    connector = Connector(
+        invocation.environ(),
+        lazy_engine.open_engine,
+        in_process=in_process,
+        report=lambda message: click.echo(message, err=True),
+    )
+    try:
+        Bridge(connector, _own_output()).run(sys.stdin.buffer)
+    except BrokenPipeError:
+        # The client closed its end.
+        return
+    except KeyboardInterrupt:
+        # A thread still reads standard input, which an orderly exit would wait for.
+        lazy_engine.close()
+        click.echo("triskele: interrupted", err=True)
+        os._exit(130)
+    finally:
+        lazy_engine.close()
+
+
+class _LazyEngine:
+    """The engine of an in-process server, opened on the first request."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._mutex = threading.Lock()
+        self._engine: Engine | None = None
+
+    def open_engine(self) -> Engine:
+        """The engine; a failed open is tried again."""
+        with self._mutex:
+            if self._engine is None:
+                self._engine = self._invocation.open()
+                self._engine.work_in_background()
+            return self._engine
+
+    def close(self) -> None:
+        """Close the engine."""
+        with self._mutex:
+            if self._engine is not None:
+                self._engine.close()
+                self._engine = None
+
+
+def _own_output() -> BinaryIO:
+    """A private copy of standard output; everything else that writes there goes to standard error."""
+    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return own

@@ -1,0 +1,230 @@
+"""The `models` commands: show the models in use, switch the local one, roll back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.base.files import expanded
+from triskele.errors import Unavailable
+from triskele.serving import shapes
+from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from triskele.engine import Engine
+    from triskele.evaluation.own.rivalry import Rivalry
+    from triskele.index.semantic import SemanticIndex
+    from triskele.recall.runtime import Switched
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=examples("triskele models list", "triskele models switch ~/models/bge-small-en-v1.5-onnx"),
+)
+@global_options
+@click.pass_context
+def models(context: click.Context) -> None:
+    """Show and change the models that embed your memories."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@models.command("list", epilog=examples("triskele models list", "triskele models list --json"))
+@common
+def list_models(invocation: Invocation) -> None:
+    """Show the models in use and how much each has embedded."""
+    with invocation.open_existing() as engine:
+        found = _standing(engine)
+        if invocation.as_json:
+            return invocation.write_json({**found, "project": engine.project})
+
+        return invocation.write(_models_report(found))
+
+
+@models.command(
+    epilog=examples(
+        "triskele models switch ~/models/bge-small-en-v1.5-onnx",
+        "triskele models switch BAAI/bge-small-en-v1.5      (fetched from the hub, needs the extra hub)",
+        "triskele models switch bundled --untested",
+    ),
+)
+@click.argument("name", metavar="NAME")
+@click.option("--untested", is_flag=True, help="Switch even if your questions do not show that it is not worse.")
+@common
+@click.pass_context
+def switch(context: click.Context, invocation: Invocation, name: str, untested: bool) -> None:
+    """Embed everything with another local model, and use it if it is not worse on your own questions.
+
+    NAME is bundled, the path of a folder with an ONNX model, or owner/name of the hub. The vectors of the old model
+    are kept, so that `triskele models rollback` is immediate. After an interruption, run the same command to continue.
+    """
+    from triskele.recall import runtime as switching
+
+    with invocation.open() as engine:
+        switching.refuse_if_set(engine.settings)
+        before = engine.mind.model
+        # Stored as an absolute path: other processes run in other folders.
+        name = str(expanded(name)) if expanded(name).is_dir() else name
+        if name == before:
+            raise click.UsageError(f"{name} is already in use", context)
+        rival = engine.mind.rival(name)
+        _read_everything(engine, rival)
+        found = _compared(engine, rival, untested)
+        is_switched = untested or (found is not None and found.is_not_worse)
+        if is_switched:
+            switching.put_in_force(engine.store, name, before, found.evidence() if found else {})
+            engine.store.queue_for(rival.embedder.fingerprint)
+        rival.close()
+        if invocation.as_json:
+            evidence = shapes.plain(found.evidence()) if found else None
+            told = {"switched": is_switched, "model": name if is_switched else before, "before": before}
+            invocation.write_json({**told, "evidence": evidence, "project": engine.project})
+        else:
+            invocation.write(_switch_report(name, before, found, is_switched=is_switched))
+    context.exit(0 if is_switched else 1)
+
+
+@models.command(epilog=examples("triskele models rollback"))
+@common
+def rollback(invocation: Invocation) -> None:
+    """Return to the model before the last switch; its vectors are kept."""
+    from triskele.recall import runtime as switching
+
+    with invocation.open_existing() as engine:
+        switching.refuse_if_set(engine.settings)
+        back = switching.roll_back(engine.store)
+        meaning = engine.meaning()
+        waiting = engine.store.models.count_lacking(meaning.embedder.fingerprint) if meaning is not None else 0
+        if invocation.as_json:
+            told = {"model": back.name, "before": back.before, "waiting": waiting}
+            return invocation.write_json({**told, "project": engine.project})
+
+        return invocation.write(_rollback_report(back, waiting))
+
+
+def _read_everything(engine: Engine, rival: SemanticIndex) -> None:
+    from triskele.index.worker import embed_beside
+
+    total = engine.store.models.count_lacking(rival.embedder.fingerprint)
+    with progress_bar(f"{rival.embedder.fingerprint.split('@')[0]} reads", total=total) as progress:
+        embed_beside(engine.store, rival, progress)
+
+
+def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> Rivalry | None:
+    from triskele.evaluation.own.rivalry import rivalry
+
+    try:
+        with progress_bar("Comparing") as progress:
+            return rivalry(engine, rival, lambda what, done, total: progress(done, total, what))
+    except Unavailable:
+        # --untested needs no comparison, and so no extra packages.
+        if untested:
+            return None
+        raise
+
+
+def _standing(engine: Engine) -> dict[str, Any]:
+    """The models with their progress, and hosted ones with their hosts."""
+    from triskele.recall.runtime import switched
+
+    last, meaning, outside = switched(engine.store), engine.meaning(), engine.mind.outside()
+    seen = engine.store.models.seen()
+    mark = meaning.embedder.fingerprint if meaning is not None else None
+    hosted = outside.hosted if outside is not None else None
+    elsewhere = hosted.texts.fingerprint if hosted is not None else None
+    return {
+        "local": {
+            "name": engine.mind.model,
+            "fingerprint": mark,
+            "read": seen.get(mark or "", 0),
+            "waiting": engine.store.models.count_lacking(mark) if mark else 0,
+            "before": last.before if last else None,
+        },
+        "hosted": None
+        if elsewhere is None
+        else {
+            "fingerprint": elsewhere,
+            "host": engine.mind.hosts()["hosted"],
+            "read": seen.get(elsewhere, 0),
+            "waiting": engine.store.models.count_clear_for(elsewhere),
+        },
+        "rerank": outside.reviewer.name if outside is not None and outside.reviewer is not None else None,
+        "kept": {name: count for name, count in seen.items() if name not in (mark, elsewhere)},
+    }
+
+
+def _models_report(found: Mapping[str, Any]) -> RenderableType:
+    """The models in use, and those whose vectors are kept."""
+    from triskele.serving.cli.render import MATCH, QUIET, WARNING, counted, note
+
+    local, hosted = found["local"], found["hosted"]
+    lines = [note(f"Local: {local['name']}", MATCH)]
+    if local["fingerprint"] is None:
+        lines.append(note("  not available: recall uses words only", WARNING))
+    else:
+        lines += _progress_lines(local)
+    if hosted is not None:
+        lines += [note(f"Hosted: {hosted['host']}", MATCH), *_progress_lines(hosted)]
+        if hosted["waiting"]:
+            lines.append(note("  `triskele reindex` embeds what waits", QUIET))
+    if found["rerank"] is not None:
+        lines.append(note(f"Cross-encoder: {found['rerank']}", MATCH))
+    if found["kept"]:
+        lines.append(note("Vectors kept of other models:", MATCH))
+        lines += [note(f"  {name} · {counted(count, 'text')}", QUIET) for name, count in found["kept"].items()]
+    if local["before"] is not None:
+        lines.append(note(f"The model before was {local['before']}: `triskele models rollback` restores it.", QUIET))
+    return _lines(lines)
+
+
+def _progress_lines(model: Mapping[str, Any]) -> list[Text]:
+    from triskele.serving.cli.render import QUIET, counted, note
+
+    waiting = f", {model['waiting']:,} waiting" if model["waiting"] else ""
+    embedded = f"  {counted(model['read'], 'text')} embedded{waiting}"
+    return [note(f"  {model['fingerprint']}", QUIET), note(embedded, QUIET)]
+
+
+def _switch_report(name: str, before: str, found: Rivalry | None, *, is_switched: bool) -> RenderableType:
+    """The result of the comparison, and the model in use."""
+    from triskele.serving.cli.render import GOOD, WARNING, counted, note
+
+    lines: list[Text] = []
+    if found is not None and found.shared is not None:
+        same = f"{found.shared * 100:.0f} % of the top ten hits are the same for both models"
+        lines.append(note(f"On {counted(found.past, 'past question')} {same}."))
+    if found is not None and found.gate is not None:
+        for check in found.gate.checks:
+            sign, style = ("✓", GOOD) if check.passed else ("✗", WARNING)
+            lines.append(note(f"{sign} {check.name}: {check.detail}", style))
+    elif found is not None:
+        lines.append(note(f"Only {counted(found.questions, 'judged question')}: too few to compare.", WARNING))
+    if is_switched:
+        return _lines([*lines, note(f"{name} is in use; `triskele models rollback` returns to {before}.", GOOD)])
+    from triskele.evaluation.own.tuning import LEAST_QUESTIONS
+
+    advice = f"judge at least {LEAST_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
+    is_worse = found is not None and found.gate is not None
+    reason = "the other model is worse on your questions" if is_worse else advice
+    return _lines([*lines, note(f"{before} stays in use: {reason}.")])
+
+
+def _rollback_report(back: Switched, waiting: int) -> RenderableType:
+    """The model in use after a rollback."""
+    from triskele.serving.cli.render import GOOD, QUIET, counted, note
+
+    lines = [note(f"{back.name} is in use again; the vectors of {back.before} are kept.", GOOD)]
+    if waiting:
+        lines.append(note(f"{counted(waiting, 'text')} to embed: run `triskele reindex`.", QUIET))
+    return _lines(lines)
+
+
+def _lines(lines: list[Text]) -> RenderableType:
+    from rich.console import Group
+
+    return Group(*lines)

@@ -1,0 +1,220 @@
+"""Commands that read memories: recall, why-not, show, list, history, stats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from triskele.serving import shapes
+from triskele.serving.cli.invocation import Invocation, common, examples
+from triskele.serving.cli.options import (
+    MAX_LISTED,
+    asking_options,
+    category_option,
+    id_argument,
+    only_one,
+    reading_place,
+    tag_filter,
+)
+from triskele.types import LinkKind, Sort
+
+# A query may begin with a dash.
+_ANY_TEXT = {"ignore_unknown_options": True}
+_BOTH_PLACES = "--project and --all-projects"
+
+
+@click.command(
+    context_settings=_ANY_TEXT,
+    epilog=examples(
+        'triskele recall "how do releases reach the cluster?"',
+        'triskele recall "database version" --as-of 2025-05-01 --explain',
+        'triskele recall "sms provider" --all-projects --category decisions --json',
+    ),
+)
+@click.argument("query")
+@asking_options
+@click.option(
+    "--sort", type=click.Choice([sort.value for sort in Sort]), default=Sort.RELEVANCE.value, show_default=True
+)
+@click.option("--superseded", is_flag=True, help="Show superseded memories, not their successors.")
+@click.option("--budget", type=int, metavar="TOKENS", help="Only hits that fit, without near-duplicates.")
+@click.option("--explain", is_flag=True, help="Show the rank and score of each leg.")
+@common
+def recall(
+    invocation: Invocation,
+    query: str,
+    project: str | None,
+    all_projects: bool,
+    sort: str,
+    superseded: bool,
+    explain: bool,
+    **options: Any,
+) -> None:
+    """Find the memories that answer a question."""
+    only_one(project is not None, all_projects, _BOTH_PLACES)
+    with invocation.open_existing() as engine:
+        found = engine.recall(
+            query,
+            project=project,
+            all_projects=all_projects,
+            sort=Sort(sort),
+            show_superseded=superseded,
+            **options,
+        )
+        if invocation.as_json:
+            invocation.write_json(shapes.answer(found))
+        else:
+            from triskele.serving.cli import render
+
+            invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
+
+        from triskele.curation import usage
+
+        # After the output, so that the user does not wait for it.
+        usage.note_recall(engine.store, found)
+
+
+@click.command(
+    "why-not",
+    context_settings=_ANY_TEXT,
+    epilog=examples(
+        'triskele why-not 1kpn46 "how do releases reach the cluster?"',
+        'triskele why-not 1kpn46 "database" --category facts --json',
+    ),
+)
+@id_argument()
+@click.argument("query")
+@asking_options
+@common
+def why_not(
+    invocation: Invocation, id: str, query: str, project: str | None, all_projects: bool, **options: Any
+) -> None:
+    """Explain why a memory was not found, and what finds it."""
+    only_one(project is not None, all_projects, _BOTH_PLACES)
+    with invocation.open_existing() as engine:
+        found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
+        shape = shapes.why_not(found)
+        if invocation.as_json:
+            return invocation.write_json({**shape, "project": engine.project})
+        from triskele.serving.cli import reports
+
+        return invocation.write(reports.why_not(found, shape["smallest_change"]))
+
+
+@click.command(
+    epilog=examples("triskele show 1kpn46", "triskele show 1kpn46 --json"),
+)
+@id_argument()
+@common
+def show(invocation: Invocation, id: str) -> None:
+    """Show one memory with all its details and links."""
+    with invocation.open_existing() as engine:
+        memory = engine.get(id)
+        links = engine.links(memory.id)
+        others = engine.store.memories({end for link in links for end in (link.source, link.target)} - {memory.id})
+        successors = [each.source for each in links if each.kind is LinkKind.SUPERSEDES and each.source in others]
+        superseded = memory.id in engine.superseded([memory.id])
+        used = engine.store.uses.counts([memory.id]).get(memory.id)
+        if invocation.as_json:
+            details = shapes.memory(memory, superseded=superseded)
+            connected = [shapes.link(link) for link in links]
+            details |= {"superseded_by": successors, "links": connected, "uses": shapes.use_count(used)}
+            return invocation.write_json(details)
+        from triskele.serving.cli import render
+
+        short = engine.store.shorten([memory.id, *others])
+        return invocation.write(render.memory(memory, links, others, short, superseded=superseded, used=used))
+
+
+@click.command(
+    "list",
+    epilog=examples("triskele list", "triskele list --all-projects --category decisions --sort importance --limit 50"),
+)
+@category_option("Only this category.")
+@tag_filter
+@reading_place
+@click.option(
+    "--sort",
+    type=click.Choice([Sort.RECENCY.value, Sort.IMPORTANCE.value]),
+    default=Sort.RECENCY.value,
+    show_default=True,
+)
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="The maximum number of memories."
+)
+@click.option("--offset", type=click.IntRange(0, 2**31), default=0, help="Skip so many.")
+@common
+def list_memories(
+    invocation: Invocation, project: str | None, all_projects: bool, sort: str, limit: int, offset: int, **filters: Any
+) -> None:
+    """List memories, newest or most important first."""
+    only_one(project is not None, all_projects, _BOTH_PLACES)
+    with invocation.open_existing() as engine:
+        filters |= {"project": project, "all_projects": all_projects}
+        memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
+        superseded = engine.superseded([memory.id for memory in memories])
+        place = None if all_projects else engine.project if project is None else project
+        if invocation.as_json:
+            listed = [shapes.memory(memory, superseded=memory.id in superseded) for memory in memories]
+            return invocation.write_json({"memories": listed, "project": place, "limit": limit, "offset": offset})
+        from triskele.serving.cli import render
+
+        short = engine.store.shorten(memory.id for memory in memories)
+        return invocation.write(render.listing(memories, short, superseded, place, offset=offset, limit=limit))
+
+
+@click.command(
+    epilog=examples("triskele history 1kpn46", "triskele history --limit 50      (the whole store)"),
+)
+@id_argument(required=False)
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="The number of newest changes."
+)
+@common
+def history(invocation: Invocation, id: str | None, limit: int) -> None:
+    """Show the changes of a memory, or the latest ones of the store."""
+    with invocation.open_existing() as engine:
+        entries = engine.store.newest_entries(limit=limit)[::-1] if id is None else engine.history(id)
+        versions = [] if id is None else engine.versions(id)
+        if invocation.as_json:
+            lines = [shapes.journal_entry(entry) for entry in entries]
+            about = {} if id is None else {"id": versions[-1].id, "versions": [shapes.plain(each) for each in versions]}
+            return invocation.write_json({**about, "entries": lines, "project": engine.project})
+        from triskele.serving.cli import reports
+
+        ids = {id for entry in entries for id in (entry.id, entry.other) if id is not None}
+        return invocation.write(reports.history(entries, versions, engine.store.shorten(ids)))
+
+
+@click.command(
+    epilog=examples("triskele stats", "triskele stats --json"),
+)
+@common
+def stats(invocation: Invocation) -> None:
+    """Count memories, links and usage."""
+    from triskele.curation import agreement
+
+    with invocation.open_existing() as engine:
+        census, waiting, names = engine.census(), engine.store.count_waiting(), engine.store.names.counts()
+        address, adopted = invocation.settings().store.url, engine.adopted()
+        if invocation.as_json:
+            counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
+            counts["adopted"] = shapes.plain(adopted)
+            counts["uses"] = shapes.uses(engine.store.uses)
+            counts["agreement"] = shapes.plain(agreement.agreed(engine.store))
+            return invocation.write_json({**counts, "store": address, "project": engine.project})
+        from triskele.serving.cli import reports
+
+        invocation.write(reports.stats(census, waiting, names, address, engine.project))
+        if days := engine.store.uses.days():
+            most = engine.store.uses.most_used()
+            ids = [count.id for count in most]
+            invocation.write(reports.uses(most, days, engine.store.memories(ids), engine.store.shorten(ids)))
+        if adopted is not None:
+            from triskele.serving.cli import proofs
+
+            invocation.write(proofs.adopted(adopted))
+        if (agreed := agreement.agreed(engine.store)) is not None:
+            invocation.write(reports.agreement(agreed))
+        return None

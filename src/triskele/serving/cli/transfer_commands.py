@@ -1,0 +1,142 @@
+"""Commands that transfer memories: import, export."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from triskele.errors import BadInput, ModelUnavailable
+from triskele.serving import shapes
+from triskele.serving.cli.invocation import Invocation, common, console, examples, progress_bar
+from triskele.serving.cli.options import FilePath, writing_place, written_project
+
+_PATH = FilePath()
+
+
+@click.command(
+    "import",
+    epilog=examples(
+        "triskele import CLAUDE.md --dry-run",
+        "triskele import notes/ --format markdown --everywhere",
+        "triskele import memories.jsonl",
+    ),
+)
+@click.argument("source", type=_PATH)
+@click.option("--format", metavar="F", help="jsonl, markdown, agents or mcp-memory; detected where omitted.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen; write nothing.")
+@click.option("--keep-origin", is_flag=True, help="Keep the origins that the file gives (for your own exports).")
+@writing_place
+@common
+@click.pass_context
+def import_(
+    context: click.Context,
+    invocation: Invocation,
+    source: Path,
+    format: str | None,
+    dry_run: bool,
+    keep_origin: bool,
+    project: str | None,
+    everywhere: bool,
+) -> None:
+    """Import memories from a file or folder: all of them or none."""
+    place = written_project(project, everywhere)
+    with invocation.open_existing() if dry_run else invocation.open() as engine:
+        from triskele.exchange.transfer import import_memories
+
+        with progress_bar("Importing") as progress:
+            report = import_memories(
+                engine,
+                source,
+                format=format,
+                dry_run=dry_run,
+                project=place,
+                keep_origin=keep_origin,
+                progress=progress,
+            )
+        if not dry_run:
+            with progress_bar("Embedding", total=engine.store.count_waiting()) as progress, suppress(ModelUnavailable):
+                engine.embed(progress=progress)
+        if invocation.as_json:
+            shape = {**shapes.plain(report), "dry_run": dry_run, "project": engine.project if place is None else place}
+            invocation.write_json(shape)
+        else:
+            from triskele.serving.cli import reports
+
+            invocation.write(reports.imported(report, dry_run=dry_run))
+    # Only a dry run gets here with problems: a real import refuses them.
+    context.exit(1 if report.problems else 0)
+
+
+@click.command(
+    epilog=examples(
+        "triskele export memories.jsonl",
+        "triskele export notes/ --format markdown",
+        "triskele export --private | gzip > memories.jsonl.gz",
+        "triskele export everything.jsonl --private --with-secrets",
+    ),
+)
+@click.argument("target", type=_PATH, required=False)
+@click.option("--format", metavar="F", default="jsonl", show_default=True, help="jsonl (lossless) or markdown.")
+@click.option("--private", is_flag=True, help="Include private memories.")
+@click.option("--with-secrets", is_flag=True, help="Include secrets in clear; the journal records each of them.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file or folder.")
+@click.option("--current-only", is_flag=True, help="Omit older versions and forgotten memories.")
+@common
+def export(
+    invocation: Invocation,
+    target: Path | None,
+    format: str,
+    private: bool,
+    with_secrets: bool,
+    force: bool,
+    current_only: bool,
+) -> None:
+    """Export all memories to a file or folder, or to standard output."""
+    if target is not None and not force:
+        _refuse_existing(target)
+    stream = io.StringIO() if invocation.as_json else sys.stdout
+    with invocation.open_existing() as engine:
+        from triskele.exchange.transfer import export_memories
+
+        with progress_bar("Exporting") as progress:
+            report = export_memories(
+                engine,
+                stream if target is None else target,
+                format=format,
+                include_private=private,
+                with_secrets=with_secrets,
+                current_only=current_only,
+                progress=progress,
+            )
+        if invocation.as_json:
+            document = {**shapes.plain(report), "format": format, "project": engine.project}
+            return invocation.write_json({**document, **_exported_to(target, stream)})
+        from triskele.serving.cli import reports
+
+        # The data may be on standard output: messages must not mix with it.
+        return console(is_error=target is None).print(reports.exported(report, target))
+
+
+def _refuse_existing(target: Path) -> None:
+    """Refuse a file, or a folder with content."""
+    try:
+        is_taken = target.is_file() or (target.is_dir() and any(target.iterdir()))
+    except OSError:
+        # Whether it can be written is found out by writing.
+        return
+    if is_taken:
+        raise BadInput(f"{target} exists: choose another name, or overwrite it with --force")
+
+
+def _exported_to(target: Path | None, stream: TextIO) -> dict[str, Any]:
+    """The target of an export; without one, its records."""
+    if target is not None:
+        return {"target": str(target)}
+    stream.seek(0)
+    return {"records": [json.loads(line) for line in stream]}

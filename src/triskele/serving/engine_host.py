@@ -1,0 +1,103 @@
+"""The engine of the resident process: opened once, and watched for idleness and changed settings."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from triskele.config import Settings, file_of
+from triskele.errors import StoreUnavailable
+from triskele.serving.clients.config_files import TokenFile
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+_CLOSE_S = 2.0
+
+
+class EngineHost:
+    """Opens the engine on the first request and records when it was last used."""
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._file = file_of(os.environ, settings.home)
+        self._stamp = _stamp(self._file)
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._engine: Engine | None = None
+        self._seen_seq = -1
+        self._used_at = clock()
+
+    def open_engine(self) -> Engine:
+        """The engine; a failed open is tried again on the next call, changed settings are refused."""
+        if self.is_outdated():
+            # The new settings may forbid what the old ones allowed.
+            raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
+        with self._mutex:
+            if self._engine is None:
+                from triskele.engine import Engine
+
+                # The root folder has no project: every request names its own.
+                self._engine = Engine(self._settings, Path(Path.cwd().anchor))
+            return self._engine
+
+    def warm_up(self) -> None:
+        """Load model and indexes, run one query, and start to embed what waits."""
+        engine = self.open_engine()
+        engine.mind.warm_up()
+        engine.recall("what is known", limit=1, logged=False, hurried=True)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Embed what other processes wrote since the last call."""
+        engine = self._engine
+        if engine is not None and (last := engine.store.last_seq()) != self._seen_seq:
+            self._seen_seq = last
+            engine.work_in_background()
+
+    def note_use(self) -> None:
+        """Record a request: the idle time starts again."""
+        self._used_at = self._clock()
+
+    def is_idle(self) -> bool:
+        """Whether there was no request for the idle time of the settings."""
+        return self._clock() - self._used_at >= self.idle_s
+
+    def is_outdated(self) -> bool:
+        """Whether the settings file changed after it was read."""
+        return _stamp(self._file) != self._stamp
+
+    @property
+    def idle_s(self) -> float:
+        """How long the process stays without a request."""
+        return self._settings.agents.idle_minutes * 60
+
+    def state(self) -> dict[str, Any]:
+        """The part of /health that describes the engine."""
+        return {"store": self._settings.store.url, "engine": "opening" if self._engine is None else "open"}
+
+    def client_of(self, token: str) -> str | None:
+        """The client that a token was installed for."""
+        return TokenFile.of(self._settings.home).client_of(token) if token else None
+
+    def close(self) -> None:
+        """Close the engine; a thread that is still opening it ends with the process."""
+        if self._mutex.acquire(timeout=_CLOSE_S):
+            with suppress(Exception):
+                if self._engine is not None:
+                    self._engine.close()
+            self._engine = None
+            self._mutex.release()
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -1,0 +1,158 @@
+"""What a client can list: tools, resources and prompts, and how a tool reports an error."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field, ValidationError
+
+from triskele.errors import BadInput, TriskeleError
+from triskele.serving import error_messages
+from triskele.serving.hook import injection
+from triskele.serving.hook.injection import Conversation
+from triskele.serving.mcp import descriptions, schemas, tools_read, tools_write
+from triskele.serving.mcp.caller import Request, RequestSource, caller
+
+logger = logging.getLogger(__name__)
+
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+UNDOES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
+REVEALS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+
+_TABLE: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
+    (tools_write.memory_store, "Remember a fact", descriptions.STORE, ADDS),
+    (tools_read.memory_recall, "Recall memories", descriptions.RECALL, READS),
+    (tools_read.memory_get, "Read a memory", descriptions.GET, READS),
+    (tools_read.memory_list, "Browse memories", descriptions.LIST, READS),
+    (tools_write.memory_update, "Correct a memory", descriptions.UPDATE, REPLACES),
+    (tools_write.memory_forget, "Forget memories", descriptions.FORGET, REPLACES),
+    (tools_write.memory_link, "Connect memories", descriptions.LINK, ADDS),
+    (tools_write.memory_undo, "Undo a change", descriptions.UNDO, UNDOES),
+    (tools_read.memory_stats, "Count memories", descriptions.STATS, READS),
+    (tools_read.memory_why_not, "Explain a missing memory", descriptions.WHY_NOT, READS),
+    (tools_read.memory_reveal, "Reveal a secret", descriptions.REVEAL, REVEALS),
+)
+
+
+class MemoryTool(Tool):
+    """A tool that refuses unknown arguments and reports each error in one line."""
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        """Call the tool."""
+        known = self.parameters["properties"]
+        if unknown := sorted(arguments.keys() - known.keys()):
+            raise ToolError(
+                error_messages.printable_line(f"no argument {', '.join(unknown)}: {self.name} takes {', '.join(known)}")
+            )
+        try:
+            return _compact(await super().run(arguments, context, convert_result))
+        except ToolError as error:
+            raise ToolError(error_messages.printable_line(_message(self.name, error))) from None
+
+
+def _compact(result: Any) -> Any:
+    """The answer with its text copy as compact JSON."""
+    if isinstance(result, CallToolResult) and result.structured_content is not None:
+        text = json.dumps(result.structured_content, ensure_ascii=False)
+        return result.model_copy(update={"content": [TextContent(type="text", text=text)]})
+    return result
+
+
+@cache
+def tools() -> tuple[Tool, ...]:
+    """Every tool, made once."""
+    return tuple(_tool(*row) for row in _TABLE)
+
+
+def _tool(function: Callable[..., Any], title: str, description: str, annotations: ToolAnnotations) -> Tool:
+    tool = MemoryTool.from_function(function, title=title, description=description, annotations=annotations)
+    tool.parameters = {**_without_titles(tool.parameters), "additionalProperties": False}
+    return tool
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without titles that repeat the names: agents pay for every token."""
+    kept = {name: value for name, value in schema.items() if name != "title" or not isinstance(value, str)}
+    return {name: _without_titles(value) if isinstance(value, dict) else value for name, value in kept.items()}
+
+
+def _message(tool: str, error: ToolError) -> str:
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        return "; ".join(_complaint(each) for each in cause.errors(include_url=False, include_input=False)[:3])
+    if isinstance(cause, TriskeleError | OSError):
+        return error_messages.error_text(cause)
+    if isinstance(cause, ToolError) or cause is None:
+        return str(cause or error)
+    # The message may quote a memory: log only the type.
+    logger.error("a fault in %s: %s", tool, type(cause).__name__)
+    return f"a fault inside triskele: {type(cause).__name__} in {tool}"
+
+
+def _complaint(error: Any) -> str:
+    return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
+
+
+DIGEST_URI = "memory://digest"
+_DIGEST_LINES = 50
+
+
+def add_resources(server: MCPServer[RequestSource], source: RequestSource) -> None:
+    """Add resources and prompts to a server."""
+
+    @server.resource(
+        "memory://memories/{id}",
+        name="memory",
+        title="A memory",
+        description=descriptions.MEMORY_RESOURCE,
+        mime_type="application/json",
+    )
+    def memory(request: Request, id: str) -> str:
+        try:
+            return tools_read.details(caller(request), id).model_dump_json()
+        except BadInput as error:
+            raise ResourceNotFoundError(error_messages.error_line(error)) from None
+        except (TriskeleError, OSError) as error:
+            raise ResourceError(error_messages.error_line(error)) from None
+
+    @server.resource(
+        DIGEST_URI,
+        name="digest",
+        title="Standing memories of this project",
+        description=descriptions.DIGEST_RESOURCE,
+        mime_type="application/json",
+    )
+    def digest() -> str:
+        try:
+            return _digest(source).model_dump_json()
+        except (TriskeleError, OSError) as error:
+            raise ResourceError(error_messages.error_line(error)) from None
+
+    @server.prompt(name="remember", title="Remember", description=descriptions.REMEMBER_PROMPT)
+    def remember(
+        hint: Annotated[str, Field(description="What to remember in particular; may be left out.")] = "",
+    ) -> str:
+        return descriptions.remember_request(hint)
+
+    @server.prompt(name="recall", title="Recall", description=descriptions.RECALL_PROMPT)
+    def recall(topic: Annotated[str, Field(description="What to recall.")]) -> str:
+        return descriptions.recall_request(topic)
+
+
+def _digest(source: RequestSource) -> schemas.Listed:
+    """The standing memories of the project, as a conversation gets them at its start."""
+    engine = source.open_engine()
+    project = source.named(engine)
+    memories = injection.standing(engine, Conversation(key=None, project=project, sees_private=False, given={}))
+    lines = [schemas.line(each) for each in memories[:_DIGEST_LINES]]
+    return schemas.Listed(memories=schemas.fitting(lines), next_offset=None, project=project)

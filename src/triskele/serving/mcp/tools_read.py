@@ -1,0 +1,177 @@
+"""Tools that read: recall, get, list, stats, why-not, reveal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
+from pydantic import BaseModel, Field
+
+from triskele.curation import usage
+from triskele.errors import BadInput
+from triskele.serving.mcp import schemas
+from triskele.serving.mcp.caller import Caller, Request, caller, client_name
+from triskele.serving.mcp.schemas import AllProjects, Category, Day, Id, Limit, Offset, Question, ReadProject, Tags
+from triskele.serving.shapes import query_change
+from triskele.types import Hit, Sort, is_secret
+
+ALL_PROJECTS = "*"
+MAX_PROJECTS = 50
+# Recall options as memory_recall names them.
+_ARGUMENTS = {name: name for name in ("project", "category", "tags", "as_of", "limit")} | {
+    "show_superseded": "superseded"
+}
+
+
+def memory_recall(
+    request: Request,
+    query: Question,
+    limit: Limit = 10,
+    project: ReadProject = "",
+    all_projects: AllProjects = False,
+    category: Category = "",
+    tags: Tags = (),
+    as_of: Day = "",
+    superseded: Annotated[
+        bool, Field(description="Also return superseded memories, not only their successors.")
+    ] = False,
+) -> schemas.Recalled:
+    """Find memories that answer a question."""
+    who = caller(request)
+    asked = _filters(who, project, all_projects, category, tags) | {"as_of": as_of or None}
+    found = who.engine.recall(query, limit=limit, show_superseded=superseded, **asked)
+    hits = [_hit(hit) for hit in found.hits]
+    kept = schemas.fitting(hits)
+    usage.note_recall(who.engine.store, replace(found, hits=found.hits[: len(kept)]), to_agent=True)
+    return schemas.Recalled(
+        hits=kept,
+        resolutions=[schemas.line(each) for each in found.resolutions],
+        confidence=round(found.confidence, 3),
+        project=ALL_PROJECTS if found.project is None else found.project,
+        omitted=len(hits) - len(kept),
+    )
+
+
+def memory_get(request: Request, id: Id) -> schemas.MemoryDetails:
+    """Read one memory."""
+    return details(caller(request), id)
+
+
+def memory_list(
+    request: Request,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    sort: Literal["recency", "importance"] = "recency",
+    project: ReadProject = "",
+    all_projects: AllProjects = False,
+    category: Category = "",
+    tags: Tags = (),
+) -> schemas.Listed:
+    """Browse memories."""
+    who = caller(request)
+    filters = _filters(who, project, all_projects, category, tags)
+    page = who.engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
+    replaced = who.engine.superseded([each.id for each in page])
+    places = {each.id: offset + place for place, each in enumerate(page)}
+    lines = [schemas.line(each, superseded=each.id in replaced) for each in page]
+    kept = schemas.fitting(lines)
+    following = offset + limit if len(page) == limit else None
+    return schemas.Listed(
+        memories=kept,
+        next_offset=places[lines[len(kept)].id] if len(kept) < len(lines) else following,
+        project=ALL_PROJECTS if all_projects else filters["project"],
+    )
+
+
+def memory_stats(request: Request) -> schemas.Stats:
+    """Count memories."""
+    who = caller(request)
+    census = who.engine.census()
+    most = sorted(census.by_project.items(), key=lambda each: (-each[1], each[0]))[:MAX_PROJECTS]
+    return schemas.Stats(
+        memories=census.memories,
+        forgotten=census.forgotten,
+        superseded=census.superseded,
+        links=census.links,
+        by_category=dict(census.by_category),
+        by_project=dict(most),
+        project=who.project,
+    )
+
+
+def memory_why_not(
+    request: Request,
+    id: Id,
+    query: Question,
+    limit: Limit = 10,
+    project: ReadProject = "",
+    all_projects: AllProjects = False,
+    category: Category = "",
+    tags: Tags = (),
+) -> schemas.WhyNot:
+    """Explain why a memory was not found."""
+    who = caller(request)
+    memory = who.get(id)
+    found = who.engine.why_not(memory.id, query, limit=limit, **_filters(who, project, all_projects, category, tags))
+    change = found.smallest_change
+    return schemas.WhyNot(
+        verdict=found.verdict,
+        stages=[schemas.Stage(name=each.name, passed=each.passed, detail=each.detail) for each in found.stages],
+        smallest_change="" if change is None else query_change(change, _ARGUMENTS),
+    )
+
+
+def details(who: Caller, reference: str) -> schemas.MemoryDetails:
+    """One memory, as its reader may see it."""
+    memory = who.get(reference)
+    superseded = memory.id in who.engine.superseded([memory.id])
+    return schemas.details(memory, who.engine.links(memory.id), superseded=superseded)
+
+
+def _filters(who: Caller, project: str, all_projects: bool, category: str, tags: Sequence[str]) -> dict[str, Any]:
+    return {
+        "project": who.looked_into(project),
+        "all_projects": all_projects,
+        "category": category or None,
+        "tags": tags,
+        "sensitivities": who.sensitivities,
+    }
+
+
+def _hit(hit: Hit) -> schemas.Hit:
+    shown = schemas.line(hit.memory, superseded=hit.superseded)
+    return schemas.Hit(**shown.model_dump(), reason=hit.reason, replaces=hit.stands_for or "")
+
+
+class Consent(BaseModel):
+    """The question to the user."""
+
+    reveal: bool = Field(description="Show the text of this secret to the agent and its model.")
+
+
+def ask_user(request: Request, id: Id) -> Elicit[Consent]:
+    """Ask the user for consent; refused where the client cannot ask."""
+    memory = caller(request).get(id)
+    if not is_secret(memory):
+        raise BadInput(f"{memory.id} is not a secret: read it with memory_get")
+    said = request.client_capabilities
+    if said is None or said.elicitation is None:
+        raise BadInput(
+            "this client cannot ask the user for consent:"
+            f" the user can read the text with `triskele secrets reveal {memory.id}`"
+        )
+    who = client_name(request) or "An agent"
+    return Elicit(f"{who} asks for the text of the secret “{memory.content}” ({memory.id}).", Consent)
+
+
+def memory_reveal(
+    request: Request, id: Id, consent: Annotated[ElicitationResult[Consent], Resolve(ask_user)]
+) -> schemas.Revealed:
+    """Show the text of a secret."""
+    if not (isinstance(consent, AcceptedElicitation) and consent.data.reveal):
+        raise BadInput("the user did not consent: the secret was not shown")
+    engine = caller(request).engine
+    memory = engine.get(id)
+    return schemas.Revealed(id=memory.id, title=memory.content, text=engine.reveal(memory.id))

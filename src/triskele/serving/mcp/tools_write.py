@@ -1,0 +1,197 @@
+"""Tools that write: store, update, forget, link, undo."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from triskele.curation import echo
+from triskele.errors import BadInput
+from triskele.serving.mcp import schemas
+from triskele.serving.mcp.caller import Caller, Request, caller
+from triskele.serving.mcp.schemas import (
+    Batch,
+    Category,
+    Content,
+    Day,
+    Everywhere,
+    Id,
+    Ids,
+    Importance,
+    Keywords,
+    Raised,
+    Source,
+    Tags,
+    Title,
+    WrittenProject,
+)
+from triskele.types import Action, LinkKind, Memory, Origin, Sensitivity, is_raised
+
+_REMOVES = "none"
+_SUCCESSOR = "The user's own text was kept: this text supersedes it."
+_KNOWN = "It was stored already; nothing was written."
+_KNOWN_SUCCESSOR = "It was stored already and now supersedes the older memory."
+
+
+def memory_store(
+    request: Request,
+    content: Content,
+    category: Category = "",
+    tags: Tags = (),
+    keywords: Keywords = "",
+    importance: Importance = 0.5,
+    supersedes: Annotated[str, Field(max_length=64, description="The id of the memory that this one replaces.")] = "",
+    project: WrittenProject = "",
+    everywhere: Everywhere = False,
+    sensitivity: Raised | None = None,
+    title: Title = "",
+    valid_from: Day = "",
+    valid_to: Day = "",
+    origin: Source = "agent",
+) -> schemas.Stored:
+    """Remember one fact."""
+    who = caller(request)
+    _refuse_long(who, content)
+    place = who.written_to(project, everywhere)
+    echo.refuse(who.engine.store, content, project=place)
+    older = who.get(supersedes) if supersedes else None
+    if older is not None:
+        _refuse_to_replace_the_user(who, older, Origin(origin))
+    return _kept(
+        who,
+        content,
+        older,
+        category=category or None,
+        tags=tags,
+        keywords=keywords,
+        importance=importance,
+        project=place,
+        sensitivity=Sensitivity(sensitivity) if sensitivity else None,
+        title=title or None,
+        valid_from=valid_from or None,
+        valid_to=valid_to or None,
+        origin=Origin(origin),
+    )
+
+
+def memory_update(
+    request: Request,
+    id: Id,
+    content: Content = "",
+    category: Category = "",
+    tags: Tags | None = None,
+    keywords: Keywords | None = None,
+    importance: Importance | None = None,
+    project: WrittenProject = "",
+    everywhere: Everywhere = False,
+    sensitivity: Raised | None = None,
+    valid_from: Annotated[Day, Field(description="True from this day on; `none` removes it.")] = "",
+    valid_to: Annotated[Day, Field(description="No longer true from this day on; `none` removes it.")] = "",
+) -> schemas.Stored:
+    """Correct a memory."""
+    who = caller(request)
+    memory = who.get(id)
+    given = {
+        "content": content or None,
+        "category": category or None,
+        "tags": tags,
+        "keywords": keywords,
+        "importance": importance,
+        "project": who.written_to(project, everywhere) if project or everywhere else None,
+        "sensitivity": _raised(memory, sensitivity),
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name, said in (("valid_from", valid_from), ("valid_to", valid_to)):
+        if said:
+            changes[name] = None if said == _REMOVES else said
+    if not changes:
+        raise BadInput("nothing to change: give a new content or another field")
+    _refuse_long(who, content)
+    if content and memory.origin is Origin.USER and content.strip() != memory.content:
+        return _succeeded(who, memory, changes)
+    return schemas.stored(who.engine.edit(memory.id, **changes))
+
+
+def memory_forget(request: Request, ids: Ids) -> schemas.Changes:
+    """Stop recalling memories."""
+    who = caller(request)
+    outcomes = who.engine.forget(*dict.fromkeys(who.get(id).id for id in ids))
+    return schemas.changes(outcomes)
+
+
+def memory_link(
+    request: Request,
+    source: Id,
+    kind: Literal["supersedes", "resolved-by", "part-of", "see-also"],
+    target: Id,
+) -> schemas.Changes:
+    """Connect two memories."""
+    who = caller(request)
+    first, second = who.get(source), who.get(target)
+    if LinkKind(kind) is LinkKind.SUPERSEDES:
+        _refuse_to_replace_the_user(who, second, first.origin)
+    return schemas.changes([who.engine.link(first.id, LinkKind(kind), second.id)])
+
+
+def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
+    """Take back a change."""
+    who = caller(request)
+    return schemas.changes(who.engine.undo(batch or None))
+
+
+def _refuse_long(who: Caller, content: str) -> None:
+    """Refuse a text that is too long, and say what to do."""
+    most = who.engine.settings.memory.max_characters
+    if len(content.strip()) > most:
+        raise BadInput(
+            f"the text has {len(content.strip()):,} characters, the limit is {most:,}: keep what a later conversation"
+            " needs and store it as several memories, one fact each"
+        )
+
+
+def _refuse_to_replace_the_user(who: Caller, older: Memory, origin: Origin) -> None:
+    """What a tool or a web page says must not replace what the user said, nor what replaced it."""
+    if origin not in (Origin.TOOL, Origin.WEB):
+        return
+    chain, seen = [older.id], {older.id}
+    for id in chain:
+        links = who.engine.store.links([id], kind=LinkKind.SUPERSEDES)
+        new = {link.target for link in links if link.source == id} - seen
+        seen |= new
+        chain += sorted(new)
+    users = [memory.id for memory in who.engine.store.memories(chain).values() if memory.origin is Origin.USER]
+    if older.origin is Origin.USER or users:
+        raise BadInput(
+            f"{older.id} holds what the user said, and a text of origin {origin} cannot supersede it: store the text"
+            " without `supersedes` and propose the change to the user, who can make it with `triskele link`"
+        )
+
+
+def _raised(memory: Memory, wanted: str | None) -> Sensitivity | None:
+    """The new sensitivity of a memory, which may only be raised here."""
+    if wanted is None:
+        return None
+    after = Sensitivity(wanted)
+    if after is not memory.sensitivity and not is_raised(memory.sensitivity, after):
+        raise BadInput(f"{memory.id} is {memory.sensitivity}: only the user can make it more open (`triskele edit`)")
+    return after
+
+
+def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> schemas.Stored:
+    """Store a text, as the successor of an older memory if given; a known text is only linked."""
+    outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
+    if outcome.action is Action.DUPLICATE:
+        note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
+    return schemas.stored(outcome, note)
+
+
+def _succeeded(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
+    """Store the agent's text as the successor of the user's, which stays unchanged."""
+    kept = {
+        name: getattr(memory, name)
+        for name in ("category", "tags", "keywords", "importance", "project", "valid_from", "valid_to")
+    }
+    if memory.sensitivity is not Sensitivity.OPEN:
+        kept["sensitivity"] = memory.sensitivity
+    return _kept(who, older=memory, note=_SUCCESSOR, origin=Origin.AGENT, **{**kept, **changes})

@@ -1,0 +1,101 @@
+"""import and export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Run = Callable[..., Any]
+Add = Callable[..., str]
+
+
+def test_a_dry_run_changes_nothing_and_the_import_can_be_undone(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "CLAUDE.md"
+    source.write_text("# Rules\n\n- Use tabs in every file.\n- Never push on a Friday.\n")
+    planned = run("import", str(source), "--dry-run", "--json").json
+    assert (planned["added"], planned["dry_run"], planned["problems"]) == (2, True, [])
+    assert run("list", "--json").json["memories"] == []
+    done = run("import", str(source), "--json").json
+    assert (done["read"], done["added"], done["project"]) == (2, 2, "shop")
+    assert run("import", str(source), "--json").json["duplicates"] == 2
+    run("undo", "--batch", done["batch"])
+    assert run("list", "--json").json["memories"] == []
+
+
+def test_export_and_import_give_the_same_memories(run: Run, add: Add, tmp_path: Path) -> None:
+    older = add("SMS go out through Textmarlin", "--tags", "sms")
+    add("Messages run over Pingwell", "--supersedes", older)
+    target = tmp_path / "all.jsonl"
+    document = run("export", str(target), "--json").json
+    assert (document["written"], document["left_out_private"], document["target"]) == (2, 0, str(target))
+    here = run("list", "--json").json
+    elsewhere = f"sqlite:///{tmp_path / 'copy.db'}"
+    run("--store", elsewhere, "import", str(target), "--keep-origin")
+    assert run("list", "--store", elsewhere, "--json").json == here
+
+
+def test_private_memories_leave_only_on_request(run: Run, add: Add) -> None:
+    add("The meeting is in room 4711", "--private")
+    add("The office is in Altona")
+    plain = run("export")
+    assert "4711" not in plain.out and "Altona" in plain.out
+    assert "1 private memory left out" in plain.err
+    assert all(json.loads(line) for line in plain.out.splitlines())
+    assert "4711" in run("export", "--private").out
+
+
+def test_export_answers_programs_with_one_document(run: Run, add: Add) -> None:
+    add("The office is in Altona")
+    document = run("export", "--json").json
+    assert document["written"] == 1
+    assert [record["memory"]["content"] for record in document["records"] if "memory" in record] == [
+        "The office is in Altona"
+    ]
+
+
+def test_export_as_markdown_is_a_folder(run: Run, add: Add, tmp_path: Path) -> None:
+    add("The office is in Altona")
+    assert run("export", str(tmp_path / "notes"), "--format", "markdown").code == 0
+    [note] = (tmp_path / "notes").rglob("*.md")
+    assert "Altona" in note.read_text()
+
+
+def test_export_overwrites_only_on_request(run: Run, add: Add, tmp_path: Path) -> None:
+    add("The office is in Altona")
+    file, folder = tmp_path / "kept.jsonl", tmp_path / "notes"
+    file.write_text("mine")
+    folder.mkdir()
+    assert run("export", str(folder), "--format", "markdown").code == 0
+    mine = folder / "mine.md"
+    mine.write_text("mine")
+    assert run("export", str(file)).is_refused(2, "kept.jsonl exists", "--force")
+    assert run("export", str(folder), "--format", "markdown").is_refused(2, "exists", "--force")
+    assert file.read_text() == mine.read_text() == "mine"
+    assert run("export", str(file), "--force").code == 0
+    assert "Altona" in file.read_text()
+
+
+def test_a_broken_source_imports_nothing(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "notes.jsonl"
+    source.write_text('{"content": "good"}\n{"content": ""}\n')
+    assert run("import", str(source)).is_refused(2, "nothing was imported", "line 2")
+    assert run("list", "--json").json["memories"] == []
+    planned = run("import", str(source), "--dry-run")
+    assert planned.code == 1
+    assert "line 2" in planned.out
+
+
+def test_sources_and_formats_that_do_not_exist(run: Run, tmp_path: Path) -> None:
+    assert run("import", str(tmp_path / "missing")).is_refused(2, "no such file")
+    assert run("export", "--format", "parchment").is_refused(2, "unknown format")
+
+
+def test_a_memory_that_is_no_secret_any_more_is_exported(run: Run, add: Add, tmp_path: Path) -> None:
+    id = add("the demo password is demo1234demo")
+    run("edit", id, "--not-secret")
+    document = run("export", str(tmp_path / "out.jsonl"), "--json").json
+    assert (document["written"], document["left_out_secret"], document["left_out_versions"]) == (1, 0, 1)
+    assert "demo1234demo" in (tmp_path / "out.jsonl").read_text()
+    assert "1 earlier version" in run("export", str(tmp_path / "again.jsonl")).out

@@ -1,0 +1,212 @@
+"""add, edit, link, forget, undo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Add = Callable[..., str]
+
+
+def test_add_answers_with_id_project_and_action(run: Run) -> None:
+    document = run("add", "The cache lives in Redis", "--json").json
+    assert set(document) >= {"id", "project", "action", "batch"}
+    assert (document["project"], document["action"]) == ("shop", "added")
+    again = run("add", "The cache lives in Redis", "--json").json
+    assert (again["id"], again["action"], again["batch"]) == (document["id"], "duplicate", None)
+
+
+def test_add_keeps_every_detail(run: Run, add: Add) -> None:
+    options = "--category decisions --tags Deploy,cd --importance 0.9 --private --session standup --position 3"
+    dates = "--valid-from 2026-01-01 --valid-to 2026-06-01 --project other"
+    id = add("We deploy with Argo CD", "--keywords", "release ship", *options.split(), *dates.split())
+    stored = run("show", id, "--json").json
+    expected = {
+        "content": "We deploy with Argo CD",
+        "category": "decisions",
+        "tags": ["deploy", "cd"],
+        "keywords": "release ship",
+        "importance": 0.9,
+        "sensitivity": "private",
+        "session": "standup",
+        "position": 3,
+        "valid_from": "2026-01-01T00:00:00Z",
+        "valid_to": "2026-06-01T00:00:00Z",
+        "project": "other",
+        "version": 1,
+        "superseded": False,
+        "forgotten": False,
+    }
+    assert {name: stored[name] for name in expected} == expected
+
+
+def test_add_everywhere_belongs_to_no_project(run: Run) -> None:
+    assert run("add", "Tabs, not spaces", "--everywhere", "--json").json["project"] == ""
+
+
+def test_add_reads_standard_input(run: Run, add: Add) -> None:
+    id = run("add", "-", "--json", stdin="\ufeffFrom a pipe\r\nwith two lines\n").json["id"]
+    assert run("show", id, "--json").json["content"] == "From a pipe\nwith two lines"
+
+
+def test_add_takes_text_that_begins_with_a_dash(run: Run) -> None:
+    id = run("add", "- item of a list", "--json").json["id"]
+    assert run("show", id, "--json").json["content"] == "- item of a list"
+
+
+def test_add_cleans_control_and_bidi_characters(run: Run, add: Add) -> None:
+    id = add("a\u202eb\u2066c \x1b[31mred\x07")
+    assert run("show", id, "--json").json["content"] == "abc [31mred"
+
+
+def test_add_split_cuts_at_sentences_and_counts_positions(run: Run) -> None:
+    text = " ".join(f"Sentence number {number} says something." for number in range(100))
+    document = run("add", "-", "--split", "--session", "s", "--position", "5", "--json", stdin=text).json
+    pieces = [run("show", each["id"], "--json").json for each in document["memories"]]
+    assert len(pieces) == 3
+    assert [piece["position"] for piece in pieces] == [5, 6, 7]
+    assert " ".join(piece["content"] for piece in pieces) == text
+    assert all(len(piece["content"]) <= 1400 for piece in pieces)
+
+
+def test_add_supersedes_marks_the_older_one(run: Run, add: Add) -> None:
+    older = add("SMS go out through Textmarlin")
+    newer = add("SMS go out through Pingwell", "--supersedes", older[:12])
+    shown = run("show", older, "--json").json
+    assert shown["superseded"] is True
+    assert shown["superseded_by"] == [newer]
+    assert shown["content"] == "[SUPERSEDED] SMS go out through Textmarlin"
+    assert shown["links"] == [{"source": newer, "kind": "supersedes", "target": older}]
+
+
+def test_add_of_a_known_text_may_still_supersede(run: Run, add: Add) -> None:
+    newer = add("SMS go out through Pingwell")
+    older = add("SMS go out through Textmarlin")
+    document = run("add", "SMS go out through Pingwell", "--supersedes", older, "--json").json
+    assert (document["id"], document["action"]) == (newer, "duplicate")
+    assert run("show", older, "--json").json["superseded_by"] == [newer]
+
+
+def test_edit_changes_only_what_is_given(run: Run, add: Add) -> None:
+    id = add("Deploys happen on Tuesday", "--tags", "deploy", "--valid-to", "2026-06-01")
+    assert run("edit", id, "Deploys happen daily", "--json").json["action"] == "edited"
+    run("edit", id, "--tags", "", "--valid-to", "none", "--everywhere", "--private", "--importance", "1")
+    stored = run("show", id, "--json").json
+    assert stored["content"] == "Deploys happen daily"
+    assert (stored["tags"], stored["valid_to"], stored["project"]) == ([], None, "")
+    assert (stored["sensitivity"], stored["importance"], stored["version"]) == ("private", 1.0, 3)
+    assert run("edit", id, "--importance", "1", "--json").json["action"] == "unchanged"
+
+
+def test_edit_takes_standard_input_and_refuses_nothing_at_all(run: Run, add: Add) -> None:
+    id = add("Deploys happen on Tuesday")
+    run("edit", id, "-", stdin="Deploys happen daily")
+    assert run("show", id, "--json").json["content"] == "Deploys happen daily"
+    assert run("edit", id).is_refused(2, "nothing to change")
+
+
+def test_link_and_its_removal(run: Run, add: Add) -> None:
+    one, two = add("The disk was full"), add("Old logs are deleted nightly")
+    document = run("link", one[:10], "resolved-by", two, "--json").json
+    assert {name: document[name] for name in ("source", "kind", "target", "action")} == {
+        "source": one,
+        "kind": "resolved-by",
+        "target": two,
+        "action": "linked",
+    }
+    assert run("show", two, "--json").json["links"] == [{"source": one, "kind": "resolved-by", "target": two}]
+    assert run("link", one, "resolved-by", two, "--remove", "--json").json["action"] == "unlinked"
+    assert run("show", two, "--json").json["links"] == []
+
+
+def test_a_circle_of_successors_is_answered_with_no(run: Run, add: Add) -> None:
+    one, two = add("first"), add("second")
+    run("link", one, "supersedes", two)
+    assert run("link", two, "supersedes", one).is_refused(1, "circle")
+
+
+def test_forget_and_undo(run: Run, add: Add) -> None:
+    id = add("The door code is 4711")
+    gone = run("forget", id, "--json").json
+    assert (gone["id"], gone["action"]) == (id, "forgotten")
+    assert run("recall", "door code", "--json").json["hits"] == []
+    assert run("show", id, "--json").json["forgotten"] is True
+    back = run("undo", "--json").json
+    assert [change["action"] for change in back["changes"]] == ["restored"]
+    assert [hit["id"] for hit in run("recall", "door code", "--json").json["hits"]] == [id]
+
+
+def test_undo_takes_back_a_named_batch(run: Run, add: Add) -> None:
+    first = run("add", "The first fact", "--json").json
+    second = add("The second fact")
+    run("undo", "--batch", first["batch"])
+    assert [memory["id"] for memory in run("list", "--json").json["memories"]] == [second]
+
+
+def test_undo_says_what_it_unlinked(run: Run, add: Add) -> None:
+    one, two = add("The first fact"), add("The second fact")
+    run("link", one, "see-also", two)
+    said = run("undo").out
+    assert said.startswith("Unlinked ")
+    assert "see-also" in said
+
+
+def test_nothing_to_undo_is_a_no(run: Run) -> None:
+    assert run("undo").is_refused(1, "nothing to undo")
+    assert run("undo", "--batch", "ffff").is_refused(1, "no batch")
+
+
+def test_forget_hard_erases_every_byte_and_names_copies(run: Run, add: Add, home: Path) -> None:
+    id = add("The canary sings xylophonically")
+    run("backup", "kept.db")
+    run("restore", "kept.db")
+    document = run("forget", "--hard", id, "--yes", "--json").json
+    assert document["action"] == "erased"
+    assert [Path(path).name[:22] for path in document["kept_copies"]] == ["memories.before-restor"]
+    files = [path for path in home.rglob("*") if path.is_file() and str(path) not in document["kept_copies"]]
+    assert files and not any(b"xylophonically" in path.read_bytes() for path in files)
+    assert run("show", id).is_refused(1, "no memory")
+
+
+def test_forget_hard_without_a_terminal_needs_yes(run: Run, add: Add) -> None:
+    id = add("The canary sings")
+    assert run("forget", "--hard", id).is_refused(2, "--yes")
+    assert run("forget", "--hard", id, "--json").is_refused(2, "--yes")
+    assert run("show", id).code == 0
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 130)])
+def test_forget_hard_shows_the_text_before_it_asks(
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    ids = [add("The canary sings\x1b[31m\nall day"), add("hunter2 is the password", "--secret", "--title", "Door")]
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    ran = run("forget", "--hard", *ids, stdin=answer)
+    assert ran.code == code
+    assert f"{ids[0]}  The canary sings[31m all day\n" in ran.err and f"{ids[1]}  [SECRET] Door\n" in ran.err
+    assert "hunter2" not in ran.err and "Erase 2 memories? This cannot be undone." in ran.err
+    assert run("show", ids[0]).code == (1 if code == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["show", "{}"], ["forget", "{}"], ["edit", "{}", "x"], ["history", "{}"], ["link", "{}", "part-of", "{}"]],
+)
+def test_a_prefix_that_fits_two_is_refused(run: Run, add: Add, command: list[str]) -> None:
+    prefix = add("one fact")[:4]
+    add("another fact")
+    assert run(*(part.format(prefix) for part in command)).is_refused(2, "fits several")
+
+
+def test_people_read_short_sentences(run: Run, add: Add) -> None:
+    said = run("add", "We deploy with Argo CD").out
+    assert said.startswith("Added ") and said.endswith(" (project shop).\n")
+    assert run("add", "We deploy with Argo CD").out.startswith("Already stored as ")
+    id = run("list", "--json").json["memories"][0]["id"]
+    assert run("edit", id, "We deploy with Flux").out.startswith("Edited ")
+    forgotten = run("forget", id).out
+    assert forgotten.startswith("Forgot ") and "triskele undo --batch" in forgotten

@@ -1,0 +1,106 @@
+"""The bounds of the HTTP server: how long a request may take to arrive, and how many connections may be open."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from triskele.serving import service
+from triskele.serving.listener import loopback_socket
+from triskele.serving.service import HttpServer
+
+pytestmark = pytest.mark.anyio
+REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the body of the request."""
+    body = await Request(scope, receive).body()
+    await PlainTextResponse(body)(scope, receive, send)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[socket.socket]:
+    sock, stopping = loopback_socket("127.0.0.1", 0), asyncio.Event()
+    running = asyncio.create_task(HttpServer(echo, stopping).serve(sockets=[sock]))
+    try:
+        yield sock
+    finally:
+        stopping.set()
+        await asyncio.wait_for(running, 20)
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(sock: socket.socket, data: bytes = b"") -> Connection:
+    reader, writer = await asyncio.open_connection(*sock.getsockname())
+    writer.write(data)
+    return reader, writer
+
+
+async def rest(connection: Connection) -> bytes:
+    """Everything until the server closes."""
+    try:
+        return await asyncio.wait_for(connection[0].read(), 20)
+    finally:
+        connection[1].close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: local", REQUEST, REQUEST + b"abc"])
+async def test_a_request_that_does_not_arrive_in_time_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(service, "REQUEST_S", 0.2)
+    async with serving() as sock:
+        assert (await rest(await connect(sock, sent))).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_byte_now_and_then_gains_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "REQUEST_S", 0.5)
+    async with serving() as sock:
+        reader, writer = await connect(sock, b"POST / HTTP/1.1\r\nX: ")
+        answer = asyncio.create_task(rest((reader, writer)))
+        while not answer.done():
+            writer.write(b"x")
+            await asyncio.sleep(0.02)
+        assert answer.result().startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_complete_request_is_answered_and_its_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "REQUEST_S", 0.3)
+    async with serving() as sock:
+        connection = await connect(sock, REQUEST + b"abcd")
+        assert (await connection[0].readline()) == b"HTTP/1.1 200 OK\r\n"
+        await asyncio.sleep(0.6)
+        connection[1].write(REQUEST + b"efgh")
+        await connection[0].readuntil(b"abcd")
+        assert (await connection[0].readline()) == b"HTTP/1.1 200 OK\r\n"
+        connection[1].close()
+
+
+async def test_more_connections_than_allowed_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_CONNECTIONS", 3)
+    async with serving() as sock:
+        held = [await connect(sock) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        assert (await rest(await connect(sock))).startswith(b"HTTP/1.1 503 ")
+        held[0][1].close()
+        await held[0][1].wait_closed()
+        await asyncio.sleep(0.1)
+        reader, writer = await connect(sock, REQUEST + b"abcd")
+        assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
+        for _, each in (*held[1:], (reader, writer)):
+            each.close()
