@@ -27,6 +27,8 @@ from triskele.types import Memory
 # Enough to meet every kind of canary in every writing, and enough to see that a guard is gone.
 FEW, FEWER = 50, 30
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server() -> Iterator[loopback.Loopback]:
@@ -120,7 +122,7 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),
     "the hosted model's question": _unwatched(vectors, "Hosted"),
     "the reviewer's question": _unwatched(reranking, "HostedReviewer"),
-    "the rewording's question": _unwatched(rewording, "Rewording"),
+    "the rewording's question": _unwatched(rewording, "QueryRewriter"),
     "no question while the vault is locked": _locked_as_if_empty,
 }
 
