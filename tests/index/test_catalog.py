@@ -166,6 +166,7 @@ def plain(columns: Columns) -> list[tuple[Any, ...]]:
     return list(zip(*named, tags, *(column.tolist() for column in numbers), strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
@@ -182,6 +183,7 @@ def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
         world.store.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=5))
 def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tuple[str, Any]]]) -> None:

@@ -408,6 +408,7 @@ def _wait_until_begun(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "begun\n"
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_and_damages_nothing(tmp_path: Path, toy: Toy) -> None:
     count, random = 400, Random("kills")
     with _open(tmp_path / "home") as engine:
@@ -426,6 +427,7 @@ def test_a_killed_process_loses_nothing_and_damages_nothing(tmp_path: Path, toy:
         _assert_whole(engine, count)
 
 
+@pytest.mark.slow
 def test_processes_that_embed_at_once_neither_double_nor_spoil_anything(tmp_path: Path, toy: Toy) -> None:
     with _open(tmp_path / "home") as engine:
         _fill(engine, 120)

@@ -23,6 +23,8 @@ from triskele.types import Sensitivity
 SOURCE = Path(__file__).parents[2] / "src" / "triskele"
 FEW = 60
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_thousand_secrets_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     walk = Walk(tmp_path, Canaries(make(1000)), monkeypatch)

@@ -26,6 +26,8 @@ from triskele.types import Memory
 # Enough to meet every kind of canary in every writing, and enough to see that a guard is gone.
 FEW, FEWER = 50, 30
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server() -> Iterator[loopback.Loopback]:

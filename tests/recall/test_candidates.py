@@ -479,6 +479,7 @@ def test_odd_questions_are_answered(embedded: tuple[Engine, list[str]], text: st
     assert engine.why_not(ids[0], text).verdict
 
 
+@pytest.mark.slow
 # A second or two each; one whose cost grew with its square would take minutes.
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", LONG)
@@ -546,5 +547,8 @@ def test_a_model_in_a_folder_is_used_by_its_path(tmp_path: Path) -> None:
 
 
 def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with open_engine(tmp_path, model=str(tmp_path / "nowhere")) as engine, pytest.raises(BadInput, match="no model"):
+    with (
+        open_engine(tmp_path, model=str(tmp_path / "nowhere")) as engine,
+        pytest.raises(BadInput, match="unknown model"),
+    ):
         engine.recall("anything")

@@ -18,6 +18,8 @@ from triskele.types import Answer, Sensitivity
 
 QUESTION = "how do releases reach the cluster?"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def team(team_home: Path, trained_cross_encoder: Path, tmp_path: Path) -> Iterator[Engine]:
