@@ -15,9 +15,9 @@ import loopback
 import pytest
 from canaries import Canaries, Canary, Sighting, make
 from click.testing import CliRunner
-from embed.conftest import as_compatible as as_embedder
 from models.cross_encoder.test_cross_hosted import as_voyage
-from test_llm import as_compatible as as_chat
+from models.embed.conftest import as_compatible as as_embedder
+from models.test_llm import as_compatible as as_chat
 from writings import QUESTIONS, written
 
 from triskele import config

@@ -40,7 +40,7 @@ _FIND = detect.find
 _CRASH = """
 import sys
 from triskele.serving.cli.main import main
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 
 def crash(store, changes, **_):
     held = list(changes)

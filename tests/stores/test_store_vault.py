@@ -11,6 +11,7 @@ from drawer import Drawer
 from triskele.config import PrivacySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, TriskeleError, Unavailable
+from triskele.privacy.failures import VaultLocked
 from triskele.privacy.keys import SystemKeyring
 from triskele.stores import vault as safes
 from triskele.stores.vault import StoreVault, row_of
@@ -107,6 +108,47 @@ def test_a_key_file_of_ones_own(engine: Engine, tmp_path: Path) -> None:
     assert place.exists()
     # The document knows where it is.
     assert again(engine).seal("a", 1, TEXT).blob
+
+
+@pytest.mark.parametrize("written", [b"", b"QUJD"], ids=["empty", "partial"])
+def test_an_unfinished_key_without_sealed_text_is_replaced(engine: Engine, key_file: Path, written: bytes) -> None:
+    _write_key(key_file, written)
+    assert engine.reveal(engine.remember(TEXT).id) == TEXT
+
+
+@pytest.mark.parametrize("written", [b"", b"QUJD", None], ids=["empty", "partial", "gone"])
+def test_a_key_lost_after_the_last_secret_is_made_again(
+    open_engine: OpenEngine, key_file: Path, written: bytes | None
+) -> None:
+    first = open_engine()
+    first.erase(first.remember(TEXT).id)
+    first.close()
+    _write_key(key_file, written)
+    engine = open_engine()
+    assert engine.reveal(engine.remember(TEXT).id) == TEXT
+
+
+@pytest.mark.parametrize("written", [b"", b"QUJD"], ids=["empty", "partial"])
+def test_an_unfinished_key_with_sealed_text_is_told(open_engine: OpenEngine, key_file: Path, written: bytes) -> None:
+    first = open_engine()
+    id = first.remember(TEXT).id
+    first.close()
+    whole = key_file.read_bytes()
+    _write_key(key_file, written)
+    engine = open_engine()
+    for act in (lambda: engine.remember("the garage password is Kp4#wq9z!Lm2"), lambda: engine.reveal(id)):
+        with pytest.raises(VaultLocked, match="holds no key: restore it from a backup"):
+            act()
+    assert key_file.read_bytes() == written
+    _write_key(key_file, whole)
+    assert engine.reveal(id) == TEXT
+
+
+def _write_key(path: Path, written: bytes | None) -> None:
+    path.unlink(missing_ok=True)
+    if written is not None:
+        path.write_bytes(written)
+        path.chmod(0o600)
 
 
 def test_rotating_needs_another_source_or_a_new_key(engine: Engine) -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from triskele import config
-from triskele.base import timestamps
-from triskele.config import Settings
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
 from triskele.index.semantic import SemanticIndex
@@ -17,7 +13,6 @@ from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
 from triskele.stores.protocol import Finding, Store
-from triskele.stores.sqlite.store import SqliteStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
 
@@ -139,23 +134,3 @@ def _mended_words(lexical: LexicalIndex, behind: int | None, faults: int) -> lis
         lexical.catch_up()
         return [f"the lexical index took in {behind} journal entries"]
     return []
-
-
-def replace_damaged(settings: Settings, source: Path) -> Path:
-    """Put a verified backup in the place of a store that cannot be opened; the broken file is kept beside it."""
-    path = config.sqlite_path(settings.store.url)
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    store = SqliteStore(fresh, busy_timeout_s=settings.store.busy_timeout_s)
-    try:
-        store.restore(source)
-        store.scrub()
-    finally:
-        store.close()
-    kept = path.with_name(f"{path.name}.damaged-{timestamps.now():%Y%m%dT%H%M%S%f}")
-    for suffix in ("", "-wal", "-shm"):
-        if (broken := path.with_name(path.name + suffix)).exists():
-            broken.rename(kept.with_name(kept.name + suffix))
-    fresh.rename(path)
-    fresh.with_name(fresh.name + ".lock").unlink(missing_ok=True)
-    return kept

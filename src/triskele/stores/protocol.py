@@ -429,8 +429,11 @@ class Store(Protocol):
         """Write a consistent copy of the live store to a new file."""
         ...
 
-    def restore(self, source: Path) -> None:
-        """Replace everything by the content of a backup whose every hash holds."""
+    def restore(self, source: Path, *, kept: Path | None = None) -> Path | None:
+        """Replace everything by the content of a backup whose every hash holds; where the content of before lies.
+
+        A sound store is backed up to `kept` first; the files of a damaged one are moved to a folder beside it.
+        """
         ...
 
     def scrub(self) -> None:

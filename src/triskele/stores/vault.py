@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from triskele.base.files import told
 from triskele.base.ids import content_hash
-from triskele.config import PrivacySettings
+from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.privacy import vault as vaults
 from triskele.privacy.failures import VaultLocked, lost
@@ -22,7 +23,6 @@ from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"
 _DOCUMENT = "keys"
-_KEY_FILE = "vault.key"
 
 # Asks the person at the terminal for a passphrase, twice where it is a new one; None where nobody is there.
 Ask = Callable[[str, bool], str | None]
@@ -43,7 +43,7 @@ class StoreVault:
     def __init__(self, store: Store, settings: PrivacySettings, home: Path, ask: Ask | None = None) -> None:
         self._store = store
         self._settings = settings
-        self._key_file = Path(settings.key_file).expanduser() if settings.key_file else home / _KEY_FILE
+        self._key_file = Path(settings.key_file).expanduser() if settings.key_file else home / KEY_FILE
         self._ask = ask
         self._opened: tuple[str, Vault] | None = None
         self._lock = threading.RLock()
@@ -51,7 +51,7 @@ class StoreVault:
     def seal(self, id: str, version: int, text: str) -> Sealed:
         """A text as only the vault can read it; the first one makes the vault."""
         with self._lock:
-            stored, vault = self._open() if self.exists() else self._create()
+            stored, vault = self._opened_or_made()
             return Sealed(vault.seal(id, version, text), content_hash(stored))
 
     def sealed(self, change: Change) -> Change:
@@ -135,12 +135,32 @@ class StoreVault:
         found = self._store.shelved(VAULT).get(_DOCUMENT)
         return None if found is None else str(found)
 
-    def _create(self) -> tuple[str, Vault]:
+    def _opened_or_made(self) -> tuple[str, Vault]:
+        if not self.exists():
+            return self._create()
+        try:
+            return self._open()
+        except VaultLocked:
+            if self._needs_key():
+                raise
+            return self._create(self._stored())
+
+    def _needs_key(self) -> bool:
+        """Whether a sealed text, or a key that may come back, forbids to make the vault again."""
+        key = KeyFile(self._key_file)
+        stored = self._stored()
+        by_file = stored is not None and vaults.sources_of(stored) == [key.kind]
+        return not by_file or (self._key_file.exists() and not key.is_unfinished()) or bool(self._store.sealed())
+
+    def _create(self, before: str | None = None) -> tuple[str, Vault]:
         kind = self._settings.key
         if kind == "auto":
             kind = "keyring" if system_keyring() is not None else "file"
-        document, vault = vaults.create(self._source(kind, PASSPHRASE, is_new=True))
-        self._exchange(None, document)
+        source = self._source(kind, PASSPHRASE, is_new=True)
+        if isinstance(source, KeyFile):
+            source = KeyFile(source.path, replaces_unfinished=not self._store.sealed())
+        document, vault = vaults.create(source)
+        self._exchange(before, document)
         self._opened = (document, vault)
         return self._opened
 
@@ -179,7 +199,8 @@ class StoreVault:
 
     def _source(self, kind: str, variable: str, *, is_new: bool = False) -> KeySource:
         if kind == "file":
-            self._key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with told(f"the key file {self._key_file}"):
+                self._key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return KeyFile(self._key_file)
         if kind == "keyring":
             found = system_keyring()

@@ -69,7 +69,7 @@ def show(
     from triskele.recall.concepts.lookup import about
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
         view = _view(engine, project=project, all_projects=all_projects)
         found = about(view, concept, limit=limit, closed=closed)
@@ -100,7 +100,7 @@ def path(
     from triskele.recall.concepts.lookup import path
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
         way = path(_view(engine, project=project, all_projects=all_projects), one, other)
         superseded = engine.superseded([hop.memory.id for hop in way.hops or ()])
@@ -121,7 +121,7 @@ def stats(invocation: Invocation) -> None:
     """Count names, concepts and what they connect, in all projects."""
     from triskele.recall.concepts.lookup import stats
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = stats(_view(engine, any_time=True, all_projects=True), _mentions(engine))
         if invocation.as_json:
             details = {"memories": found.memories, "connected": found.connected, "connected_share": found.share}
@@ -141,7 +141,7 @@ def rebuild(invocation: Invocation) -> None:
     """Read all names anew; merges and splits by hand stay."""
     from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         started = time.perf_counter()
         with progress_bar("Reading names", total=engine.census().versions) as progress:
             read = grouping.rebuild(engine.store, engine.lexical, _mentions(engine), progress=progress)
@@ -166,7 +166,7 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
     """Let A be another name for B, in all projects."""
     from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = grouping.merge(_view(engine, all_projects=True), one, other)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "merged", done))
@@ -185,7 +185,7 @@ def split(invocation: Invocation, name: str) -> None:
     """Let a name be a concept of its own again, in all projects."""
     from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = grouping.split(_view(engine, all_projects=True), name)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "split", done))

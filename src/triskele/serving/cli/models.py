@@ -33,7 +33,7 @@ def models(context: click.Context) -> None:
 @common
 def list_models(invocation: Invocation) -> None:
     """Show the models in use and how far each has read."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = _standing(engine)
         if invocation.as_json:
             return invocation.write_json({**found, "project": engine.project})
@@ -93,7 +93,7 @@ def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch; its vectors are still there."""
     from triskele.recall import runtime as switching
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
         back = switching.roll_back(engine.store)
         meaning = engine.meaning()

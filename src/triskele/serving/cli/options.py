@@ -24,7 +24,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        with context.ensure_object(Invocation).open() as engine:
+        with context.ensure_object(Invocation).open_existing(is_needed=True) as engine:
             ids = engine.store.find(incomplete.lower(), limit=_COMPLETIONS)
             known = engine.store.memories(ids)
     except (TriskeleError, OSError, ValueError):

@@ -120,7 +120,7 @@ def judge(
         raise click.UsageError("--from FILE and --by NAME go together: who gave these labels?", context)
     from triskele.evaluation.own import taking
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         if source is not None and by is not None:
             verdict = taking.take_from(engine, source, by)
             if invocation.as_json:
@@ -150,7 +150,7 @@ def run(invocation: Invocation, arms: str | None, baseline: str, seed: int) -> N
     """Measure ways to rank on the judged questions."""
     from triskele.evaluation.own import measuring
 
-    with invocation.open() as engine, _steps() as step:
+    with invocation.open_existing() as engine, _steps() as step:
         chosen = listed(arms) if arms is not None else None
         report = measuring.run(engine, arms=chosen, baseline=baseline, seed=seed, step=step)
     if invocation.as_json:
@@ -188,7 +188,7 @@ def gate(
     if accepting:
         _accept(invocation)
         return
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         with _steps() as step:
             found = gates.gate(engine, improve=improve, step=step)
         takes_back = rollback_on_failure and not found.passed and found.adopted
@@ -219,7 +219,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
     """
     from triskele.evaluation.own import tuning
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         with _steps() as step:
             found = tuning.tune(engine, budget=budget, seed=seed, step=step)
         if invocation.as_json:
@@ -237,7 +237,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
 @common
 def rollback(invocation: Invocation) -> None:
     """Take the adopted plan back and rank by the one before."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         taken, present = _roll_back(engine)
         if invocation.as_json:
             return _answer(invocation, engine, taken=taken, in_force=present)
@@ -303,7 +303,7 @@ def _tell_state(invocation: Invocation, engine: Engine) -> None:
 def _accept(invocation: Invocation) -> None:
     from triskele.evaluation.own import gates
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         with _steps() as step:
             baseline = gates.accept(engine, step)
         if invocation.as_json:

@@ -53,7 +53,7 @@ def recall(
 ) -> None:
     """Find the memories that answer a question."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = engine.recall(
             query,
             project=project,
@@ -91,7 +91,7 @@ def why_not(
 ) -> None:
     """Say why a memory was not found, and what would find it."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
         if invocation.as_json:
             from triskele.serving import change_spelling
@@ -109,7 +109,7 @@ def why_not(
 @common
 def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         memory = engine.get(id)
         links = engine.links(memory.id)
         others = engine.store.memories({end for link in links for end in (link.source, link.target)} - {memory.id})
@@ -148,7 +148,7 @@ def list_memories(
 ) -> None:
     """List memories, newest or most important first."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         filters |= {"project": project, "all_projects": all_projects}
         memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
         superseded = engine.superseded([memory.id for memory in memories])
@@ -170,7 +170,7 @@ def list_memories(
 @common
 def history(invocation: Invocation, id: str | None, limit: int) -> None:
     """Show what happened to a memory, or lately in the store."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         entries = engine.store.newest_entries(limit=limit)[::-1] if id is None else engine.history(id)
         versions = [] if id is None else engine.versions(id)
         if invocation.as_json:
@@ -191,9 +191,9 @@ def stats(invocation: Invocation) -> None:
     """Count what is stored."""
     from triskele.curation import agreement
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         census, waiting, names = engine.census(), engine.store.count_waiting(), engine.store.names.counts()
-        address, adopted = engine.settings.store.url, engine.adopted()
+        address, adopted = invocation.settings().store.url, engine.adopted()
         if invocation.as_json:
             counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
             counts["adopted"] = shapes.plain(adopted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,9 @@ from typing import Any
 
 import apsw
 
+from triskele.base.files import settle_folder
 from triskele.base.ids import content_hash
-from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
+from triskele.errors import BadInput, Conflict, NotFound, StoreDamaged, StoreUnavailable
 from triskele.stores.protocol import Census, Finding
 from triskele.stores.sqlite import secrets, usage
 from triskele.stores.sqlite.changes import Writer, insert_version
@@ -112,15 +114,21 @@ def backup(connection: apsw.Connection, target: Path) -> None:
             _refuse_damaged(copy, target)
         staged.chmod(0o600)
         staged.rename(target)
+        settle_folder(target.parent)
 
 
-def restore(connection: apsw.Connection, source: Path) -> None:
-    """Check a backup in a copy of its own, then move its pages into the live database."""
+@contextmanager
+def verified(source: Path, folder: Path) -> Iterator[Path]:
+    """A copy of a backup in which every hash holds, durable in the folder of the store that it is for."""
     if not source.is_file():
         raise BadInput(f"no backup at {source}")
-    with tempfile.TemporaryDirectory() as folder:
-        staged = Path(folder) / "staged.db"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder) as staging:
+        staged = Path(staging) / "staged.db"
         shutil.copyfile(source, staged)
+        # What the log beside a copied store holds is in no other file.
+        if (log := source.with_name(source.name + "-wal")).is_file():
+            shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
         with _closing(apsw.Connection(str(staged))) as copy:
             if is_empty(copy):
                 raise BadInput(f"{source} is no backup: there is nothing in it")
@@ -128,7 +136,24 @@ def restore(connection: apsw.Connection, source: Path) -> None:
             _refuse_damaged(copy, source)
             # A new lineage tells every derived index that its stamp no longer means anything.
             copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'lineage'")
-            _copy_pages(copy, connection)
+            copy.pragma("journal_mode", "delete")
+        staged.chmod(0o600)
+        _sync(staged)
+        yield staged
+
+
+def fill(connection: apsw.Connection, source: Path) -> None:
+    """Move the pages of a verified database into the live one, all or none."""
+    with _closing(apsw.Connection(str(source))) as copy:
+        _copy_pages(copy, connection)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _copy_pages(source: apsw.Connection, target: apsw.Connection) -> None:
@@ -141,7 +166,7 @@ def _copy_pages(source: apsw.Connection, target: apsw.Connection) -> None:
 def _refuse_damaged(connection: apsw.Connection, path: Path) -> None:
     findings = check(connection, deep=True)
     if findings:
-        raise StoreUnavailable(f"{path} is damaged: {findings[0].subject}: {findings[0].problem}")
+        raise StoreDamaged(f"{path} is damaged: {findings[0].subject}: {findings[0].problem}")
 
 
 @contextmanager

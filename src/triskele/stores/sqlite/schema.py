@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from triskele.errors import StoreUnavailable
+from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
 
 # "trsk": tells our files from other people's SQLite databases.
 APPLICATION_ID = 0x7472736B
@@ -148,12 +148,19 @@ def refuse_foreign(connection: apsw.Connection) -> None:
     """Raise where the file is a newer triskele's or another program's."""
     version = connection.pragma("user_version")
     if version > len(MIGRATIONS):
-        raise StoreUnavailable(
+        raise StoreNewer(
             f"the store was written by a newer triskele (format {version}, this one knows {len(MIGRATIONS)}):"
             " upgrade triskele"
         )
     if not is_empty(connection) and connection.pragma("application_id") != APPLICATION_ID:
+        if _has_our_tables(connection):
+            raise StoreDamaged("the header of the database is damaged: run `triskele restore FILE` with a backup")
         raise StoreUnavailable("the file is a database, but not one of triskele's")
+
+
+def _has_our_tables(connection: apsw.Connection) -> bool:
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return {"versions", "links", "journal", "meta"} <= tables
 
 
 def is_empty(connection: apsw.Connection) -> bool:

@@ -16,11 +16,12 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.base.locks import file_lock
-from triskele.errors import BadInput, StoreUnavailable
+from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.protocol import CatalogEntry, Census, Document, Finding, SealedRow
-from triskele.stores.sqlite import documents, maintenance, secrets, vectors
+from triskele.stores.sqlite import documents, maintenance, recovery, secrets, vectors
 from triskele.stores.sqlite.changes import Writer
 from triskele.stores.sqlite.entities import SqliteNames
+from triskele.stores.sqlite.failures import told
 from triskele.stores.sqlite.models import SqliteModels
 from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
 from triskele.stores.sqlite.schema import migrate, refuse_foreign
@@ -41,9 +42,12 @@ Answered = TypeVar("Answered")
 
 
 class SqliteStore:
-    """Memories in one file; every thread has a connection of its own."""
+    """Memories in one file; every thread has a connection of its own.
 
-    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0) -> None:
+    Where there is no file, one of `traces` shows that it is lost rather than new.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0, traces: Sequence[Path] = ()) -> None:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         self._local = threading.local()
@@ -53,16 +57,23 @@ class SqliteStore:
         self.names = SqliteNames(self._reading, self._transaction)
         self.models = SqliteModels(self._reading, self._transaction)
         self.uses = SqliteUses(self._reading, self._hurried)
-        with _told(path):
+        with told(path):
+            recovery.refuse_lost(path, traces)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Several processes may meet an empty folder at once; only one lays the foundation.
-            with file_lock(path.with_name(path.name + ".lock"), timeout_s=busy_timeout_s) as is_held:
+            with file_lock(recovery.lock_of(path), timeout_s=busy_timeout_s) as is_held:
                 if not is_held:
                     raise StoreUnavailable(f"the store {path} is being set up by another process")
+                recovery.finish(path)
                 if not path.exists():
                     # For the owner alone; the write-ahead log takes the mode of the file.
                     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-                migrate(self._connection())
+                try:
+                    migrate(self._connection())
+                except BaseException:
+                    # Closed late, a connection would meddle with the files that replace these.
+                    self._let_go()
+                    raise
 
     def apply(self, changes: Sequence[Change], *, batch: str, undoes: int | None = None) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
@@ -86,7 +97,7 @@ class SqliteStore:
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
-        with _told(self.path):
+        with told(self.path):
             return secrets.read(self._connection(), ids)
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
@@ -207,7 +218,7 @@ class SqliteStore:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Let this thread read the store as of one moment."""
-        with _told(self.path):
+        with told(self.path):
             connection = self._connection()
             connection.execute("BEGIN")
         # Inside, an answer stays true: every index asks how new the store is, again and again.
@@ -243,17 +254,17 @@ class SqliteStore:
 
     def waiting(self, limit: int = 256) -> list[tuple[str, str]]:
         """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
-        with _told(self.path):
+        with told(self.path):
             return vectors.waiting(self._connection(), limit)
 
     def count_waiting(self) -> int:
         """How many contents wait for a vector."""
-        with _told(self.path):
+        with told(self.path):
             return vectors.count_waiting(self._connection())
 
     def queue_for(self, fingerprint: str) -> None:
         """From now on contents wait for this model: at once those that it has not seen."""
-        with _told(self.path):
+        with told(self.path):
             if vectors.is_queued_for(self._connection(), fingerprint):
                 return
         with self._transaction() as connection:
@@ -271,27 +282,27 @@ class SqliteStore:
 
     def vectors(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, str, bytes]]:
         """A page of a model's vectors past a slot, as (slot, content hash, vector)."""
-        with _told(self.path):
+        with told(self.path):
             return vectors.read(self._connection(), fingerprint, after)
 
     def last_slot(self, fingerprint: str) -> int:
         """The slot of a model's newest vector; 0 where it has none."""
-        with _told(self.path):
+        with told(self.path):
             return self._once(f"slot {fingerprint}", lambda: vectors.last_slot(self._connection(), fingerprint))
 
     def slot_contents(self, slots: Sequence[int]) -> dict[int, str]:
         """The texts behind some slots."""
-        with _told(self.path):
+        with told(self.path):
             return vectors.contents(self._connection(), slots)
 
     def catalog(self, fingerprint: str, ids: Sequence[str] | None = None) -> Iterator[CatalogEntry]:
         """What filters and ranking need of every version, or of those of some memories, in row order."""
-        with _told(self.path):
+        with told(self.path):
             yield from vectors.catalog(self._connection(), fingerprint, ids)
 
     def newly_placed(self, fingerprint: str, *, after: int) -> list[tuple[int, int]]:
         """Rows whose content got a vector past a slot, as (row, slot)."""
-        with _told(self.path):
+        with told(self.path):
             return vectors.newly_placed(self._connection(), fingerprint, after)
 
     def shelve(
@@ -303,7 +314,7 @@ class SqliteStore:
 
     def shelved(self, kind: str) -> dict[str, Any]:
         """The values of a kind in the order of their keys."""
-        with _told(self.path):
+        with told(self.path):
             return documents.read(self._connection(), kind)
 
     def unshelve(self, kind: str, keys: Iterable[str]) -> None:
@@ -313,27 +324,42 @@ class SqliteStore:
 
     def census(self) -> Census:
         """Counts of what is stored."""
-        with _told(self.path):
+        with told(self.path):
             return maintenance.census(self._connection())
 
     def check(self, *, deep: bool = False) -> list[Finding]:
         """What is wrong with the truth; `deep` recomputes every hash."""
-        with _told(self.path):
+        with told(self.path):
             return maintenance.check(self._connection(), deep=deep)
 
     def backup(self, target: Path) -> None:
         """Write a consistent copy of the live store to a new file."""
-        with _told(target):
+        with told(target):
             maintenance.backup(self._connection(), target)
 
-    def restore(self, source: Path) -> None:
-        """Replace everything by the content of a backup whose every hash holds."""
-        with _told(source):
-            maintenance.restore(self._connection(), source)
+    def restore(self, source: Path, *, kept: Path | None = None) -> Path | None:
+        """Replace everything by the content of a backup whose every hash holds; where the content of before lies.
+
+        A sound store is backed up to `kept` first; the files of a damaged one are moved to a folder beside it.
+        """
+        with told(source), maintenance.verified(source, self.path.parent) as staged:
+            try:
+                with told(self.path):
+                    if kept is not None:
+                        maintenance.backup(self._connection(), kept)
+                    maintenance.fill(self._connection(), staged)
+                return kept
+            except TriskeleError as error:
+                if kept is not None:
+                    kept.unlink(missing_ok=True)
+                if not isinstance(error, StoreDamaged | StoreNewer):
+                    raise
+            self._let_go()
+            return recovery.replace(self.path, staged, timeout_s=self._busy_timeout_s)
 
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the files."""
-        with _told(self.path):
+        with told(self.path):
             maintenance.scrub(self._connection())
 
     def is_scrubbed(self) -> bool:
@@ -343,8 +369,14 @@ class SqliteStore:
     def close(self) -> None:
         """Let go of every connection of this thread and others."""
         self.uses.flush()
+        self._let_go(is_sound=True)
+
+    def _let_go(self, *, is_sound: bool = False) -> None:
         with self._opened_lock:
             for connection in list(self._opened):
+                if not is_sound:
+                    # The log of a damaged store stays as it is.
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.close()
             self._opened.clear()
         self._local = threading.local()
@@ -353,6 +385,8 @@ class SqliteStore:
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = apsw.Connection(str(self.path))
+            with self._opened_lock:
+                self._opened.add(connection)
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
             # Before anything is written: another program's file stays as it is.
             refuse_foreign(connection)
@@ -360,18 +394,16 @@ class SqliteStore:
             connection.pragma("synchronous", "full")
             connection.pragma("foreign_keys", True)
             self._local.connection = connection
-            with self._opened_lock:
-                self._opened.add(connection)
         return connection
 
     @contextmanager
     def _reading(self) -> Iterator[apsw.Connection]:
-        with _told(self.path):
+        with told(self.path):
             yield self._connection()
 
     @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
-        with _told(self.path):
+        with told(self.path):
             connection = self._connection()
             self._begin(connection, wait=wait)
             try:
@@ -395,7 +427,7 @@ class SqliteStore:
     @contextmanager
     def _hurried(self) -> Iterator[apsw.Connection]:
         """Wait for neither writers nor the disk: this may be lost with the power, and nothing else with it."""
-        with _told(self.path):
+        with told(self.path):
             connection = self._connection()
             connection.pragma("synchronous", "normal")
         try:
@@ -405,7 +437,7 @@ class SqliteStore:
             connection.pragma("synchronous", "full")
 
     def _all(self, sql: str, bindings: Sequence[Any]) -> list[Any]:
-        with _told(self.path):
+        with told(self.path):
             return self._connection().execute(sql, bindings).fetchall()
 
     def _shared_with_neighbours(self, id: str) -> int:
@@ -414,25 +446,6 @@ class SqliteStore:
             [id],
         )
         return max((_common_prefix(id, other) for other in rows[0] if other), default=0)
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn the database's complaints into one clear line each."""
-    try:
-        yield
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise StoreUnavailable(f"the store {path} is busy with other writers: try again") from error
-    except (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError) as error:
-        raise StoreUnavailable(f"the store {path} is read-only") from error
-    except apsw.FullError as error:
-        raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
-    except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, UnicodeDecodeError) as error:
-        raise StoreUnavailable(
-            f"the store {path} is damaged or not a triskele store ({error}): restore a backup"
-        ) from error
-    except (apsw.CantOpenError, apsw.IOError, OSError) as error:
-        raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
 
 
 def _standing(known_at: datetime | None) -> tuple[str, list[Any]]:
