@@ -21,7 +21,7 @@ from triskele.curation import undo
 from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
-from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.protocol import Census, Store
 from triskele.stores.sqlite import recovery
@@ -266,8 +266,8 @@ class Engine:
     ) -> Answer:
         """The memories that answer a question, each with its reasons; filters are those of `scope`.
 
-        `near` is a memory that the best hits are to be near to, by the names that they share. `hurried` is for those
-        who cannot wait: nobody but the local model is asked, whoever the settings name, and no reasons are given.
+        `near` is a memory: the best hits are ordered by the names they share with it. `hurried` asks local models alone
+        and gives no reasons.
         """
         from triskele.recall.pipeline import pack
 
@@ -279,8 +279,7 @@ class Engine:
             plan = replace(plan, rerank=DEFAULT)
         wanted = validation.check_limit(settings.limit if limit is None else limit)
         if plan.asks_meaning and not self.mind.is_at_work and settings.embed_first:
-            # What was written in the last minutes; much more is left to `embed` or to the background.
-            # Whatever hinders it does not hinder the answer.
+            # The newest few; a failure does not prevent the answer.
             with suppress(Unavailable, OSError):
                 self.embed(limit=settings.embed_first, wait=False)
         start = self.resolve(near) if near else ""
@@ -319,8 +318,8 @@ class Engine:
         if self.mind.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
-        depth, is_explained = self._depth(limit), not hurried
-        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=is_explained)
+        depth = leg_depth(self.settings.recall, limit)
+        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
         sources = self.mind.sources(query, plan, local_only=hurried)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
@@ -344,21 +343,9 @@ class Engine:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
         from triskele.recall.why_not import Recall, why_not
 
-        options["limit"] = self.settings.recall.limit if options.get("limit") is None else options["limit"]
-        recall = Recall(
-            answer=lambda asked, how: self.recall(asked, logged=False, **how),
-            scope=self.scope,
-            sources=self.mind.sources,
-            plan=self.plan_in_force(Plan(legs=frozenset(options.get("legs") or Plan().legs))),
-            depth=self._depth(options["limit"]),
-        )
-        latest, then = self.get(reference), recall.scope_of(options).known_at
-        memory = self.store.memories([latest.id], known_at=then).get(latest.id, latest)
-        return why_not(memory, text, options, recall)
-
-    def _depth(self, limit: int) -> int:
-        """How many candidates a leg returns for an answer of some length."""
-        return max(self.settings.recall.depth, 2 * limit)
+        plan = self.plan_in_force(Plan(legs=frozenset(options.get("legs") or Plan().legs)))
+        recall = Recall(self.recall, self.scope, self.mind.sources, plan, self.settings.recall)
+        return why_not(self.get(reference), text, options, recall)
 
     def meaning(self) -> SemanticIndex | None:
         """The local model and its indexes, opened when first needed; None where there is no model."""

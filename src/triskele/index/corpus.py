@@ -53,10 +53,6 @@ class Facts:
     sessions: Ints
     neighbours: Ints
 
-    def take(self, places: Ints) -> Facts:
-        """The facts of some of the rows, by their places in the request."""
-        return Facts(self.is_visible[places], self.importance[places], self.sessions[places], self.neighbours[places])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:

@@ -74,7 +74,8 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
     # A turn says little by itself: its neighbours may raise it from further below.
     share = conversation_share(facts.neighbours[:most])
     order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
-    return rows[order], facts.take(order)
+    sessions, neighbours = facts.sessions[order], facts.neighbours[order]
+    return rows[order], Facts(facts.is_visible[order], facts.importance[order], sessions, neighbours)
 
 
 def conversation_share(neighbours: Ints) -> float:

@@ -38,7 +38,7 @@ _ASKING = (
 )
 _END = "\n</question>"
 WORDS = frozenset({_ASKING, _END})
-"""What a language model must be set up with to be asked for rewrites."""
+"""The only words that a prompt for rewrites may contain besides the query."""
 
 # One digit only: a date may stand at the beginning too.
 _MARKS = re.compile(r"\A\s*(?:[-*+•‣◦·–—](?:\s+|\Z))?(?:\(?[1-9][.)](?:\s+|\Z))?")
@@ -47,7 +47,7 @@ _STOPS = " .,;?!¿¡…。？！"
 
 
 def rewrites(llm: Llm, question: Cleared) -> list[str]:
-    """Up to 3 other wordings of a question, none if the answer holds no usable one; Unavailable is passed on."""
+    """Up to 3 other wordings of a query; empty where the answer contains no usable one."""
     answer = llm.complete((_ASKING, question.part(0, _LONGEST_QUESTION), _END), most_tokens=_MOST_TOKENS)
     found: dict[str, str] = {}
     for line in map(_bare, answer.splitlines()):
@@ -98,12 +98,12 @@ def _ranking(candidates: Sequence[Candidate]) -> Ranking:
 
 
 def fused(original: Ranking, others: Sequence[Ranking]) -> list[Candidate]:
-    """The rankings of all wordings as one, by DBSF; among equals the original's order holds.
+    """The rankings of all wordings fused by DBSF; ties keep the order of the original.
 
     Parts are named ORIGINAL, "wording 1", "wording 2" and so on.
     """
     wordings = {f"wording {number}": ranking for number, ranking in enumerate(others, start=1)}
-    # A sum depends on the order of its terms: this one does not depend on which wording was asked first.
+    # A floating-point sum depends on the order of its terms: sort, so that the order of the wordings does not matter.
     by_content = sorted(wordings, key=lambda name: (wordings[name].rows, wordings[name].scores))
     names = {f"{number:03}": name for number, name in enumerate([ORIGINAL, *by_content])}
     rankings = [replace(original if name == ORIGINAL else wordings[name], leg=leg) for leg, name in names.items()]
@@ -140,5 +140,5 @@ def _is_usable(line: str) -> bool:
 
 
 def _gist(line: str) -> str:
-    """The same for lines that ask the same in the same words."""
+    """The same value for lines that differ only in case, spaces and punctuation at the end."""
     return " ".join(fold(line).split()).strip(_STOPS)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from triskele.config import RecallSettings
 from triskele.index.analysis import Analyzer
 from triskele.recall.pipeline import Sources, leg_ranks
-from triskele.recall.plan import Plan
+from triskele.recall.plan import Plan, leg_depth
 from triskele.types import Answer, LinkKind, Memory, Query, Scope
 
 MAX_LIMIT = 200
@@ -41,15 +42,19 @@ class LegRanks:
         return ", ".join([*unmatched, *ranks])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Recall:
-    """What why-not asks: answers and scopes by options, and what recall reads by a plan and to a depth."""
+    """What why-not asks: recall and scopes by options, and what recall reads by a plan."""
 
-    answer: Callable[[str, Options], Answer]
+    recall: Callable[..., Answer]
     scope: Callable[..., Scope]
     sources: Callable[..., Sources]
     plan: Plan
-    depth: int
+    settings: RecallSettings
+
+    def answer(self, text: str, options: Options) -> Answer:
+        """The answer to a query, which the recall log does not note."""
+        return self.recall(text, logged=False, **options)
 
     def scope_of(self, options: Options) -> Scope:
         """The scope that some options of recall give."""
@@ -59,7 +64,7 @@ class Recall:
         """The rank of a memory in each leg."""
         query = Query(text=text, scope=self.scope_of(options), depth=_DEEPEST)
         ranks = leg_ranks(id, query, self.plan, self.sources(query, self.plan, local_only=True))
-        return LegRanks(ranks, self.depth)
+        return LegRanks(ranks, leg_depth(self.settings, options["limit"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,12 @@ class WhyNot:
 
 
 def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyNot:
-    """Check the stages for one memory and try changes until one brings it up; the options name a limit."""
+    """Check the stages for one memory and try changes until one brings it up; options are those of recall."""
+    if options.get("limit") is None:
+        options = {**options, "limit": recall.settings.limit}
     scope = recall.scope_of(options)
     sources = recall.sources(Query(text=text, scope=scope), recall.plan, local_only=True)
+    memory = sources.store.memories([memory.id], known_at=scope.known_at).get(memory.id, memory)
     rank = _rank(memory, recall.answer(text, options))
     if rank is not None:
         return WhyNot(rank, (Stage("answer", True, f"rank {rank}"),))

@@ -14,7 +14,7 @@ from triskele.recall.concepts.view import Concept, View
 from triskele.stores.protocol import Edge, NameCounts
 from triskele.types import Memory
 
-# The newest mentions of a name that stands nearly everywhere say enough about it.
+# Of a name that nearly every memory mentions, the newest mentions are enough.
 _MOST_LOOKED_AT = 2000
 MAX_HOPS = 6
 _SHOWN_HUBS = 10
@@ -22,7 +22,7 @@ _SHOWN_HUBS = 10
 
 @dataclass(frozen=True, slots=True)
 class OtherName:
-    """A name that stands for the same, and why and since when it does."""
+    """Another name of the concept, why it was merged, and since when."""
 
     name: str
     reason: str | None = None
@@ -65,7 +65,7 @@ class About:
 
 
 def about(view: View, text: str, *, limit: int = 10, closed: bool = False) -> About:
-    """Everything about the concept of a name; `closed` shows edges that hold no more as well."""
+    """Everything about the concept of a name; `closed` includes edges that no longer hold."""
     name = view.find(text)
     concept = view.concept(name)
     rows, subjects = _rows(view, concept)
@@ -147,7 +147,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A chain of memories and concepts; `hops` is None where none was found, and empty where both ends are one."""
+    """A path of memories and concepts; `hops` is None without a path, and empty where both ends are the same."""
 
     start: Concept
     end: Concept
@@ -155,7 +155,7 @@ class Way:
 
 
 def path(view: View, one: str, other: str) -> Way:
-    """The shortest chain between the concepts of two names, over memories that may be seen."""
+    """The shortest path between the concepts of two names, over memories in the scope."""
     start, end = (view.concept(view.find(text)) for text in (one, other))
     steps = _shortest(view, start.number, end.number)
     if steps is None:
@@ -166,7 +166,7 @@ def path(view: View, one: str, other: str) -> Way:
 
 
 def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None:
-    """The rows and the concepts they lead to, breadth first; a hub may begin or end a way, never lie on it."""
+    """The rows and the concepts they lead to, breadth first; a hub may start or end a path, never lie on it."""
     if start == goal:
         return []
     _, ends, _ = view.holders(np.array([goal]))
@@ -182,13 +182,13 @@ def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None
         open_ones = view.connects(concepts)
         concepts, place = _new(concepts[open_ones], place[open_ones], by_concept)
         by_concept |= dict(zip(concepts.tolist(), rows[place].tolist(), strict=True))
-        # The rarest first: it says most about why two memories belong together.
+        # The rarest concept first: it tells most about why two memories belong together.
         level = concepts[np.lexsort((concepts, view.layers.frequency(concepts)))]
     return None
 
 
 def _new(found: Ints, place: Ints, known: dict[int, int]) -> tuple[Ints, Ints]:
-    """What was not reached before, each once and from the first place that leads to it, in that order."""
+    """What was not reached before, each once, from the first place that leads to it, in that order."""
     _, first = np.unique(found, return_index=True)
     order = [at for at in np.sort(first).tolist() if int(found[at]) not in known]
     return found[order], place[order]
@@ -204,7 +204,7 @@ def _back(row: int, goal: int, by_row: dict[int, int], by_concept: dict[int, int
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """A concept that many memories mention; one that too many do connects nobody."""
+    """A concept that many memories mention; one of too many memories connects none of them."""
 
     concept: Concept
     memories: int
@@ -213,7 +213,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How much there is; `connected` of the memories share a telling name with another one."""
+    """Counts of the graph; `connected` memories share a rare enough name with another one."""
 
     counts: NameCounts
     memories: int
@@ -228,7 +228,7 @@ class Stats:
 
 
 def stats(view: View, mentions: MentionIndex) -> Stats:
-    """Count what a scope may see, and what the whole graph takes on the disk."""
+    """Counts inside a scope, and the size of the whole graph on disk."""
     place, concepts, _ = view.layers.concepts(view.rows)
     place, concepts = np.unique(np.stack([place, concepts]), axis=1)
     counted = np.bincount(concepts)

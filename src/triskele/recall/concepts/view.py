@@ -1,4 +1,4 @@
-"""What a reader may see of the graph, and the concept that a reader means."""
+"""The concept graph inside a scope, and the concept that a name refers to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_TYPOS = 3
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """Something that memories mention, by the name it was first met under."""
+    """Something that memories mention, with the name under which it was first found."""
 
     number: int
     name: str
@@ -33,7 +33,7 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Who mentions what, as far as a scope allows; `rows` are the versions that may be seen, in order."""
+    """The mentions inside a scope; `rows` are its versions, in order."""
 
     store: Store
     layers: Layers
@@ -44,7 +44,7 @@ class View:
     @staticmethod
     def open(store: Store, mentions: MentionIndex, scope: Scope) -> View:
         """The graph as of now."""
-        # Which vectors a model made of them does not matter here.
+        # Vectors are not needed here.
         columns = Catalog(store, "").columns()
         return View(store, mentions.layers(), scope, columns.rows[columns.mask(scope)], hub(len(columns.rows)))
 
@@ -55,7 +55,7 @@ class View:
         return place[seen], rows[seen], marks[seen]
 
     def sees(self, rows: Ints) -> Bools:
-        """Which rows may be seen."""
+        """Which rows are in the scope."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_)
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -71,11 +71,11 @@ class View:
         return {number: Concept(number, name.text) for number, name in names.items() if name.owner == self.scope.owner}
 
     def concept(self, name: Name) -> Concept:
-        """What a name stands for."""
+        """The concept of a name."""
         return self.concepts([name.concept])[name.concept]
 
     def find(self, text: str) -> Name:
-        """The name that is meant, in any spelling; where there is none, near ones are named."""
+        """The name in any spelling; an unknown name is refused with similar ones."""
         own = key(text)
         if not own:
             raise BadInput(f"not the name of anything: {text[:40]!r} (give a word or more)")
@@ -97,7 +97,7 @@ class View:
         return f": {waiting:,} still to be read (triskele reindex reads everything)" if waiting else ""
 
     def _near(self, own: str) -> list[str]:
-        """Names of what can be seen that hold the same words, most mentioned first, or are written nearly alike."""
+        """Names in the scope with the same words, most mentioned first, and names with similar spelling."""
         known = {name.key: name for name in self.store.names.known(self.scope.owner)}
         words = own.split()
         wider = [name for key, name in known.items() if all(f" {word}" in f" {key}" for word in words)]
