@@ -201,19 +201,34 @@ class Action(StrEnum):
 LASTING = frozenset({Action.REVEALED, Action.SEALED})
 
 
+# Who makes a change, as the journal names it; a client is named by `client_actor`.
+USER, IMPORT, CURATION = "user", "import", "curation"
+
+
+def client_actor(name: str | None) -> str:
+    """A client as the journal names it."""
+    return f"client:{name or 'unknown'}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one change; `seq` is None where nothing was written."""
+    """What became of one change to a memory of this project and sensitivity; `seq` is None where nothing was written.
+
+    `seq` is the number of its journal entry, `batch` the name of all changes made together with it.
+    """
 
     action: Action
     id: str
     seq: int | None = None
     version: int | None = None
+    batch: str = ""
+    project: str = ""
+    sensitivity: Sensitivity = Sensitivity.OPEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One line of the append-only journal; text lives in the versions it names."""
+    """One entry of the append-only journal; `seq` identifies it, the versions that it names hold the text."""
 
     seq: int
     at: datetime
@@ -225,6 +240,7 @@ class JournalEntry:
     other: str | None = None
     batch: str
     undoes: int | None = None
+    actor: str = USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

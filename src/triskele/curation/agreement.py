@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from triskele.errors import StoreUnavailable
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Answer
 
 _KIND, _KEY = "agreement", "all"
@@ -22,13 +22,13 @@ class Agreed:
     kept: float = 0.0
 
 
-def agreed(store: Store) -> Agreed | None:
+def agreed(store: OwnerStore) -> Agreed | None:
     """What was counted so far; None where no cross-encoder was ever asked."""
-    found = store.shelved(_KIND).get(_KEY)
+    found = store.documents.get(_KIND, _KEY)
     return Agreed(**found) if found else None
 
 
-def note(store: Store, answer: Answer) -> None:
+def note(store: OwnerStore, answer: Answer) -> None:
     """Count one question; a store that cannot be written at once counts nothing."""
     before, said = agreed(store) or Agreed(), answer.agreement
     answered = before.answered + (said is not None)
@@ -37,4 +37,4 @@ def note(store: Store, answer: Answer) -> None:
         tau, kept = tau + (said.tau - tau) / answered, kept + (said.kept - kept) / answered
     after = Agreed(asked=before.asked + 1, answered=answered, tau=tau, kept=kept)
     with suppress(StoreUnavailable):
-        store.shelve(_KIND, {_KEY: Document(asdict(after))}, hurry=True)
+        store.documents.put(_KIND, {_KEY: Document(asdict(after))}, durable=False)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 
 from triskele.errors import BadInput
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import LinkKind
 
 # One line of the fence around injected memories; `serving/hook/fence.py` writes it.
@@ -29,7 +29,7 @@ def prints(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_print(said) for said in (" ".join(sentences), *telling) if said))
 
 
-def recognised(store: Store, text: str, *, project: str | None = None) -> str | None:
+def recognised(store: OwnerStore, text: str, *, project: str | None = None) -> str | None:
     """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be kept."""
     if fenced := FENCED.search(text):
         # Whatever the fence quotes came from here, even if it has been erased since.
@@ -37,7 +37,7 @@ def recognised(store: Store, text: str, *, project: str | None = None) -> str | 
     sentences = _sentences(text)
     parts = [_print(said) for said in sentences if len(said) >= SHORTEST]
     whole = _print(" ".join(sentences))
-    found = store.uses.echoed({whole, *parts})
+    found = store.usage.echoed({whole, *parts})
     if whole in found:
         return _visible(store, found[whole], project)
     # Every sentence must have been given; of a short one nobody knows.
@@ -47,14 +47,14 @@ def recognised(store: Store, text: str, *, project: str | None = None) -> str | 
     return seen[0] if all(seen) else None
 
 
-def refuse(store: Store, text: str, *, project: str | None = None) -> None:
+def refuse(store: OwnerStore, text: str, *, project: str | None = None) -> None:
     """Raise where a text repeats what recall has given."""
     id = recognised(store, text, project=project)
     if id is not None:
         raise BadInput(f"this repeats memory {id}, which recall gave you: it is stored already, edit it if it changed")
 
 
-def _visible(store: Store, ids: list[str], project: str | None) -> str | None:
+def _visible(store: OwnerStore, ids: list[str], project: str | None) -> str | None:
     """The first of these memories that a reader in a project sees: what others say elsewhere may be news here."""
     standing = store.memories(ids)
     replaced = {link.target for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in standing}

@@ -13,12 +13,12 @@ from triskele.base.ids import same_words
 from triskele.errors import BadInput
 from triskele.exchange.plan import Plan
 from triskele.exchange.records import Problem, StoredLink, StoredVersion
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.stores.vault import row_of
 from triskele.types import Add, Change, Link, LinkKind, Memory, Revise
 
 
-def for_export(store: Store, versions: Sequence[StoredVersion], links: Sequence[StoredLink]) -> Plan:
+def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequence[StoredLink]) -> Plan:
     """Everything that stands in the export stands in the store afterwards, unless it was edited here since."""
     problems: list[Problem] = []
     histories: dict[str, list[StoredVersion]] = defaultdict(list)
@@ -95,7 +95,7 @@ def _check_succession(id: str, new: Sequence[Memory], here: Sequence[Memory]) ->
             raise BadInput(f"memory {id} went on to version {latest} here, in the file it stands at {memory.version}")
 
 
-def _new_links(store: Store, links: Sequence[Link]) -> Iterator[Link]:
+def _new_links(store: OwnerStore, links: Sequence[Link]) -> Iterator[Link]:
     here = list(store.all_links())
     standing = {_ends(link) for link in here if link.known_to is None}
     begun = {(*_ends(link), link.known_from) for link in here}
@@ -114,7 +114,7 @@ def _ends(link: Link) -> tuple[str, LinkKind, str]:
     return link.source, link.kind, link.target
 
 
-def _circles(store: Store, links: Sequence[Link]) -> Iterator[Problem]:
+def _circles(store: OwnerStore, links: Sequence[Link]) -> Iterator[Problem]:
     new = [link for link in links if link.kind is LinkKind.SUPERSEDES and link.known_to is None]
     ids = sorted({end for link in new for end in (link.source, link.target)})
     sorter: TopologicalSorter[str] = TopologicalSorter()

@@ -13,7 +13,7 @@ from triskele.config import Settings
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import Note, Problem, Tie
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Add, Change, Link, LinkKind, Memory, Origin, Outcome, Sensitivity, Unsealed, is_secret
 
@@ -34,7 +34,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def store(self) -> Store:
+    def store(self) -> OwnerStore:
         """Where memories are kept."""
         ...
 
@@ -61,6 +61,10 @@ class Engine(Protocol):
     @property
     def safe(self) -> StoreVault:
         """Where secrets are sealed."""
+        ...
+
+    def acting_as(self, actor: str) -> Engine:
+        """The same engine, with another actor in the journal."""
         ...
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
@@ -138,8 +142,7 @@ def _drafted(engine: Engine, note: Note, project: str | None) -> Memory:
 
 
 def _standing(engine: Engine) -> Iterator[Memory]:
-    owner = engine.settings.memory.owner
-    versions = (memory for _, memory in engine.store.versions() if memory.known_to is None and memory.owner == owner)
+    versions = (memory for _, memory in engine.store.versions() if memory.known_to is None)
     return (memory for memory in versions if not is_secret(memory))
 
 
@@ -159,7 +162,7 @@ def _identity(memory: Memory, digest: str | None = None) -> Identity:
     return (digest or memory.content_hash, *place, memory.valid_from, memory.valid_to)
 
 
-def _new_links(store: Store, names: dict[str, str], ties: Iterable[Tie]) -> Iterator[Link]:
+def _new_links(store: OwnerStore, names: dict[str, str], ties: Iterable[Tie]) -> Iterator[Link]:
     pairs = {(names[tie.one], names[tie.other]): None for tie in ties if tie.one in names and tie.other in names}
     there = {(link.source, link.target) for link in store.links(sorted(set(names.values())), kind=LinkKind.SEE_ALSO)}
     now = timestamps.now()

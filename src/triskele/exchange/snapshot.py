@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Link, Memory, Sensitivity
 
 
@@ -23,14 +23,12 @@ class Snapshot:
     left_out_secret: int
 
 
-def take(
-    store: Store, owner: str, *, include_private: bool, current_only: bool, with_secrets: bool = False
-) -> Snapshot:
-    """The memories of one owner; a memory is left out whole when any version to be told must stay."""
+def take(store: OwnerStore, *, include_private: bool, current_only: bool, with_secrets: bool = False) -> Snapshot:
+    """The memories of a store; a memory is left out whole when any version to be told must stay."""
     memories, links = _consistent(store)
     grouped: dict[str, list[Memory]] = defaultdict(list)
     for memory in memories:
-        if memory.owner == owner and not (current_only and memory.known_to is not None):
+        if not (current_only and memory.known_to is not None):
             grouped[memory.id].append(memory)
     secret = set() if with_secrets else _with(Sensitivity.SECRET, grouped)
     private = set() if include_private else _with(Sensitivity.PRIVATE, grouped) - secret
@@ -53,15 +51,15 @@ def _with(kind: Sensitivity, grouped: Mapping[str, Iterable[Memory]]) -> set[str
     return {id for id, history in grouped.items() if any(memory.sensitivity is kind for memory in history)}
 
 
-def _consistent(store: Store) -> tuple[list[Memory], list[Link]]:
+def _consistent(store: OwnerStore) -> tuple[list[Memory], list[Link]]:
     """All versions and links as of one moment, although others may write meanwhile."""
-    seq = store.last_seq()
+    cursor = store.position()
     rows = dict(store.versions())
     links = list(store.all_links())
     # What changed while we read is read again, until nothing did.
-    while entries := store.journal(after=seq):
-        seq = entries[-1].seq
-        changed = {entry.id for entry in entries}
+    while (page := store.changes_since(cursor)).entries:
+        cursor = page.cursor
+        changed = {entry.id for entry in page.entries}
         rows = {row: memory for row, memory in rows.items() if memory.id not in changed}
         rows |= dict(store.versions(sorted(changed)))
         links = list(store.all_links())

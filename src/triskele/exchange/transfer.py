@@ -26,6 +26,7 @@ from triskele.exchange.records import (
 from triskele.exchange.snapshot import Snapshot
 from triskele.exchange.writing import Progress
 from triskele.types import (
+    IMPORT,
     Action,
     Add,
     Change,
@@ -89,7 +90,7 @@ def import_memories(
         problems=problems,
         skipped=tuple(found.skipped),
     )
-    return report if dry_run else _write(engine, planned, report, report_progress)
+    return report if dry_run else _write(engine.acting_as(IMPORT), planned, report, report_progress)
 
 
 def export_memories(
@@ -108,7 +109,6 @@ def export_memories(
         raise BadInput("secrets are written into a file of the format jsonl alone: name one")
     taken = snapshot.take(
         engine.store,
-        engine.settings.memory.owner,
         include_private=include_private,
         current_only=current_only or chosen.is_current_only,
         with_secrets=with_secrets,

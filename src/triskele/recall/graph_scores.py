@@ -153,7 +153,7 @@ def _titles(question: Question, layers: Layers) -> dict[int, float]:
         for size in range(1, min(MAX_PARTS, len(texts) - at) + 1)
     }
     telling = {run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON}
-    known = question.meaning.mentions.find(question.query.scope.owner, telling)
+    known = question.meaning.mentions.find(telling)
     found: dict[int, float] = {}
     at = 0
     while at < len(texts):

@@ -8,7 +8,7 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.config import Settings
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 
 _KIND, _KEY = "model in force", "now"
 
@@ -23,13 +23,13 @@ class Switched:
     evidence: dict[str, Any]
 
 
-def switched(store: Store) -> Switched | None:
+def switched(store: OwnerStore) -> Switched | None:
     """The last change of models; None where the settings' own model was never left."""
-    found = store.shelved(_KIND).get(_KEY)
+    found = store.documents.get(_KIND, _KEY)
     return Switched(**found) if found else None
 
 
-def in_force(store: Store, settings: Settings) -> str:
+def in_force(store: OwnerStore, settings: Settings) -> str:
     """The name of the model to use: what a settings file or the environment says goes before every switch."""
     if is_set(settings):
         return settings.recall.model
@@ -44,21 +44,21 @@ def refuse_if_set(settings: Settings) -> None:
         raise BadInput(f"recall.model is set ({origin}), and a setting goes before a switch: remove it there first")
 
 
-def put_in_force(store: Store, name: str, before: str, evidence: dict[str, Any]) -> Switched:
+def put_in_force(store: OwnerStore, name: str, before: str, evidence: dict[str, Any]) -> Switched:
     """Use another model from now on."""
     change = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence=evidence)
-    if not store.swap(_KIND, _KEY, store.shelved(_KIND).get(_KEY), asdict(change)):
+    if not store.documents.swap(_KIND, _KEY, store.documents.get(_KIND, _KEY), asdict(change)):
         raise Conflict("the model was switched meanwhile: look with `triskele models list`")
     return change
 
 
-def roll_back(store: Store) -> Switched:
+def roll_back(store: OwnerStore) -> Switched:
     """Return to the model before the last switch, whose vectors are still there."""
     found = switched(store)
     if found is None:
         raise NotFound("no model was ever switched: there is nothing to return to")
     back = Switched(name=found.before, before=found.name, at=timestamps.to_text(timestamps.now()), evidence={})
-    store.shelve(_KIND, {_KEY: Document(asdict(back))})
+    store.documents.put(_KIND, {_KEY: Document(asdict(back))})
     return back
 
 

@@ -18,7 +18,7 @@ from triskele.recall.legs.dense import HostedVectors
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, Plan
 from triskele.recall.reorder import in_order
 from triskele.recall.supersession import Priors, Resolved, serve, visible
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Answer, Link, LinkKind, Memory, Path, Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _OPENING = 60
 class Readers:
     """What recall reads from; without `meaning` words alone answer."""
 
-    store: Store
+    store: OwnerStore
     lexical: LexicalIndex
     meaning: SemanticIndex | None = None
     elsewhere: HostedVectors | None = None
@@ -91,7 +91,7 @@ def _answer(
         confidence=reasons.confidence(served, coverage),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
-        waiting=readers.store.count_waiting() if readers.meaning is not None else 0,
+        waiting=readers.store.vectors.count_waiting() if readers.meaning is not None else 0,
         missing=(*pool.missing, *readers.missing),
         agreement=pool.agreement,
     )
@@ -131,13 +131,13 @@ def _ranking(pool: CandidateSet) -> Ranking:
     return Ranking("wording", tuple(candidate.row for candidate in pool.fused), scores)
 
 
-def _paths(served: Sequence[Resolved], trail: Trail | None, store: Store) -> dict[int, Path]:
+def _paths(served: Sequence[Resolved], trail: Trail | None, store: OwnerStore) -> dict[int, Path]:
     """For hits that the graph brought up, the name that connects them with another memory."""
     if trail is None:
         return {}
     rows = [each.fused.row for each in served if graph.NAME in each.fused.parts]
     shared = {row: found for row in rows if (found := trail.shared(row)) is not None}
-    names = store.names.numbered({concept for _, concept in shared.values()})
+    names = store.entities.numbered({concept for _, concept in shared.values()})
     others = store.rows({seed for seed, _ in shared.values()})
     return {
         row: Path(names[concept].text, others[seed].id, _opening(others[seed].content))
@@ -171,7 +171,9 @@ def pack(answer: Answer, budget: int) -> Answer:
     return replace(answer, hits=hits, resolutions=tuple(memory for memory in answer.resolutions if fits(memory)))
 
 
-def _resolutions(chosen: Sequence[Resolved], links: Sequence[Link], store: Store, scope: Scope) -> tuple[Memory, ...]:
+def _resolutions(
+    chosen: Sequence[Resolved], links: Sequence[Link], store: OwnerStore, scope: Scope
+) -> tuple[Memory, ...]:
     """What resolved the problems among the hits, unless it was found anyway."""
     shown = {each.memory.id for each in chosen}
     wanted = [

@@ -15,7 +15,7 @@ from triskele.errors import BadInput
 from triskele.index.lexical import LexicalIndex
 from triskele.recall import model_choice
 from triskele.recall.plan import CROSS, Plan
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 
 if TYPE_CHECKING:
     from triskele.index.semantic import SemanticIndex
@@ -33,7 +33,7 @@ class ModelRuntime:
     """Opens models when they are first needed and lets them read what was written."""
 
     def __init__(
-        self, settings: Settings, folder: Path, store: Store, lexical: LexicalIndex, safe: Callable[[], StoreVault]
+        self, settings: Settings, folder: Path, store: OwnerStore, lexical: LexicalIndex, safe: Callable[[], StoreVault]
     ) -> None:
         self._settings = settings
         self._folder = folder

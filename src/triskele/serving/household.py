@@ -15,6 +15,7 @@ from triskele.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
+    from triskele.stores.protocols import Cursor
 
 _CLOSE_S = 2.0
 
@@ -29,7 +30,7 @@ class Household:
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
-        self._seen_seq = -1
+        self._seen: Cursor | None = None
         self._asked_at = clock()
 
     def open_engine(self) -> Engine:
@@ -55,8 +56,8 @@ class Household:
     def catch_up(self) -> None:
         """Embed what other processes have written since the last time."""
         engine = self._engine
-        if engine is not None and (last := engine.store.last_seq()) != self._seen_seq:
-            self._seen_seq = last
+        if engine is not None and (position := engine.store.position()) != self._seen:
+            self._seen = position
             engine.work_in_background()
 
     def notice(self) -> None:

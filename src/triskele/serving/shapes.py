@@ -13,7 +13,7 @@ from triskele.base import timestamps
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
 
 if TYPE_CHECKING:
-    from triskele.stores.usage import UsageStore, UseCount
+    from triskele.stores.protocols import UsageStore, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "

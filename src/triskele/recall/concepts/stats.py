@@ -8,7 +8,7 @@ import numpy as np
 
 from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import Concept, View
-from triskele.stores.protocol import NameCounts
+from triskele.stores.derived import NameCounts
 
 _SHOWN_HUBS = 10
 
@@ -44,7 +44,7 @@ def stats(view: View, mentions: MentionIndex) -> Stats:
     place, concepts = np.unique(np.stack([place, concepts]), axis=1)
     counted = np.bincount(concepts)
     usable = (counted[concepts] >= 2) & view.connects(concepts)
-    counts = view.store.names.counts()
+    counts = view.store.entities.counts()
     return Stats(
         counts=counts,
         memories=len(view.rows),

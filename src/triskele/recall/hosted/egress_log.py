@@ -9,7 +9,7 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 
 _DAYS, _SENT = "departures", "sent"
 _ATTEMPTS = 50
@@ -41,7 +41,7 @@ class Sent:
 class StoreLedger:
     """A Ledger that keeps its account in the store; written before anything leaves."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: OwnerStore) -> None:
         self._store = store
 
     def leaving(self, departure: Departure) -> None:
@@ -60,33 +60,33 @@ class StoreLedger:
         key = f"{day} {endpoint} {host}"
         # Others may count at the same time: each adds to what the one before left.
         for _ in range(_ATTEMPTS):
-            before = self._store.shelved(_DAYS).get(key)
+            before = self._store.documents.get(_DAYS, key)
             values = before or asdict(Day(day=day, endpoint=endpoint, host=host))
             names = ("requests", "texts", "characters", "tokens", "cost")
             after = values | {name: values[name] + more for name, more in zip(names, added, strict=True)}
-            if self._store.swap(_DAYS, key, before, after):
+            if self._store.documents.swap(_DAYS, key, before, after):
                 return
         raise StoreUnavailable("the account of what leaves cannot be written: nothing is sent")
 
     def _note(self, departure: Departure) -> None:
         if not departure.memories:
             return
-        known, at = self._store.shelved(_SENT), timestamps.to_text(departure.at)
+        known, at = self._store.documents.all(_SENT), timestamps.to_text(departure.at)
         noted = {}
         for id in departure.memories:
             key = f"{id} {departure.host}"
             first = known.get(key, {}).get("first", at)
             # About no memory, so that it outlives a sealing: what was sent stays sent.
             noted[key] = Document({"host": departure.host, "first": first, "last": at})
-        self._store.shelve(_SENT, noted)
+        self._store.documents.put(_SENT, noted)
 
 
-def days(store: Store) -> list[Day]:
+def days(store: OwnerStore) -> list[Day]:
     """What left, by day and endpoint, oldest first; nothing unless the user's settings name somebody."""
-    return [Day(**values) for values in store.shelved(_DAYS).values()]
+    return [Day(**values) for values in store.documents.all(_DAYS).values()]
 
 
-def sent(store: Store, id: str) -> list[Sent]:
+def sent(store: OwnerStore, id: str) -> list[Sent]:
     """To whom the text of a memory went."""
-    found: dict[str, Any] = store.shelved(_SENT)
+    found: dict[str, Any] = store.documents.all(_SENT)
     return [Sent(**values) for key, values in found.items() if key.startswith(f"{id} ")]

@@ -11,7 +11,7 @@ from triskele.privacy.clearance import Cleared, clear_memory, clear_question
 from triskele.privacy.detect import find
 from triskele.privacy.disguises import readings
 from triskele.privacy.quotes import Quotes
-from triskele.stores.protocol import SealedRow, Store
+from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
 from triskele.stores.vault import StoreVault
 from triskele.types import Memory, is_secret
 
@@ -23,11 +23,11 @@ _Source = tuple[str, int, str] | SealedRow
 class EgressPolicy:
     """Clears the texts of one store; after a change of it, what is new and must stay here is read."""
 
-    def __init__(self, store: Store, safe: StoreVault) -> None:
+    def __init__(self, store: OwnerStore, safe: StoreVault) -> None:
         self._store = store
         self._safe = safe
         self._lock = threading.Lock()
-        self._known: tuple[str, int] | None = None
+        self._known: tuple[str, Cursor] | None = None
         self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
         self._withheld: set[str] = set()
         self._read: set[_Source] = set()
@@ -59,7 +59,7 @@ class EgressPolicy:
             return bool(self._problem) or self._secret.shares(text) or any(map(find, readings(text)))
 
     def _refresh(self) -> None:
-        now = (self._store.lineage(), self._store.last_seq())
+        now = (self._store.epoch(), self._store.position())
         if now == self._known:
             return
         withheld = self._store.models.withheld()

@@ -21,7 +21,7 @@ from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.hosted.reranking import CandidateReranker, HostedReviewer, LocalReviewer
 from triskele.recall.hosted.rewording import QueryRewriter
 from triskele.recall.hosted.vectors import Hosted
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
 _Named = TypeVar("_Named", HostedSettings, RerankSettings, LlmSettings)
@@ -47,7 +47,7 @@ class HostedServices:
     problems: tuple[str, ...] = ()
 
     @staticmethod
-    def open(settings: Settings, folder: Path, store: Store, clearing: EgressPolicy) -> HostedServices:
+    def open(settings: Settings, folder: Path, store: OwnerStore, clearing: EgressPolicy) -> HostedServices:
         """Everything that the settings name, behind a door that knows these endpoints and no others."""
         problems: list[str] = []
         model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)

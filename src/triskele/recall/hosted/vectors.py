@@ -11,7 +11,7 @@ from triskele.index.dense import DenseIndex
 from triskele.models.embed.hosted import DoorEmbedder
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.legs.dense import HostedVectors
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 
 BATCH = 64
 
@@ -22,14 +22,19 @@ class Hosted:
 
     texts: DoorEmbedder
     questions: DoorEmbedder
-    store: Store
+    store: OwnerStore
     clearing: EgressPolicy
     catalog: Catalog
     dense: DenseIndex
 
     @staticmethod
     def open(
-        folder: Path, store: Store, texts: DoorEmbedder, questions: DoorEmbedder, clearing: EgressPolicy, tail_cap: int
+        folder: Path,
+        store: OwnerStore,
+        texts: DoorEmbedder,
+        questions: DoorEmbedder,
+        clearing: EgressPolicy,
+        tail_cap: int,
     ) -> Hosted:
         """The model over a store."""
         mark = texts.fingerprint
@@ -38,7 +43,7 @@ class Hosted:
 
     def asked(self, text: str) -> tuple[HostedVectors | None, str]:
         """The question as this model reads it, or None with the reason; where it has read nothing, nobody asks it."""
-        if not self.store.last_slot(self.texts.fingerprint):
+        if not self.store.vectors.last_slot(self.texts.fingerprint):
             return None, "the hosted model was not asked: it has read nothing yet (`triskele reindex` lets it)"
         cleared, kept = self.clearing.question(text)
         if cleared is None:

@@ -12,7 +12,7 @@ from triskele import validation
 from triskele.base import project
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
-from triskele.stores.usage import Given
+from triskele.stores.protocols import Given
 from triskele.types import Memory, Origin, Sensitivity
 
 # Who may speak to an agent unasked: what tools and the web said is found by asking alone.
@@ -33,7 +33,7 @@ class Conversation:
     def of(engine: Engine, payload: Mapping[str, Any]) -> Conversation:
         """The conversation that a hook was called in."""
         key = key_of(payload)
-        given = {} if key is None else {each.id: each for each in engine.store.uses.given(key)}
+        given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
         is_trusted = engine.settings.agents.shows_private_to(text_in(payload, "client"))
         return Conversation(key, _project(engine, payload), is_trusted, given)
 

@@ -8,7 +8,6 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field
 
 from triskele.base import timestamps
-from triskele.engine import Engine
 from triskele.serving.mcp import wording
 from triskele.serving.shapes import shown_content
 from triskele.types import Link, Memory, Outcome, is_secret
@@ -184,11 +183,9 @@ def changed(outcome: Outcome) -> Changed:
     return Changed(id=outcome.id, action=str(outcome.action))
 
 
-def batch_of(engine: Engine, outcomes: Iterable[Outcome]) -> str:
+def batch_of(outcomes: Iterable[Outcome]) -> str:
     """The name under which changes can be undone; empty where nothing was written."""
-    written = [outcome.seq for outcome in outcomes if outcome.seq is not None]
-    entries = engine.store.journal(after=min(written) - 1, limit=1) if written else []
-    return entries[0].batch if entries else ""
+    return next((outcome.batch for outcome in outcomes if outcome.seq is not None), "")
 
 
 def secret_note(memory: Memory) -> str:

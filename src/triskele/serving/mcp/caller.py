@@ -13,7 +13,7 @@ from triskele import validation
 from triskele.base import project
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
-from triskele.types import Memory, Sensitivity
+from triskele.types import Memory, Sensitivity, client_actor
 
 # What clients call themselves in the protocol, where that is not the name by which they are installed.
 _INSTALLED_AS = {
@@ -79,8 +79,9 @@ class Caller:
 def caller(request: Request) -> Caller:
     """Who makes this request."""
     place = request.request_context.lifespan_context
-    engine = place.open_engine()
-    return Caller(engine, place.named(engine), engine.settings.agents.shows_private_to(client_name(request)))
+    client = client_name(request)
+    engine = place.open_engine().acting_as(client_actor(client))
+    return Caller(engine, place.named(engine), engine.settings.agents.shows_private_to(client))
 
 
 def client_name(request: Request) -> str | None:

@@ -115,7 +115,7 @@ def memory_forget(request: Request, ids: Ids) -> answers.Changes:
     """Stop recalling memories."""
     who = caller(request)
     outcomes = who.engine.forget(*dict.fromkeys(who.get(id).id for id in ids))
-    return _changes(who, outcomes)
+    return _changes(outcomes)
 
 
 def memory_link(
@@ -126,13 +126,13 @@ def memory_link(
 ) -> answers.Changes:
     """Connect two memories."""
     who = caller(request)
-    return _changes(who, [who.engine.link(who.get(source).id, LinkKind(kind), who.get(target).id)])
+    return _changes([who.engine.link(who.get(source).id, LinkKind(kind), who.get(target).id)])
 
 
 def memory_undo(request: Request, batch: Batch = "") -> answers.Changes:
     """Take back a change."""
     who = caller(request)
-    return _changes(who, who.engine.undo(batch or None))
+    return _changes(who.engine.undo(batch or None))
 
 
 def _refuse_long(who: Caller, content: str) -> None:
@@ -157,14 +157,14 @@ def _raised(memory: Memory, wanted: str | None) -> Sensitivity | None:
 
 def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> answers.Stored:
     """Keep a text, in the place of an older one if there is one; known already, it is only linked."""
-    before = who.engine.store.last_seq()
+    before = who.engine.store.position()
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
     if outcome.action is Action.DUPLICATE:
         note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
     stored = _stored(who, outcome, note=note)
     if older is not None and not stored.batch:
-        new = who.engine.store.journal(after=before, id=outcome.id)
-        stored.batch = next((entry.batch for entry in new if entry.other == older.id), "")
+        new = who.engine.store.changes_since(before).entries
+        stored.batch = next((each.batch for each in new if (each.id, each.other) == (outcome.id, older.id)), "")
     return stored
 
 
@@ -187,12 +187,10 @@ def _stored(who: Caller, outcome: Outcome, *, note: str = "") -> answers.Stored:
         action=str(outcome.action),
         project=memory.project,
         sensitivity=str(memory.sensitivity),
-        batch=answers.batch_of(who.engine, [outcome]),
+        batch=answers.batch_of([outcome]),
         note=" ".join(each for each in notes if each),
     )
 
 
-def _changes(who: Caller, outcomes: list[Outcome]) -> answers.Changes:
-    return answers.Changes(
-        changes=[answers.changed(each) for each in outcomes], batch=answers.batch_of(who.engine, outcomes)
-    )
+def _changes(outcomes: list[Outcome]) -> answers.Changes:
+    return answers.Changes(changes=[answers.changed(each) for each in outcomes], batch=answers.batch_of(outcomes))
