@@ -54,7 +54,7 @@ from triskele.index.entity_linking import FOUND, _Known, read_names
 from triskele.index.local.local_corpus import LocalCorpus
 from triskele.index.mentions import Layers
 from triskele.recall import candidates, graph_leg
-from triskele.stores.protocol import Named
+from triskele.stores.derived import Named
 
 if TYPE_CHECKING:
     from triskele.recall.fusion import Scores
@@ -269,11 +269,11 @@ def over_triples(course: Course, ground: Ground, path: Path) -> Measured:
         stored = apart._memory
         assert stored is not None
         engine = stored.engine
-        engine.store.names.forget()
+        engine.store.entities.forget()
         known = _Known(next(memory.owner for _, memory in engine.store.versions()), engine.lexical, (), ())
         listed = {row: course.rows[number] for row, number in stored.numbers.items()}
         found = {row: _written(known, window.text, spoken[window.document]) for row, window in listed.items()}
-        engine.store.names.keep(found, through=max(found))
+        engine.store.entities.keep(found, through=max(found))
         measured = _run(course, apart, WITH)
         apart.close()
     return measured

@@ -91,9 +91,9 @@ def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = B
     chance = np.random.default_rng(seed)
     width = meaning.embedder.token_dimensions
     done = 0
-    while waiting := engine.store.waiting(batch):
+    while waiting := engine.store.vectors.waiting(batch):
         found = {digest: vectors[done + place].tobytes() for place, (digest, _) in enumerate(waiting)}
-        slots = engine.store.keep_vectors(meaning.embedder.fingerprint, found)
+        slots = engine.store.vectors.keep(meaning.embedder.fingerprint, found)
         counts = {slots[digest]: max(1, int(len(text) * TOKENS_PER_CHARACTER)) for digest, text in waiting}
         meaning.tokens.add({slot: chance.integers(-40, 40, (n, width), np.int8) for slot, n in counts.items()})
         done += len(waiting)

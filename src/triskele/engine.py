@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from triskele import config, validation
@@ -23,10 +22,10 @@ from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
-from triskele.stores.protocol import Census, Store
-from triskele.stores.sqlite import recovery
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores import factory
+from triskele.stores.protocols import Census, Maintenance, OwnerStore
 from triskele.types import (
+    USER,
     Add,
     Answer,
     Change,
@@ -64,11 +63,7 @@ EVERYWHERE = ""
 
 
 def open_memory(
-    store: str | None = None,
-    *,
-    settings: Settings | None = None,
-    folder: Path | None = None,
-    ask: Ask | None = None,
+    store: str | None = None, *, settings: Settings | None = None, folder: Path | None = None, ask: Ask | None = None
 ) -> Engine:
     """Open the memory at a store address, or the user's own; `ask` is asked for the passphrase of a vault."""
     settings = settings or config.load(store_url=store)
@@ -77,13 +72,12 @@ def open_memory(
 
 def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[Engine, Path | None]:
     """Replace a store by a verified backup, even one that cannot be opened; the memory, and where the old files lie."""
-    path = config.sqlite_path(settings.store.url)
     try:
-        if not recovery.exists(path):
-            raise StoreDamaged(f"the store {path} is missing or empty")
+        if not factory.exists(settings):
+            raise StoreDamaged(f"the store {settings.store.url} is missing or empty")
         engine = open_memory(settings=settings, ask=ask)
     except (StoreDamaged, StoreNewer):
-        kept = recovery.replace_damaged(path, source, timeout_s=settings.store.busy_timeout_s)
+        kept = factory.replace_damaged(settings, source)
         engine = open_memory(settings=settings, ask=ask)
         engine.reindex()
         return engine, kept
@@ -99,42 +93,48 @@ class Engine:
 
     def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
         self.settings = settings
+        self.actor = USER
         self.project = validation.check_name(settings.project or project.resolve(folder), "the project")
         analyzer = Analyzer(settings.index.language)
-        path = config.sqlite_path(settings.store.url)
-        self._index_folder = path.with_name(path.name + ".index")
-        traces = recovery.traces(settings)
-        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s, traces=traces)
-        self.lexical = LexicalIndex(
-            self._index_folder,
-            self.store,
-            analyzer,
-            tail_cap=settings.index.tail_cap,
-        )
+        unbound = factory.open_store(settings)
+        self.store: OwnerStore = unbound.of(settings.memory.owner)
+        self._maintenance = unbound.maintenance
+        self._close_store = unbound.close
+        self._index_folder = factory.index_folder(settings)
+        self.lexical = LexicalIndex(self._index_folder, self.store, analyzer, tail_cap=settings.index.tail_cap)
         self._ask = ask
+        # Shared by those who act as others.
+        self._vault = cache(self._open_vault)
         self.mind = ModelRuntime(settings, self._index_folder, self.store, self.lexical, lambda: self.safe)
 
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Let go of files and connections."""
         self.mind.close()
-        if "safe" in vars(self):
+        if self._vault.cache_info().currsize:
             self.safe.close()
         self.lexical.close()
-        self.store.close()
+        self._close_store()
 
-    # Both know many rules and ciphers, which whoever only reads need not load.
+    def acting_as(self, actor: str) -> Engine:
+        """The same memory; the journal names this actor instead of the user."""
+        other = copy(self)
+        other.actor = actor
+        return other
 
-    @cached_property
+    # Vault and drafter load many rules and ciphers, which reading does not need.
+
+    @property
     def safe(self) -> StoreVault:
         """Where secrets are sealed."""
+        return self._vault()
+
+    def _open_vault(self) -> StoreVault:
         from triskele.stores.vault import StoreVault
 
         return StoreVault(self.store, self.settings.privacy, self.settings.home, self._ask)
@@ -192,7 +192,7 @@ class Engine:
         from triskele.curation import secrecy
 
         versions = secrecy.sealed_versions(self.store, self.safe, self.resolve(reference), title, self.settings.memory)
-        outcome = self.store.seal(versions, batch=_new_batch())
+        outcome = self.store.seal(versions, batch=_new_batch(), actor=self.actor)
         self.lexical.rebuild()
         self.mind.rebuild()
         return outcome
@@ -213,7 +213,7 @@ class Engine:
     def erase(self, *references: str) -> list[Outcome]:
         """Remove these memories for good from every file of the store; backups made before keep them."""
         ids = [self.resolve(reference) for reference in references]
-        outcomes = self.store.erase(ids, batch=_new_batch())
+        outcomes = self.store.erase(ids, batch=_new_batch(), actor=self.actor)
         self.lexical.rebuild()
         self.mind.rebuild()
         return outcomes
@@ -239,7 +239,7 @@ class Engine:
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
         sealed = [self.safe.sealed(change) for change in changes]
-        outcomes = self.store.apply(sealed, batch=batch or _new_batch(), undoes=undoes)
+        outcomes = self.store.apply(sealed, batch=batch or _new_batch(), actor=self.actor, undoes=undoes)
         if any(map(withholds, changes)):
             self.mind.take_back()
         self.mind.wake()
@@ -365,13 +365,7 @@ class Engine:
         self.mind.work_in_background()
 
     def browse(
-        self,
-        *,
-        sort: Sort = Sort.RECENCY,
-        limit: int = 50,
-        offset: int = 0,
-        any_time: bool = True,
-        **filters: Any,
+        self, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0, any_time: bool = True, **filters: Any
     ) -> list[Memory]:
         """Memories of a scope, newest or most important first; those out of date are included."""
         scope = replace(self.scope(**filters), any_time=any_time)
@@ -451,24 +445,28 @@ class Engine:
 
     # Upkeep
 
+    @property
+    def maintenance(self) -> Maintenance:
+        """Care for the store's files; raise where it has none."""
+        if self._maintenance is None:
+            raise BadInput("the store has no files of its own: use the tools of its database")
+        return self._maintenance
+
     def backup(self, target: Path) -> None:
         """Write a verified copy of the live store."""
-        self.store.backup(target)
+        self.maintenance.backup(target)
 
     def restore(self, source: Path) -> Path | None:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
-        path = config.sqlite_path(self.settings.store.url)
-        kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
-        where = self.store.restore(source, kept=kept)
-        # Opened anew: the backup may know another model.
+        kept = self.maintenance.restore(source)
+        # Opened again: the backup may know another model.
         self.mind.forget()
         self.reindex()
-        return where
+        return kept
 
     def earlier_copies(self) -> list[Path]:
         """The backups and damaged files that `restore` left beside the store; an erased text may still be in them."""
-        path = config.sqlite_path(self.settings.store.url)
-        return [*sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db")), *recovery.asides(path)]
+        return [] if self._maintenance is None else self._maintenance.earlier_copies()
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Build every derived index anew."""
@@ -481,6 +479,7 @@ class Engine:
 
         return health.inspect(
             self.store,
+            self._maintenance,
             self.lexical,
             self.meaning(),
             needs_model=self.mind.model == BUNDLED,

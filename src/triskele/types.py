@@ -201,6 +201,15 @@ class Action(StrEnum):
 LASTING = frozenset({Action.REVEALED, Action.SEALED})
 
 
+# Who makes a change, as the journal names it; a client is named by `client_actor`.
+USER, IMPORT, CURATION = "user", "import", "curation"
+
+
+def client_actor(name: str | None) -> str:
+    """A client as the journal names it."""
+    return f"client:{name or 'unknown'}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of one change; `seq` is None where it wrote nothing, `batch` is what undo takes.
@@ -219,7 +228,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One line of the append-only journal; text lives in the versions it names."""
+    """One entry of the append-only journal; `seq` identifies it, the versions that it names hold the text."""
 
     seq: int
     at: datetime
@@ -231,6 +240,7 @@ class JournalEntry:
     other: str | None = None
     batch: str
     undoes: int | None = None
+    actor: str = USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

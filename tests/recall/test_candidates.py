@@ -352,11 +352,11 @@ def test_late_interaction_reorders_the_head_and_nothing_jumps_over_it(embedded: 
 def test_as_many_hits_as_were_asked_for(engine: Engine) -> None:
     engine.remember_all([engine.draft(f"number {number} of the plums") for number in range(180)])
     model, random = bundled(), np.random.default_rng(1)
-    while waiting := engine.store.waiting():
+    while waiting := engine.store.vectors.waiting():
         drawn = random.standard_normal((len(waiting), model.dimensions)).astype("<f4")
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         found = {digest: vector.tobytes() for (digest, _), vector in zip(waiting, drawn, strict=True)}
-        engine.store.keep_vectors(model.fingerprint, found)
+        engine.store.vectors.keep(model.fingerprint, found)
     for fusion, rerank in (("default", "default"), ("rrf", "off"), ("rrf", "late")):
         assert len(engine.recall("plums", limit=200, fusion=fusion, rerank=rerank).hits) == 180
 
@@ -442,7 +442,7 @@ def test_a_broken_model_does_not_stop_what_needs_none(
     assert engine.why_not(ids[1], "something else altogether").verdict
     with pytest.raises(ModelUnavailable):
         engine.embed()
-    assert engine.store.count_waiting() == len(NOTES) - 1
+    assert engine.store.vectors.count_waiting() == len(NOTES) - 1
 
 
 def test_a_sound_model_has_no_problem(embedded: tuple[Engine, list[str]]) -> None:

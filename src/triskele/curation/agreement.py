@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from triskele.errors import StoreUnavailable
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Answer
 
 _KIND, _KEY = "agreement", "all"
@@ -22,13 +22,13 @@ class Agreed:
     kept: float = 0.0
 
 
-def agreed(store: Store) -> Agreed | None:
+def agreed(store: OwnerStore) -> Agreed | None:
     """The counts so far; None if no cross-encoder was ever used."""
-    values = store.shelved(_KIND).get(_KEY)
+    values = store.documents.all(_KIND).get(_KEY)
     return Agreed(**values) if values else None
 
 
-def note(store: Store, answer: Answer) -> None:
+def note(store: OwnerStore, answer: Answer) -> None:
     """Count one query; nothing is counted if the store cannot be written at once."""
     before, agreement = agreed(store) or Agreed(), answer.agreement
     answered = before.answered + (agreement is not None)
@@ -37,4 +37,4 @@ def note(store: Store, answer: Answer) -> None:
         tau, kept = tau + (agreement.tau - tau) / answered, kept + (agreement.kept - kept) / answered
     after = Agreed(asked=before.asked + 1, answered=answered, tau=tau, kept=kept)
     with suppress(StoreUnavailable):
-        store.shelve(_KIND, {_KEY: Document(asdict(after))}, hurry=True)
+        store.documents.put(_KIND, {_KEY: Document(asdict(after))}, durable=False)

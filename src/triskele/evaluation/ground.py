@@ -140,7 +140,7 @@ class StoredWindows:
 
     def embed(self, step: Step) -> None:
         """Give vectors to what has none yet; an interrupted run goes on where it stopped."""
-        total = self.engine.store.count_waiting()
+        total = self.engine.store.vectors.count_waiting()
         self.engine.embed(progress=lambda done: step("embedding", done, total))
 
     def meaning(self) -> SemanticIndex | None:

@@ -22,7 +22,7 @@ from triskele.recall.late_interaction import late, token_weights
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, OFF, Plan
 from triskele.recall.supersession import Priors, Resolved, resolve, visible
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Answer, Link, LinkKind, Memory, Path, Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _OPENING = 60
 class Sources:
     """What recall reads and asks; without an embedder the lexical leg answers alone."""
 
-    store: Store
+    store: OwnerStore
     corpus: Callable[[Scope], Corpus]
     analyzer: Analyzer
     embedder: Embedder | None = None
@@ -214,13 +214,13 @@ def _answer(
         confidence=reasons.confidence(resolved, coverage),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
-        waiting=store.count_waiting() if sources.embedder is not None else 0,
+        waiting=store.vectors.count_waiting() if sources.embedder is not None else 0,
         missing=(*found.missing, *sources.missing),
         agreement=found.agreement,
     )
 
 
-def _paths(resolved: Sequence[Resolved], seeds: Sequence[int], corpus: Corpus, store: Store) -> Mapping[int, Path]:
+def _paths(resolved: Sequence[Resolved], seeds: Sequence[int], corpus: Corpus, store: OwnerStore) -> Mapping[int, Path]:
     """For hits that the graph leg raised, the name that connects them with another one."""
     rows = [each.fused.row for each in resolved if GRAPH in each.fused.parts]
     shared = shared_concepts(corpus, seeds, rows)
@@ -241,7 +241,9 @@ def _opening(text: str) -> str:
     return words if len(words) <= _OPENING else words[:_OPENING].rsplit(" ", 1)[0] + " …"
 
 
-def _resolutions(resolved: Sequence[Resolved], links: Sequence[Link], store: Store, scope: Scope) -> tuple[Memory, ...]:
+def _resolutions(
+    resolved: Sequence[Resolved], links: Sequence[Link], store: OwnerStore, scope: Scope
+) -> tuple[Memory, ...]:
     """What resolved the problems among the hits, unless it is a hit itself."""
     shown = {each.memory.id for each in resolved}
     wanted = [

@@ -15,7 +15,7 @@ from triskele.config import HOSTED, NO_MODEL, Settings
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.index.lexical import LexicalIndex
 from triskele.recall.plan import CROSS, Plan
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Query, Sort
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class Switched:
     evidence: dict[str, Any]
 
 
-def switched(store: Store) -> Switched | None:
+def switched(store: OwnerStore) -> Switched | None:
     """The last switch of models; None where there was none."""
-    found = store.shelved(_KIND).get(_KEY)
+    found = store.documents.all(_KIND).get(_KEY)
     return Switched(**found) if found else None
 
 
-def in_force(store: Store, settings: Settings) -> str:
+def in_force(store: OwnerStore, settings: Settings) -> str:
     """The name of the model to use: a settings file or the environment overrides every switch."""
     if is_set(settings):
         return settings.recall.model
@@ -63,21 +63,21 @@ def refuse_if_set(settings: Settings) -> None:
         raise BadInput(f"recall.model is set ({origin}), and a setting overrides a switch: remove it there first")
 
 
-def put_in_force(store: Store, name: str, before: str, evidence: dict[str, Any]) -> Switched:
+def put_in_force(store: OwnerStore, name: str, before: str, evidence: dict[str, Any]) -> Switched:
     """Use another model from now on."""
     change = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence=evidence)
-    if not store.swap(_KIND, _KEY, store.shelved(_KIND).get(_KEY), asdict(change)):
+    if not store.documents.swap(_KIND, _KEY, store.documents.all(_KIND).get(_KEY), asdict(change)):
         raise Conflict("the model was switched meanwhile: check with `triskele models list`")
     return change
 
 
-def roll_back(store: Store) -> Switched:
+def roll_back(store: OwnerStore) -> Switched:
     """Return to the model before the last switch; its vectors are still in the store."""
     found = switched(store)
     if found is None:
         raise NotFound("no model was switched: there is nothing to return to")
     back = Switched(name=found.before, before=found.name, at=timestamps.to_text(timestamps.now()), evidence={})
-    store.shelve(_KIND, {_KEY: Document(asdict(back))})
+    store.documents.put(_KIND, {_KEY: Document(asdict(back))})
     return back
 
 
@@ -90,7 +90,7 @@ class ModelRuntime:
     """Opens models when they are first needed and keeps vectors up to date."""
 
     def __init__(
-        self, settings: Settings, folder: Path, store: Store, lexical: LexicalIndex, safe: Callable[[], StoreVault]
+        self, settings: Settings, folder: Path, store: OwnerStore, lexical: LexicalIndex, safe: Callable[[], StoreVault]
     ) -> None:
         self._settings = settings
         self._folder = folder
@@ -244,7 +244,7 @@ class ModelRuntime:
         meaning = self.meaning()
         if meaning is None:
             return 0
-        is_done = not self._store.count_waiting() and not self._store.names.count_unread()
+        is_done = not self._store.vectors.count_waiting() and not self._store.entities.count_unread()
         if is_done and not len(meaning.tokens.missing(meaning.catalog.columns().slots)):
             return 0
         from triskele.index.entity_linking import read_names

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from triskele.recall.fusion import Candidate, expanded
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 
 MAX_DEPTH = 10
@@ -18,7 +18,7 @@ SUPERSEDED_IMPORTANCE = 0.3
 class Succession:
     """The supersedes links around some memories, as they stood in the scope's knowledge."""
 
-    def __init__(self, ids: Iterable[str], store: Store, scope: Scope) -> None:
+    def __init__(self, ids: Iterable[str], store: OwnerStore, scope: Scope) -> None:
         self._as_of = scope.as_of
         self._known_at = scope.known_at
         self._newer: dict[str, list[str]] = {}
@@ -63,7 +63,7 @@ class Succession:
         ended = self.memories[id].valid_to
         return ended is not None and ended <= self._as_of
 
-    def _load(self, fringe: set[str], store: Store) -> None:
+    def _load(self, fringe: set[str], store: OwnerStore) -> None:
         seen: set[str] = set()
         # One further than is followed: the last one served may have a successor too.
         for _ in range(MAX_DEPTH + 1):
@@ -113,7 +113,7 @@ class Priors:
     exact: float = 0.0
     is_exact: Callable[[Memory], bool] = lambda _: False
 
-    def bonuses(self, rows: Sequence[int], store: Store) -> Mapping[int, float]:
+    def bonuses(self, rows: Sequence[int], store: OwnerStore) -> Mapping[int, float]:
         """The factors that raise the scores of some rows."""
         if not self.exact:
             return {}
@@ -121,7 +121,7 @@ class Priors:
 
 
 def resolve(
-    fused: Sequence[Candidate], query: Query, store: Store, *, priors: Priors, show_superseded: bool = False
+    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool = False
 ) -> list[Resolved]:
     """The memories to serve, best first, each once: a successor takes the place of what it replaced."""
     chosen = _chosen(fused, query, store, priors=priors, show_superseded=show_superseded)
@@ -141,7 +141,7 @@ def _resolved(choice: _Choice, candidate: Candidate, matched: Memory) -> Resolve
 
 
 def _chosen(
-    fused: Sequence[Candidate], query: Query, store: Store, *, priors: Priors, show_superseded: bool
+    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool
 ) -> list[_Choice]:
     """What is served, best first, before any text is read."""
     rows = [candidate.row for candidate in fused]

@@ -14,7 +14,7 @@ from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory,
 
 if TYPE_CHECKING:
     from triskele.recall.why_not import SmallestChange, WhyNot
-    from triskele.stores.usage import UsageStore, UseCount
+    from triskele.stores.protocols import UsageStore, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "

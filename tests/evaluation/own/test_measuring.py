@@ -47,7 +47,7 @@ def test_a_run_is_kept_with_its_manifest_and_values_per_question(engine: Engine,
     assert {each["a"] for each in report["comparisons"]} == {"lexical"}
     assert report["manifest"]["counts"]["measured"] == 3
     assert report["coverage"]["arms"]["lexical"] == pytest.approx(3 / 9)
-    [kept] = engine.store.shelved(measuring.KIND).values()
+    [kept] = engine.store.documents.all(measuring.KIND).values()
     assert kept["report"] == report
     assert kept["scores"]["lexical"]["mrr"] == [1.0, 1.0, 1.0] and len(kept["questions"]) == 3
 

@@ -15,7 +15,7 @@ from triskele.evaluation.own.ground import OwnGround, Step, quietly
 from triskele.evaluation.own.judged import JudgedSet, judged_set
 from triskele.evaluation.own.labels import ANSWERS
 from triskele.evaluation.own.measuring import NOW, Measured, may_judge, measure, own_arm, refuse_empty, require_extra
-from triskele.stores.protocol import Document
+from triskele.stores.protocols import Document
 
 if TYPE_CHECKING:
     from triskele.evaluation.metrics import Scores
@@ -70,7 +70,7 @@ def accept(engine: Engine, step: Step = quietly) -> dict[str, Any]:
         "ranked": measured.ranked,
         "plan": adoption.values_of(engine.plan_in_force()),
     }
-    engine.store.shelve(KIND, {_KEY: Document(value)})
+    engine.store.documents.put(KIND, {_KEY: Document(value)})
     return {
         "at": value["at"],
         "plan": value["plan"],
@@ -80,7 +80,7 @@ def accept(engine: Engine, step: Step = quietly) -> dict[str, Any]:
 
 def gate(engine: Engine, *, improve: bool = False, step: Step = quietly) -> Gate:
     """Compare what recall does now with the baseline on the questions that both know."""
-    baseline = engine.store.shelved(KIND).get(_KEY)
+    baseline = engine.store.documents.get(KIND, _KEY)
     if baseline is None:
         raise BadInput("no baseline to compare with: accept the present state with `triskele eval gate --accept`")
     judged, measured = _measured_now(engine, step)

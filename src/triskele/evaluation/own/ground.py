@@ -35,7 +35,7 @@ class OwnGround:
 
     def __init__(self, engine: Engine, step: Step = quietly, *, rival: SemanticIndex | None = None) -> None:
         self.engine = engine
-        waiting = engine.store.count_waiting()
+        waiting = engine.store.vectors.count_waiting()
         engine.embed(progress=lambda done: step("embedding", done, waiting))
         self.memories = in_use(engine)
         meaning = rival or engine.meaning()

@@ -10,7 +10,7 @@ from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation.own import lines
 from triskele.evaluation.own.questions import Question
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 
 KIND = "label"
 GRADES = (0, 1, 2, 3)
@@ -37,15 +37,15 @@ class Label:
 Labels = dict[tuple[str, str], Label]
 
 
-def load(store: Store) -> Labels:
+def load(store: OwnerStore) -> Labels:
     """Every label by what it judges."""
-    found = (Label(**value) for value in store.shelved(KIND).values())
+    found = (Label(**value) for value in store.documents.all(KIND).values())
     return {label.pair: label for label in found}
 
 
-def save(store: Store, given: Iterable[Label], questions: Mapping[str, Question]) -> None:
+def save(store: OwnerStore, given: Iterable[Label], questions: Mapping[str, Question]) -> None:
     """Keep labels over those of the same pair; each goes with the memories of its question."""
-    store.shelve(
+    store.documents.put(
         KIND,
         {
             _key(label.pair): Document(asdict(label), about=[label.memory, *questions[label.question].about])
@@ -54,9 +54,9 @@ def save(store: Store, given: Iterable[Label], questions: Mapping[str, Question]
     )
 
 
-def remove(store: Store, pairs: Iterable[tuple[str, str]]) -> None:
+def remove(store: OwnerStore, pairs: Iterable[tuple[str, str]]) -> None:
     """Take labels back."""
-    store.unshelve(KIND, map(_key, pairs))
+    store.documents.delete(KIND, map(_key, pairs))
 
 
 def read_file(path: Path, engine: Engine, questions: Mapping[str, Question], *, by: str) -> list[Label]:

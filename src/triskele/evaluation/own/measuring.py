@@ -22,7 +22,7 @@ from triskele.evaluation.guards import pooling
 from triskele.evaluation.own.ground import DEPTH, OwnGround, Step, quietly
 from triskele.evaluation.own.judged import JudgedSet, judged_set
 from triskele.evaluation.own.questions import FROM_LINKS, FROM_WORDS
-from triskele.stores.protocol import Document
+from triskele.stores.protocols import Document
 
 if TYPE_CHECKING:
     from triskele.evaluation.metrics import Scores
@@ -69,7 +69,7 @@ def run(
     key = f"{timestamps.to_micros(timestamps.now()):017d}"
     scores = {name: {kept: one.scores[kept].tolist() for kept in KEPT_METRICS} for name, one in measured.items()}
     value = {"report": report, "questions": judged.ids, "scores": scores}
-    engine.store.shelve(KIND, {key: Document(value)}, most=MOST_RUNS)
+    engine.store.documents.put(KIND, {key: Document(value)}, most=MOST_RUNS)
     return report
 
 
@@ -181,7 +181,7 @@ def _manifest(ground: OwnGround, judged: JudgedSet, arms: Sequence[Arm], seed: i
             "labels": sum(len(judged.qrels[question.id]) for question in judged.questions),
             "left_out": judged.left_out,
         },
-        "store": {"lineage": ground.engine.store.lineage(), "changes": ground.engine.store.last_seq()},
+        "store": {"epoch": ground.engine.store.epoch(), "position": ground.engine.store.position()},
         "run_depth": DEPTH,
         "ndcg": metrics.NDCG,
         "resamples": compare.RESAMPLES,

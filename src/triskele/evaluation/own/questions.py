@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 
 KIND = "question"
 EXACT, PARAPHRASE, MULTI_HOP = "exact", "paraphrase", "multi-hop"
@@ -40,19 +40,19 @@ def make(text: str, type: str, generator: str, *, project: str | None = None, **
     return replace(made, about=made.about or made.sources)
 
 
-def load(store: Store) -> dict[str, Question]:
+def load(store: OwnerStore) -> dict[str, Question]:
     """Every question by its id."""
-    return {id: _question(id, value) for id, value in store.shelved(KIND).items()}
+    return {id: _question(id, value) for id, value in store.documents.all(KIND).items()}
 
 
-def save(store: Store, questions: Iterable[Question]) -> None:
+def save(store: OwnerStore, questions: Iterable[Question]) -> None:
     """Keep questions over those of the same id."""
-    store.shelve(KIND, {each.id: _document(each) for each in questions})
+    store.documents.put(KIND, {each.id: _document(each) for each in questions})
 
 
-def drop(store: Store, ids: Iterable[str]) -> None:
+def drop(store: OwnerStore, ids: Iterable[str]) -> None:
     """Take questions off the shelf."""
-    store.unshelve(KIND, ids)
+    store.documents.delete(KIND, ids)
 
 
 def to_json(question: Question) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from triskele.index.dense import DenseIndex
 from triskele.index.lexical import LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.index.tokens import TokenIndex
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Scope, Sort
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -26,7 +26,7 @@ _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1)
 class LocalIndexes:
     """The indexes of one store; without a model there are no vectors."""
 
-    store: Store
+    store: OwnerStore
     lexical: LexicalIndex
     catalog: Catalog
     mentions: MentionIndex
@@ -165,8 +165,8 @@ class LocalCorpus(LocalVectors):
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""
-        return self._indexes.mentions.find(self.scope.owner, keys)
+        return self._indexes.mentions.find(keys)
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
-        return {number: name.text for number, name in self._indexes.store.names.numbered(concepts).items()}
+        return {number: name.text for number, name in self._indexes.store.entities.numbered(concepts).items()}

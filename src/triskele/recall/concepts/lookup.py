@@ -11,7 +11,7 @@ from triskele.errors import NotFound
 from triskele.graph.bipartite import Ints
 from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import Concept, View
-from triskele.stores.protocol import Edge, NameCounts
+from triskele.stores.derived import Edge, NameCounts
 from triskele.types import Memory
 
 # Of a name that nearly every memory mentions, the newest mentions are enough.
@@ -92,9 +92,9 @@ def _unseen(view: View, concept: Concept) -> str:
 
 
 def _other_names(view: View, concept: Concept) -> tuple[OtherName, ...]:
-    names = [name for name in view.store.names.members([concept.number]) if name.name != concept.number]
+    names = [name for name in view.store.entities.members([concept.number]) if name.name != concept.number]
     # The last word counts: a name may have been joined and parted before.
-    joined = {merge.name: merge for merge in view.store.names.merges(name.name for name in names)}
+    joined = {merge.name: merge for merge in view.store.entities.merges(name.name for name in names)}
     return tuple(
         OtherName(name.text, merge.reason, merge.at) if (merge := joined.get(name.name)) else OtherName(name.text)
         for name in names
@@ -132,7 +132,7 @@ def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[N
 
 
 def _ties(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[Tie, ...]:
-    edges = view.store.names.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
+    edges = view.store.entities.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
     named = view.concepts({end for edge in edges for end in (edge.source, edge.target)})
     return tuple(Tie(named[edge.source], named[edge.target], edge) for edge in edges)
 
@@ -233,7 +233,7 @@ def stats(view: View, mentions: MentionIndex) -> Stats:
     place, concepts = np.unique(np.stack([place, concepts]), axis=1)
     counted = np.bincount(concepts)
     usable = (counted[concepts] >= 2) & view.connects(concepts)
-    counts = view.store.names.counts()
+    counts = view.store.entities.counts()
     return Stats(
         counts=counts,
         memories=len(view.rows),

@@ -14,7 +14,8 @@ from triskele.graph.canonical import block, key, same
 from triskele.index.catalog import Catalog
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph_leg import hub
-from triskele.stores.protocol import Name, Store
+from triskele.stores.derived import Name
+from triskele.stores.protocols import START, OwnerStore
 from triskele.types import Scope
 
 _SUGGESTED = 3
@@ -35,14 +36,14 @@ class Concept:
 class View:
     """The mentions inside a scope; `rows` are its versions, in order."""
 
-    store: Store
+    store: OwnerStore
     layers: Layers
     scope: Scope
     rows: Ints
     hub: int
 
     @staticmethod
-    def open(store: Store, mentions: MentionIndex, scope: Scope) -> View:
+    def open(store: OwnerStore, mentions: MentionIndex, scope: Scope) -> View:
         """The graph as of now."""
         # Vectors are not needed here.
         columns = Catalog(store, "").columns()
@@ -67,8 +68,8 @@ class View:
 
     def concepts(self, numbers: Iterable[int]) -> dict[int, Concept]:
         """Concepts of the reader by their numbers."""
-        names = self.store.names.numbered(numbers)
-        return {number: Concept(number, name.text) for number, name in names.items() if name.owner == self.scope.owner}
+        names = self.store.entities.numbered(numbers)
+        return {number: Concept(number, name.text) for number, name in names.items()}
 
     def concept(self, name: Name) -> Concept:
         """The concept of a name."""
@@ -79,10 +80,10 @@ class View:
         own = key(text)
         if not own:
             raise BadInput(f"not the name of anything: {text[:40]!r} (give a word or more)")
-        names, owner = self.store.names, self.scope.owner
-        if (known := names.find(owner, [own]).get(own)) is not None:
+        names = self.store.entities
+        if (known := names.find([own]).get(own)) is not None:
             return known
-        for name in names.akin(owner, [block(text)]):
+        for name in names.akin([block(text)]):
             if same(text, name.text) is not None:
                 return name
         raise NotFound(f"no concept is called “{text[:80]}”{self._hint(own)}")
@@ -91,14 +92,14 @@ class View:
         near = ", ".join(f"“{name}”" for name in self._near(own))
         if near:
             return f": did you mean {near}?"
-        if not self.store.last_seq():
+        if self.store.position() == START:
             return ': nothing has been remembered yet (triskele add "…")'
-        waiting = self.store.names.count_unread()
+        waiting = self.store.entities.count_unread()
         return f": {waiting:,} still to be read (triskele reindex reads everything)" if waiting else ""
 
     def _near(self, own: str) -> list[str]:
         """Names in the scope with the same words, most mentioned first, and names with similar spelling."""
-        known = {name.key: name for name in self.store.names.known(self.scope.owner)}
+        known = {name.key: name for name in self.store.entities.known()}
         words = own.split()
         wider = [name for key, name in known.items() if all(f" {word}" in f" {key}" for word in words)]
         wider = sorted(wider, key=lambda name: (len(name.key), name.key))[:_CONSIDERED]

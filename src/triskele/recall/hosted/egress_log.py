@@ -9,7 +9,7 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 
 _DAYS, _SENT = "departures", "sent"
 _ATTEMPTS = 50
@@ -41,7 +41,7 @@ class Sent:
 class StoreLedger:
     """A Ledger in the store, written before anything is sent."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: OwnerStore) -> None:
         self._store = store
 
     def leaving(self, departure: Departure) -> None:
@@ -60,11 +60,11 @@ class StoreLedger:
         key = f"{day} {endpoint} {host}"
         # Other processes may count at the same time: swap only what is still as it was read.
         for _ in range(_ATTEMPTS):
-            before = self._store.shelved(_DAYS, [key]).get(key)
+            before = self._store.documents.some(_DAYS, [key]).get(key)
             values = before or asdict(Day(day=day, endpoint=endpoint, host=host))
             names = ("requests", "texts", "characters", "tokens", "cost")
             after = values | {name: values[name] + more for name, more in zip(names, added, strict=True)}
-            if self._store.swap(_DAYS, key, before, after):
+            if self._store.documents.swap(_DAYS, key, before, after):
                 return
         raise StoreUnavailable("the egress log cannot be written: nothing is sent")
 
@@ -72,20 +72,20 @@ class StoreLedger:
         if not departure.memories:
             return
         keys, at = [f"{id} {departure.host}" for id in departure.memories], timestamps.to_text(departure.at)
-        known, noted = self._store.shelved(_SENT, keys), {}
+        known, noted = self._store.documents.some(_SENT, keys), {}
         for key in keys:
             first = known.get(key, {}).get("first", at)
             # About no memory, so that sealing the memory keeps the entry: what was sent stays sent.
             noted[key] = Document({"host": departure.host, "first": first, "last": at})
-        self._store.shelve(_SENT, noted)
+        self._store.documents.put(_SENT, noted)
 
 
-def days(store: Store) -> list[Day]:
+def days(store: OwnerStore) -> list[Day]:
     """What was sent, by day and endpoint, oldest first; empty unless the settings name a hosted model."""
-    return [Day(**values) for values in store.shelved(_DAYS).values()]
+    return [Day(**values) for values in store.documents.all(_DAYS).values()]
 
 
-def sent(store: Store, id: str) -> list[Sent]:
+def sent(store: OwnerStore, id: str) -> list[Sent]:
     """The hosts that the text of a memory was sent to."""
-    found: dict[str, Any] = store.shelved(_SENT)
+    found: dict[str, Any] = store.documents.all(_SENT)
     return [Sent(**values) for key, values in found.items() if key.startswith(f"{id} ")]

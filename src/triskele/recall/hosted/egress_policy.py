@@ -10,7 +10,7 @@ from triskele.errors import Unavailable
 from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import readings
-from triskele.stores.protocol import SealedRow, Store
+from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
 from triskele.stores.vault import StoreVault
 from triskele.types import Memory, is_secret
 
@@ -22,11 +22,11 @@ _Source = tuple[str, int, str] | SealedRow
 class EgressPolicy:
     """Decides which texts of one store may leave; after a change it reads what is new and withheld."""
 
-    def __init__(self, store: Store, safe: StoreVault) -> None:
+    def __init__(self, store: OwnerStore, safe: StoreVault) -> None:
         self._store = store
         self._safe = safe
         self._lock = threading.Lock()
-        self._known: tuple[str, int] | None = None
+        self._known: tuple[str, Cursor] | None = None
         self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
         self._withheld: set[str] = set()
         self._read: set[_Source] = set()
@@ -58,7 +58,7 @@ class EgressPolicy:
             return bool(self._problem) or self._secret.shares(text) or any(map(find, readings(text)))
 
     def _refresh(self) -> None:
-        now = (self._store.lineage(), self._store.last_seq())
+        now = (self._store.epoch(), self._store.position())
         if now == self._known:
             return
         withheld = self._store.models.withheld()

@@ -23,7 +23,7 @@ from triskele.recall.expansion import WORDS, QueryRewriter
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.legs import HostedQuery
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Memory, Scope
 
 BATCH = 64
@@ -106,14 +106,19 @@ class Hosted:
 
     texts: DoorEmbedder
     questions: DoorEmbedder
-    store: Store
+    store: OwnerStore
     clearing: EgressPolicy
     catalog: Catalog
     dense: DenseIndex
 
     @staticmethod
     def open(
-        folder: Path, store: Store, texts: DoorEmbedder, questions: DoorEmbedder, clearing: EgressPolicy, tail_cap: int
+        folder: Path,
+        store: OwnerStore,
+        texts: DoorEmbedder,
+        questions: DoorEmbedder,
+        clearing: EgressPolicy,
+        tail_cap: int,
     ) -> Hosted:
         """The model over a store."""
         mark = texts.fingerprint
@@ -122,7 +127,7 @@ class Hosted:
 
     def asked(self, text: str, scope: Scope) -> tuple[HostedQuery | None, str]:
         """The query as this model reads it, or None with the reason; a model without vectors is not asked."""
-        if not self.store.last_slot(self.texts.fingerprint):
+        if not self.store.vectors.last_slot(self.texts.fingerprint):
             return None, "the hosted model was not asked: it has read nothing yet (`triskele reindex` lets it)"
         cleared, kept = self.clearing.question(text)
         if cleared is None:
@@ -166,7 +171,7 @@ class HostedServices:
     problems: tuple[str, ...] = ()
 
     @staticmethod
-    def open(settings: Settings, folder: Path, store: Store, clearing: EgressPolicy) -> HostedServices:
+    def open(settings: Settings, folder: Path, store: OwnerStore, clearing: EgressPolicy) -> HostedServices:
         """Everything that the settings name, behind an egress client that knows only these endpoints."""
         problems: list[str] = []
         model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)

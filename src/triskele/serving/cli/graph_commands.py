@@ -149,7 +149,7 @@ def rebuild(invocation: Invocation) -> None:
         with progress_bar("Reading names", total=engine.census().versions) as progress:
             read = grouping.rebuild(engine.store, engine.lexical, _mentions(engine), progress=progress)
         took_ms = round((time.perf_counter() - started) * 1000, 3)
-        counts = engine.store.names.counts()
+        counts = engine.store.entities.counts()
         if invocation.as_json:
             done = {**shapes.plain(counts), "read": read, "took_ms": took_ms}
             return invocation.write_json({**done, "project": engine.project})
@@ -217,13 +217,13 @@ def _mentions(engine: Engine) -> MentionIndex:
 
 
 def _waiting(engine: Engine) -> dict[str, Any]:
-    return {"waiting": engine.store.names.count_unread()}
+    return {"waiting": engine.store.entities.count_unread()}
 
 
 def _report_waiting(invocation: Invocation, engine: Engine) -> None:
     from triskele.serving.cli import graph_report
 
-    if waiting := engine.store.names.count_unread():
+    if waiting := engine.store.entities.count_unread():
         invocation.write(graph_report.waiting(waiting))
 
 

@@ -27,7 +27,7 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SUPERSEDED_PREFIX
-from triskele.stores.protocol import BY_HAND, Edge, NameCounts
+from triskele.stores.derived import BY_HAND, Edge, NameCounts
 from triskele.types import Memory
 
 _EXCERPT_CHARACTERS = 70

@@ -78,7 +78,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
         is_switched = untested or (found is not None and found.is_not_worse)
         if is_switched:
             switching.put_in_force(engine.store, name, before, found.evidence() if found else {})
-            engine.store.queue_for(rival.embedder.fingerprint)
+            engine.store.vectors.queue_for(rival.embedder.fingerprint)
         rival.close()
         if invocation.as_json:
             evidence = shapes.plain(found.evidence()) if found else None

@@ -34,8 +34,8 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
-from triskele.stores.protocol import Census, NameCounts
-from triskele.stores.usage import DayCount, UseCount
+from triskele.stores.derived import NameCounts
+from triskele.stores.protocols import Census, DayCount, UseCount
 from triskele.types import Action, JournalEntry, Memory, Outcome
 
 _ACTIONS = {

@@ -18,7 +18,7 @@ VERSION_COLUMNS = (
     " position, created_at, updated_at, valid_from, valid_to, known_from, known_to, content_hash"
 )
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
-JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes"
+JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes, actor"
 
 Row = Sequence[Any]
 Value = TypeVar("Value")
@@ -118,7 +118,7 @@ def to_link(values: Row) -> Link:
 
 @_or_damaged
 def to_entry(values: Row) -> JournalEntry:
-    """A journal line from `seq` followed by JOURNAL_COLUMNS."""
+    """A journal entry from `seq` followed by JOURNAL_COLUMNS."""
     return JournalEntry(
         seq=values[0],
         at=from_micros(values[1]),
@@ -130,6 +130,7 @@ def to_entry(values: Row) -> JournalEntry:
         other=values[7],
         batch=values[8],
         undoes=values[9],
+        actor=values[10],
     )
 
 
