@@ -224,12 +224,12 @@ class BruteForceCorpus:
         return _columns(found)
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        names = {name.key: name for name in self._store.entities.known(self._scope.owner)}
+        names = {name.key: name for name in self._store.entities.known()}
         return {key: (names[key].concept, names[key].any_case) for key in keys if key in names}
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         wanted = set(concepts)
-        return {name.name: name.text for name in self._store.entities.known(self._scope.owner) if name.name in wanted}
+        return {name.name: name.text for name in self._store.entities.known() if name.name in wanted}
 
 
 def _holds(start: object, end: object, moment: object) -> bool:

@@ -328,7 +328,7 @@ class Writer:
             if _ends(each) == _ends(link) and each.known_to is None:
                 self.state.links[number] = replace(each, known_to=max(self.at, each.known_from))
                 return self._note(Action.UNLINKED, self._latest(link.source), link=link)
-        return Outcome(action=Action.UNCHANGED, id=link.source, batch=self.batch)
+        return Outcome(action=Action.UNCHANGED, id=link.source)
 
     def erase(self, id: str) -> Outcome:
         latest = self._latest(id)
@@ -390,7 +390,8 @@ class Writer:
 
     def _outcome(self, action: Action, memory: Memory, **details: int | None) -> Outcome:
         place = {"project": memory.project, "sensitivity": memory.sensitivity}
-        return Outcome(action=action, id=memory.id, batch=self.batch, **place, **details)  # type: ignore[arg-type]
+        batch = self.batch if details.get("seq") is not None else ""
+        return Outcome(action=action, id=memory.id, batch=batch, **place, **details)  # type: ignore[arg-type]
 
 
 def _unknown(id: str) -> NoReturn:
@@ -409,6 +410,8 @@ def _is_in(each: Memory, scope: Scope) -> bool:
         _stands(each, scope.known_at)
         and each.owner == scope.owner
         and (scope.projects is None or each.project in scope.projects)
+        and (scope.sensitivities is None or each.sensitivity in scope.sensitivities)
+        and (scope.origins is None or each.origin in scope.origins)
         and scope.category in (None, each.category)
         and scope.tags <= set(each.tags)
         and (scope.any_time or (begun <= scope.as_of and (ended is None or scope.as_of < ended)))

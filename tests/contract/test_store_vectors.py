@@ -213,7 +213,8 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: OwnerStore,
         row, found = rows[name]
         times = (found.valid_from, found.valid_to, found.known_from, found.known_to)
         micros = [None if time is None else timestamps.to_micros(time) for time in times]
-        labels = (found.owner, found.project, found.category, found.tags, found.importance)
+        access = (found.owner, found.project, str(found.sensitivity), str(found.origin))
+        labels = (*access, found.category, found.tags, found.importance)
         expected.append((row, *labels, found.session, found.position, *micros, slots[found.content_hash]))
     assert list(store.vectors.catalog(ONE)) == expected
     assert [entry[0] for entry in store.vectors.catalog(ONE, ids=[plain.id])] == [rows["plain", 1][0]]

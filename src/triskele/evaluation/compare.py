@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from triskele.evaluation.metrics import Scores
+    from triskele.recall.fusion import Scores
 
     Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from triskele.evaluation.tally import Given, Tally
 from triskele.evaluation.windows import Window, best_documents
 
 if TYPE_CHECKING:
-    from triskele.evaluation.metrics import Scores
+    from triskele.recall.fusion import Scores
 
 RUN_DEPTH = 100
 _PROGRESS_EVERY = 50

@@ -18,7 +18,7 @@ from triskele.evaluation.own.measuring import NOW, Measured, may_judge, measure,
 from triskele.stores.protocols import Document
 
 if TYPE_CHECKING:
-    from triskele.evaluation.metrics import Scores
+    from triskele.recall.fusion import Scores
 
 KIND = "baseline"
 _KEY = "accepted"

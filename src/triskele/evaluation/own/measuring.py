@@ -25,7 +25,7 @@ from triskele.evaluation.own.questions import FROM_LINKS, FROM_WORDS
 from triskele.stores.protocols import Document
 
 if TYPE_CHECKING:
-    from triskele.evaluation.metrics import Scores
+    from triskele.recall.fusion import Scores
 
 KIND = "run"
 MOST_RUNS = 10

@@ -223,7 +223,7 @@ class Writer:
             id=memory.id,
             version=version,
             seq=seq,
-            batch=self.batch,
+            batch=self.batch if seq is not None else "",
             project=memory.project,
             sensitivity=memory.sensitivity,
         )
