@@ -282,23 +282,33 @@ class Engine:
         plan: Plan,
         *,
         limit: int = 10,
+        depth: int | None = None,
         sort: Sort = Sort.RELEVANCE,
         show_superseded: bool = False,
         near: str = "",
         hurried: bool = False,
+        model: Meaning | None = None,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
     ) -> Answer:
-        """Recall by a plan of one's own."""
+        """Recall by a plan of one's own.
+
+        With a `depth`, each leg returns so many candidates and the plan alone decides how many are rescored, whatever
+        the limit. `model` ranks instead of the model in force, over the same store.
+        """
         from triskele.recall import recall
 
         if self.mind.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
-        depth = max(self.settings.recall.depth, 2 * limit)
+        if depth is None:
+            depth = max(self.settings.recall.depth, 2 * limit)
+            plan = replace(plan, rescored=max(plan.rescored, limit))
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
         readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=hurried)
+        if model is not None and readers.meaning is not None:
+            readers = replace(readers, meaning=model)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, readers, project=named, show_superseded=show_superseded)
 

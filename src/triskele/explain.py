@@ -65,17 +65,7 @@ def _labels(memory: Memory) -> str:
 def hit(served: Served, coverage: Coverage, links: Sequence[Link], path: Path | None = None) -> Hit:
     """A memory with its reasons."""
     terms = coverage.terms(served.matched)
-    legs = {
-        name: LegEvidence(
-            rank=part.rank,
-            score=part.raw,
-            normalised=part.normalised,
-            contribution=part.contribution,
-            terms=terms if name == lexical.NAME else (),
-            path=path if name == graph.NAME else None,
-        )
-        for name, part in served.fused.parts.items()
-    }
+    legs = _evidence(served, terms, path)
     return Hit(
         memory=served.memory,
         score=served.score,
@@ -89,15 +79,30 @@ def hit(served: Served, coverage: Coverage, links: Sequence[Link], path: Path | 
 
 
 def bare(served: Served) -> Hit:
-    """A memory without its reasons, which take longer than finding it."""
+    """A memory without its reasons, which take longer than finding it; what each leg gave is known anyway."""
     return Hit(
         memory=served.memory,
         score=served.score,
         reason="",
+        legs=_evidence(served),
         prior=served.prior,
         superseded=served.superseded,
         stands_for=served.stands_for,
     )
+
+
+def _evidence(served: Served, terms: tuple[Term, ...] = (), path: Path | None = None) -> dict[str, LegEvidence]:
+    return {
+        name: LegEvidence(
+            rank=part.rank,
+            score=part.raw,
+            normalised=part.normalised,
+            contribution=part.contribution,
+            terms=terms if name == lexical.NAME else (),
+            path=path if name == graph.NAME else None,
+        )
+        for name, part in served.fused.parts.items()
+    }
 
 
 def confidence(served: Sequence[Served], coverage: Coverage) -> float:

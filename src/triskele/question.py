@@ -39,7 +39,7 @@ class Question:
     @property
     def rescored(self) -> int:
         """How many candidates get the finer look."""
-        return max(self.plan.rescored, self.query.limit)
+        return self.plan.rescored
 
     @cached_property
     def nearness(self) -> Nearness:

@@ -17,8 +17,8 @@ from triskele import config
 from triskele.crossing.exported import ExportedCrossEncoder
 from triskele.crossing.judging import Judge, Verdict
 from triskele.engine import Engine
-from triskele.evaluation.abstention import auroc
 from triskele.evaluation.datasets import BenchQuery
+from triskele.evaluation.metrics import auroc
 from triskele.types import Hit
 
 

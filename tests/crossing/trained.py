@@ -18,7 +18,8 @@ from triskele.crossing.judging import DEPTH
 from triskele.embed.bundled import MODEL_FOLDER
 from triskele.embed.sessions import open_tokenizer
 from triskele.engine import Engine
-from triskele.evaluation.datasets import BenchQuery, Half, half, load_dataset
+from triskele.evaluation.datasets import BenchQuery, Half, half
+from triskele.evaluation.loaders import load_dataset
 from triskele.types import Hit
 
 SAMPLES = Path(__file__).parents[2] / "src" / "triskele" / "samples" / "team"

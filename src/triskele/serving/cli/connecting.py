@@ -11,9 +11,9 @@ import click
 
 from triskele.errors import Unavailable
 from triskele.serving import shapes
+from triskele.serving.cli.eval_commands import Steps
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import MAX_LISTED, only_one, reading_place
-from triskele.serving.cli.proving import Steps
 
 if TYPE_CHECKING:
     from triskele.concepts.about import About

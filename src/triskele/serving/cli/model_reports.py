@@ -11,7 +11,7 @@ from triskele.serving.cli.render import GOOD, MATCH, QUIET, WARNING, note
 
 if TYPE_CHECKING:
     from triskele.curation.models import Switched
-    from triskele.evaluation.own.rivalry import Rivalry
+    from triskele.evaluation.own.gate import ModelComparison
 
 
 def standing(found: Mapping[str, Any]) -> RenderableType:
@@ -41,7 +41,7 @@ def _read(model: Mapping[str, Any]) -> list[RenderableType]:
     return [note(f"  {model['fingerprint']}", QUIET), note(f"  has read {model['read']:,} texts{waiting}", QUIET)]
 
 
-def switched(name: str, before: str, found: Rivalry | None, *, is_switched: bool) -> RenderableType:
+def switched(name: str, before: str, found: ModelComparison | None, *, is_switched: bool) -> RenderableType:
     """What the comparison said, and what followed from it."""
     lines: list[RenderableType] = []
     if found is not None and found.shared is not None:
@@ -56,9 +56,9 @@ def switched(name: str, before: str, found: Rivalry | None, *, is_switched: bool
     if is_switched:
         done = note(f"{name} is in use now; `triskele models rollback` returns to {before}.", GOOD)
         return Group(*lines, done)
-    from triskele.evaluation.own.tuning import LEAST_QUESTIONS
+    from triskele.evaluation.own.gate import MIN_QUESTIONS
 
-    advice = f"judge at least {LEAST_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
+    advice = f"judge at least {MIN_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
     worse = found is not None and found.gate is not None
     kept = f"{before} stays in use: " + ("the other one is worse on your questions." if worse else f"{advice}.")
     return Group(*lines, note(kept))

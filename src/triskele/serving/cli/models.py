@@ -13,7 +13,7 @@ from triskele.serving.cli.invocation import Invocation, common, examples, global
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
-    from triskele.evaluation.own.rivalry import Rivalry
+    from triskele.evaluation.own.gate import ModelComparison
     from triskele.meaning import Meaning
 
 
@@ -114,12 +114,12 @@ def _read_everything(engine: Engine, rival: Meaning) -> None:
         embed_beside(engine.store, rival, progress)
 
 
-def _compared(engine: Engine, rival: Meaning, untested: bool) -> Rivalry | None:
-    from triskele.evaluation.own.rivalry import rivalry
+def _compared(engine: Engine, rival: Meaning, untested: bool) -> ModelComparison | None:
+    from triskele.evaluation.own.gate import compare_models
 
     try:
         with progress_bar("Comparing") as progress:
-            return rivalry(engine, rival, lambda what, done, total: progress(done, total, what))
+            return compare_models(engine, rival, lambda what, done, total: progress(done, total, what))
     except Unavailable:
         # Whoever wants no proof needs no tools to make one.
         if untested:

@@ -10,9 +10,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from triskele.curation.agreeing import Agreed
-from triskele.evaluation.compare import UNDERPOWERED_BELOW
-from triskele.evaluation.report.reading import Verdict, verdict
-from triskele.evaluation.report.wording import noticeable
+from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
+from triskele.evaluation.report.formatting import detectable
 from triskele.exchange.records import ExportReport, ImportReport
 from triskele.health import Health
 from triskele.outside.ledger import Sent
@@ -300,7 +299,7 @@ def demo_closing() -> RenderableType:
 
 
 def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> RenderableType:
-    """What speaks against the numbers, then every arm's quality and speed, and how sure the differences are."""
+    """The findings of the guards, quality and speed of every arm, and the comparisons with the baseline."""
     parts: list[RenderableType] = [note(report["dataset"], style="bold"), *_findings(report)]
     parts += [_bench_arms(report), Text(), _kinds(report), Text()]
     parts += [note(_comparison(each), style=QUIET) for each in report["comparisons"] if _is_headline(each)]
@@ -351,8 +350,8 @@ def _comparison(each: Mapping[str, Any]) -> str:
     low, high = each["ci95"]
     between = f"{each['a']} − {each['b']}, {each['metric']}"
     said = f"{between}: {each['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {each['p_holm']:.3f})"
-    if verdict(each) is Verdict.UNDECIDED:
-        said += f", no difference found: {noticeable(each)}"
+    if decision(each) is Decision.UNDECIDED:
+        said += f", no difference found: {detectable(each)}"
     return said + (", underpowered" if each["underpowered"] else "")
 
 
