@@ -136,8 +136,8 @@ def _report(
         "arms": summaries,
         "comparisons": results.comparisons(measured, queries, arms[0].name, seed=seed, more=more),
     }
-    told = {name: _abstention(one, benchmark) for name, one in measured.items() if one.confidence}
-    return report | ({"abstention": told} if told else {})
+    abstention = {name: _abstention(one, benchmark) for name, one in measured.items() if one.confidence}
+    return report | ({"abstention": abstention} if abstention else {})
 
 
 def _abstention(one: Measured, benchmark: Benchmark) -> dict[str, Any]:

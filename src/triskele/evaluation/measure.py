@@ -75,7 +75,7 @@ def measure(
     latencies_ms: list[float] = []
     confidence: dict[str, float] = {}
     statistics = LegStatistics()
-    has_confidence = arm.tells_confidence and bool(unanswerable)
+    has_confidence = arm.has_confidence and bool(unanswerable)
     for done, query in enumerate(queries, start=1):
         started = time.perf_counter()
         found = retriever.search(query.text, query.scope)

@@ -165,11 +165,11 @@ def confidence(view: ReportView) -> Html:
             "tr",
             element("th", name, scope="row"),
             element("td", kind),
-            element("td", f"{told['answerable']:,} + {found['n']:,}"),
+            element("td", f"{separation['answerable']:,} + {found['n']:,}"),
             *(element("td", value(found[key])) for key in ("auroc", "precision", "coverage")),
         )
-        for name, told in view.abstention.items()
-        for kind, found in told["kinds"].items()
+        for name, separation in view.abstention.items()
+        for kind, found in separation["kinds"].items()
     )
     made = element("table", element("thead", head), element("tbody", *rows), class_="confidence")
     return scrolling(made, "confidence against questions without an answer")
