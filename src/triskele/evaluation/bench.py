@@ -169,7 +169,6 @@ def _manifest(benchmark: Benchmark, arms: Sequence[Arm], *, model: str | None, s
         "window_characters": MAX_CHARACTERS,
         "run_depth": RUN_DEPTH,
         "leg_depth": benchmark.depth,
-        "latency": "one recall that returns all its candidates without reasons; encoding the query is not included",
         "split": "sha256 of the scope, or of the query id without one: even tune, odd test",
     }
 

@@ -91,16 +91,16 @@ class Harness(ABC):
         """The engine over the memories, opened on first use."""
         return self._open()
 
-    def retriever(self, arm: Arm) -> Retriever:
-        """What this arm asks."""
+    def retriever(self, arm: Arm, *, limit: int | None = None) -> Retriever:
+        """What this arm asks; a `limit` replaces the number of results."""
         if arm.plan is None:
-            return FtsRetriever(self._baseline, self.windows, self.baseline_limit)
+            return FtsRetriever(self._baseline, self.windows, limit or self.baseline_limit)
         plan = self.plan_of(arm.plan)
         return RecallRetriever(
             engine=self.engine,
             plan=plan,
             sort=arm.sort,
-            limit=self.limit,
+            limit=limit or self.limit,
             depth=self.depth,
             model=self._model if plan.asks_meaning else None,
             document=self.document,

@@ -16,7 +16,7 @@ from triskele.errors import BadInput
 from triskele.evaluation import comparison, guards, metrics
 from triskele.evaluation.arms import Arm
 from triskele.evaluation.datasets import BenchQuery, Dataset, half, strata
-from triskele.evaluation.measure import Measured
+from triskele.evaluation.measure import LATENCY, Measured
 from triskele.evaluation.report.page import page
 
 OVERALL = "overall"
@@ -34,6 +34,7 @@ def environment(arms: Sequence[Arm], *, seed: int) -> dict[str, Any]:
         "seed": seed,
         "arms": {arm.name: arm.to_json() for arm in arms},
         "ndcg": metrics.NDCG,
+        "latency": LATENCY,
         "resamples": comparison.RESAMPLES,
         "family": "Holm over all arms and strata of one metric",
     }

@@ -104,5 +104,4 @@ def _manifest(harness: OwnHarness, judged: JudgedSet, arms: Sequence[Arm], seed:
         },
         "store": {"lineage": store.lineage(), "changes": store.last_seq()},
         "run_depth": OWN_DEPTH,
-        "latency": "one recall without reasons; encoding the question is not included",
     }
