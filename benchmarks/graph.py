@@ -41,7 +41,6 @@ import numpy as np
 import stores
 import texts
 
-from triskele import connections
 from triskele.engine import Engine
 from triskele.evaluation import comparison
 from triskele.evaluation.arms import arm
@@ -51,8 +50,9 @@ from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.measure import Measured, measure
 from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
+from triskele.index.entity_linking import FOUND, _Known, read_names
 from triskele.index.mentions import Layers
-from triskele.naming import FOUND, _Known, read_names
+from triskele.recall import graph_scores
 from triskele.stores.protocol import Named
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ BARE = ", without encoding"
 TABLES = ("names", "mentions", "merges")
 # Of one question: where the time goes, as functions of the ranking and the label that they are told under.
 TIMED = (
-    (connections, "connected", "graph, all of it"),
-    (connections, "_titles", "titles in the question"),
-    (connections, "_with_more", "rescoring of neighbours"),
-    (connections, "_added", "walk and gain"),
-    (connections, "_arriving", "walk"),
+    (graph_scores, "connected", "graph, all of it"),
+    (graph_scores, "_titles", "titles in the question"),
+    (graph_scores, "_with_more", "rescoring of neighbours"),
+    (graph_scores, "_added", "walk and gain"),
+    (graph_scores, "_arriving", "walk"),
 )
 MOST_BULK_MS, MOST_WALK_MS, MOST_GAIN_MS, MOST_RATIO, MOST_GROWTH = 3.0, 2.0, 3.0, 1.5, 1.5
 
@@ -231,8 +231,8 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
-    exchanged, both = _exchanged(layers, rows, others), connections._both
-    with patch.object(connections, "_both", lambda question, _layers: both(question, exchanged)):
+    exchanged, both = _exchanged(layers, rows, others), graph_scores._both
+    with patch.object(graph_scores, "_both", lambda question, _layers: both(question, exchanged)):
         yield
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import stores
 import texts
 
-from triskele.legs import lexical
+from triskele.recall.legs import lexical
 from triskele.types import Query
 
 RESULTS = Path(__file__).parent / "results"

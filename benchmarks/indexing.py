@@ -19,11 +19,11 @@ from pathlib import Path
 import stores
 import texts
 
-from triskele.embed.bundled import MODEL_FOLDER
-from triskele.embed.manifest import read_manifest
-from triskele.embed.runtime import Runtime
-from triskele.embed.windows import batches, cut
-from triskele.worker import BATCH
+from triskele.index.worker import BATCH
+from triskele.models.embed.bundled import MODEL_FOLDER
+from triskele.models.embed.manifest import read_manifest
+from triskele.models.embed.runtime import Runtime
+from triskele.models.embed.windows import batches, cut
 
 RESULTS = Path(__file__).parent / "results" / "indexing.json"
 LEAST_SHARE = 0.9

@@ -24,7 +24,7 @@ from triskele.evaluation.arms import arm
 from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
-from triskele.explain import tokens_of
+from triskele.recall.reasons import tokens_of
 from triskele.serving.cli.showcase import throw_away_memory
 from triskele.serving.hook import injection
 from triskele.serving.hook.conversation import Conversation

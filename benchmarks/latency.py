@@ -31,8 +31,8 @@ from peer import HybridPeer, open_peer
 from triskele.engine import Engine
 from triskele.evaluation.datasets import Window
 from triskele.evaluation.retrievers import FtsBaseline
-from triskele.legs import lexical
-from triskele.naming import read_names
+from triskele.index.entity_linking import read_names
+from triskele.recall.legs import lexical
 from triskele.types import Query
 
 RESULTS = Path(__file__).parent / "results" / "latency.json"

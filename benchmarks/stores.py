@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele import config
-from triskele.embed import Embedder, Encoding
 from triskele.engine import Engine
+from triskele.models.embed import Embedder, Encoding
 
 # What is left of real English without stop words and punctuation.
 TOKENS_PER_CHARACTER = 0.13

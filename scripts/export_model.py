@@ -1,6 +1,6 @@
 """Build the bundled embedding model: one ONNX graph, its tokenizer and a manifest.
 
-    python scripts/export_model.py --out src/triskele/models [--projection-texts notes.jsonl ...]
+    python scripts/export_model.py --out src/triskele/models/weights [--projection-texts notes.jsonl ...]
 
 Requirements, none of them needed at run time except the last two and numpy:
     onnx==1.23.2 safetensors==0.8.0 numpy==2.4.6 onnxruntime==1.31.1 tokenizers==0.23.3

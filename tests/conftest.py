@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from triskele import config, moments
+from triskele import config
+from triskele.base import timestamps
+from triskele.base.ids import IdMaker, content_hash
 from triskele.engine import Engine
-from triskele.identity import IdMaker, content_hash
 from triskele.serving.cli.showcase import throw_away_memory
 from triskele.types import Memory
 
 if TYPE_CHECKING:
-    from crossing.kernels import Network
+    from models.cross_encoder.kernels import Network
 
 PROJECT = "garden"
 
@@ -32,7 +33,7 @@ def make_memory() -> Callable[..., Memory]:
     ids = IdMaker()
 
     def make(content: str = "the office plant drinks on Mondays", **details: Any) -> Memory:
-        now = moments.now()
+        now = timestamps.now()
         values = {"id": ids.make(now), "created_at": now, "updated_at": now, "known_from": now} | details
         return Memory(content=content, content_hash=content_hash(content), **values)
 
@@ -78,7 +79,7 @@ def team_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained_network(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Network:
     """A small cross-encoder in numpy that learned from the sample questions of the tune half."""
     # Imported here: most tests need none of it.
-    from crossing import trained
+    from models.cross_encoder import trained
 
     folder = tmp_path_factory.mktemp("lessons")
     shutil.copytree(team_home, folder / "home")
@@ -90,6 +91,6 @@ def trained_network(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def trained_cross_encoder(trained_network: Network, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as a model folder; whoever changes it copies it first."""
-    from crossing import trained
+    from models.cross_encoder import trained
 
     return trained.export(trained_network, tmp_path_factory.mktemp("models") / "team-cross")

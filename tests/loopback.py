@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from triskele.egress import Bill, Departure
+from triskele.models.egress import Bill, Departure
 
 KEY = "sk-loopback-Zq81Lm20Xv77"
 DIMENSIONS = 8

@@ -13,6 +13,7 @@ from triskele.errors import BadInput
 
 # Names of models that are no model's own.
 BUNDLED, NO_MODEL = "bundled", "none"
+KEY_FILE = "vault.key"
 # How the fingerprint of a model begins that somebody else runs.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")

@@ -13,18 +13,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from triskele import config, intake, moments, project
+from triskele import config, validation
+from triskele.base import project, timestamps
+from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.config import BUNDLED, NO_MODEL, Settings
 from triskele.curation import undo
-from triskele.errors import AmbiguousId, BadInput, NotFound, TriskeleError, Unavailable
-from triskele.identity import ALPHABET, ID_LENGTH
+from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
-from triskele.intake import Moment
-from triskele.mind import Mind
-from triskele.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan
+from triskele.recall.runtime import ModelRuntime
 from triskele.stores.protocol import Census, Store
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite import recovery
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import (
     Add,
     Answer,
@@ -44,15 +45,16 @@ from triskele.types import (
     is_secret,
     withholds,
 )
+from triskele.validation import Moment
 
 if TYPE_CHECKING:
     from triskele.curation.adoption import Adopted
-    from triskele.drafting import Drafter
-    from triskele.health import Health
-    from triskele.meaning import Meaning
-    from triskele.outside.ledger import Sent
-    from triskele.safe import Ask, Safe
-    from triskele.whynot import WhyNot
+    from triskele.curation.health import Health
+    from triskele.index.semantic import SemanticIndex
+    from triskele.ingest import Drafter
+    from triskele.recall.hosted.egress_log import Sent
+    from triskele.recall.why_not import WhyNot
+    from triskele.stores.vault import Ask, StoreVault
 
 _SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at"}
 _NARROWING = ("category", "tags", "as_of", "known_at")
@@ -72,16 +74,36 @@ def open_memory(
     return Engine(settings, folder or Path.cwd(), ask=ask)
 
 
+def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[Engine, Path | None]:
+    """Replace a store by a verified backup, even one that cannot be opened; the memory, and where the old files lie."""
+    path = config.sqlite_path(settings.store.url)
+    try:
+        if not recovery.exists(path):
+            raise StoreDamaged(f"the store {path} is missing or empty")
+        engine = open_memory(settings=settings, ask=ask)
+    except (StoreDamaged, StoreNewer):
+        kept = recovery.replace_damaged(path, source, timeout_s=settings.store.busy_timeout_s)
+        engine = open_memory(settings=settings, ask=ask)
+        engine.reindex()
+        return engine, kept
+    try:
+        return engine, engine.restore(source)
+    except BaseException:
+        engine.close()
+        raise
+
+
 class Engine:
     """Long-term memory: every change goes through here, and every answer comes from here."""
 
     def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
         self.settings = settings
-        self.project = intake.check_name(settings.project or project.resolve(folder), "the project")
+        self.project = validation.check_name(settings.project or project.resolve(folder), "the project")
         analyzer = Analyzer(settings.index.language)
         path = config.sqlite_path(settings.store.url)
-        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s)
         self._index_folder = path.with_name(path.name + ".index")
+        traces = recovery.traces(settings)
+        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s, traces=traces)
         self.lexical = LexicalIndex(
             self._index_folder,
             self.store,
@@ -89,7 +111,7 @@ class Engine:
             tail_cap=settings.index.tail_cap,
         )
         self._ask = ask
-        self.mind = Mind(settings, self._index_folder, self.store, self.lexical, lambda: self.safe)
+        self.mind = ModelRuntime(settings, self._index_folder, self.store, self.lexical, lambda: self.safe)
 
     def __enter__(self) -> Engine:
         return self
@@ -110,15 +132,15 @@ class Engine:
     # Both know many rules and ciphers, which whoever only reads need not load.
 
     @cached_property
-    def safe(self) -> Safe:
+    def safe(self) -> StoreVault:
         """Where secrets are sealed."""
-        from triskele.safe import Safe
+        from triskele.stores.vault import StoreVault
 
-        return Safe(self.store, self.settings.privacy, self.settings.home, self._ask)
+        return StoreVault(self.store, self.settings.privacy, self.settings.home, self._ask)
 
     @cached_property
     def _drafter(self) -> Drafter:
-        from triskele.drafting import Drafter
+        from triskele.ingest import Drafter
 
         return Drafter(self.settings.memory, self.project)
 
@@ -197,17 +219,17 @@ class Engine:
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Connect two memories."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), moments.now())
+        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Connect(link)])[0]
 
     def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Take a connection back; that it stood stays known."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), moments.now())
+        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Disconnect(link)])[0]
 
     def undo(self, batch: str | None = None) -> list[Outcome]:
         """Take back the last change, or a named batch; an undoing can be undone in turn."""
-        target = undo.last_undoable(self.store) if batch is None else intake.check_name(batch, "the batch")
+        target = undo.last_undoable(self.store) if batch is None else validation.check_name(batch, "the batch")
         entries = self.store.journal(batch=target, limit=2**31) if target else []
         if not entries:
             raise NotFound(f"no batch {batch}" if batch is not None else "there is nothing to undo")
@@ -246,7 +268,7 @@ class Engine:
         `near` is a memory that the best hits are to be near to, by the names that they share. `hurried` is for those
         who cannot wait: nobody but the local model is asked, whoever the settings name, and no reasons are given.
         """
-        from triskele.recall import pack
+        from triskele.recall.pipeline import pack
 
         settings = self.settings.recall
         chosen = Plan().legs if legs is None else frozenset(legs)
@@ -254,10 +276,9 @@ class Engine:
         plan = replace(plan, order=NEAR if near else order)
         if hurried and plan.rerank == CROSS:
             plan = replace(plan, rerank=DEFAULT)
-        wanted = intake.check_limit(settings.limit if limit is None else limit)
+        wanted = validation.check_limit(settings.limit if limit is None else limit)
         if plan.asks_meaning and not self.mind.is_at_work and settings.embed_first:
-            # What was written in the last minutes; much more is left to `embed` or to the background.
-            # Whatever hinders it does not hinder the answer.
+            # A few recent memories; more are left to `embed` or the background, and a failure must not fail the answer.
             with suppress(Unavailable, OSError):
                 self.embed(limit=settings.embed_first, wait=False)
         start = self.resolve(near) if near else ""
@@ -265,16 +286,16 @@ class Engine:
             text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, near=start, hurried=hurried, **filters
         )
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
-            from triskele.curation import agreeing
+            from triskele.curation import agreement
 
-            agreeing.note(self.store, answer)
+            agreement.note(self.store, answer)
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
         is_kept = settings.log and logged and sort is Sort.RELEVANCE and not narrowed
         if is_kept and not self.mind.clearing.quotes_secret(text):
             from triskele.curation import recall_log
 
             recall_log.note(self.store, text, answer)
-        return answer if budget is None else pack(answer, intake.check_budget(budget))
+        return answer if budget is None else pack(answer, validation.check_budget(budget))
 
     def ask(
         self,
@@ -287,17 +308,13 @@ class Engine:
         show_superseded: bool = False,
         near: str = "",
         hurried: bool = False,
-        model: Meaning | None = None,
+        model: SemanticIndex | None = None,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
     ) -> Answer:
-        """Recall by a plan of one's own.
-
-        With a `depth`, each leg returns so many candidates and the plan alone decides how many are rescored, whatever
-        the limit. `model` ranks instead of the model in force, over the same store.
-        """
-        from triskele.recall import recall
+        """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force."""
+        from triskele.recall.pipeline import recall
 
         if self.mind.model == NO_MODEL:
             plan = plan.without_meaning()
@@ -306,9 +323,7 @@ class Engine:
             depth = max(self.settings.recall.depth, 2 * limit)
             plan = replace(plan, rescored=max(plan.rescored, limit))
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
-        readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=hurried)
-        if model is not None and readers.meaning is not None:
-            readers = replace(readers, meaning=model)
+        readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=hurried, model=model)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, readers, project=named, show_superseded=show_superseded)
 
@@ -329,7 +344,7 @@ class Engine:
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
-        from triskele.whynot import why_not
+        from triskele.recall.why_not import why_not
 
         scope = self.scope(**{name: value for name, value in options.items() if name in _SCOPE_OPTIONS})
         options["limit"] = self.settings.recall.limit if options.get("limit") is None else options["limit"]
@@ -339,17 +354,14 @@ class Engine:
             memory, text, options, scope, lambda asked, how: self.recall(asked, logged=False, **how), self.lexical
         )
 
-    def meaning(self) -> Meaning | None:
+    def meaning(self) -> SemanticIndex | None:
         """The local model and its indexes, opened when first needed; None where there is no model."""
         return self.mind.meaning()
 
     def embed(
         self, *, limit: int | None = None, wait: bool = True, progress: Callable[[int], None] | None = None
     ) -> int:
-        """Give vectors to memories that wait for them, and read the names in those that were not read yet.
-
-        Returns how many got a vector; without `wait` writers go first.
-        """
+        """Embed memories without vectors and read their names; returns how many; without `wait` writers go first."""
         return self.mind.embed(limit=limit, wait=wait, progress=progress)
 
     def work_in_background(self) -> None:
@@ -381,14 +393,14 @@ class Engine:
     ) -> Scope:
         """What a reader may see: the project worked in and what belongs everywhere, unless told otherwise."""
         settings = self.settings.memory
-        named = self.project if project is None else intake.check_name(project, "the project")
-        known = intake.check_moment(known_at)
+        named = self.project if project is None else validation.check_name(project, "the project")
+        known = validation.check_moment(known_at)
         return Scope(
             owner=settings.owner,
             projects=None if all_projects else frozenset({named, EVERYWHERE}),
-            category=None if category is None else intake.check_category(category, settings),
-            tags=frozenset(intake.check_tags(tags, settings)),
-            as_of=intake.check_moment(as_of) or known or moments.now(),
+            category=None if category is None else validation.check_category(category, settings),
+            tags=frozenset(validation.check_tags(tags, settings)),
+            as_of=validation.check_moment(as_of) or known or timestamps.now(),
             known_at=known,
         )
 
@@ -422,9 +434,9 @@ class Engine:
 
     def sent(self, reference: str) -> list[Sent]:
         """To whom else the text of a memory went; nobody unless the settings name a model elsewhere."""
-        from triskele.outside import ledger
+        from triskele.recall.hosted import egress_log
 
-        return ledger.sent(self.store, self.resolve(reference))
+        return egress_log.sent(self.store, self.resolve(reference))
 
     def superseded(self, ids: Sequence[str]) -> set[str]:
         """Those of these memories that another one replaces."""
@@ -443,26 +455,20 @@ class Engine:
         """Write a verified copy of the live store."""
         self.store.backup(target)
 
-    def restore(self, source: Path) -> Path:
-        """Replace the store's content by a verified backup; what was there is kept in a backup of its own."""
+    def restore(self, source: Path) -> Path | None:
+        """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
         path = config.sqlite_path(self.settings.store.url)
-        kept = path.with_name(f"{path.stem}.before-restore-{moments.now():%Y%m%dT%H%M%S%f}.db")
-        self.store.backup(kept)
-        try:
-            self.store.restore(source)
-        except TriskeleError:
-            kept.unlink(missing_ok=True)
-            raise
+        kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
+        where = self.store.restore(source, kept=kept)
         # Opened anew: the backup may know another model.
         self.mind.forget()
-        self.lexical.rebuild()
-        self.mind.rebuild()
-        return kept
+        self.reindex()
+        return where
 
     def earlier_copies(self) -> list[Path]:
-        """The backups that `restore` left beside the store; an erased text may still be in them."""
+        """The backups and damaged files that `restore` left beside the store; an erased text may still be in them."""
         path = config.sqlite_path(self.settings.store.url)
-        return sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db"))
+        return [*sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db")), *recovery.asides(path)]
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Build every derived index anew."""
@@ -471,7 +477,7 @@ class Engine:
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the truth and mend what is derived from it."""
-        from triskele import health
+        from triskele.curation import health
 
         return health.inspect(
             self.store,

@@ -6,8 +6,9 @@ TriskeleError
 │   └── AmbiguousId          a prefix that fits several
 ├── Conflict                 the change does not fit what is stored; exit code 1
 └── Unavailable              a dependency cannot serve; exit code 3
-    ├── StoreUnavailable     the store is busy, read-only, full or from a newer version
-    │   └── StoreDamaged     the file is broken, or no database at all
+    ├── StoreUnavailable     the store is busy, read-only or full
+    │   ├── StoreDamaged     the file is broken, or no database at all
+    │   └── StoreNewer       a newer version of triskele wrote the file
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     ├── ModelUnavailable     a model file is missing, damaged or speaks nonsense
     ├── VaultLocked, VaultDamaged   (privacy/failures.py) the key is missing, or a sealed text was altered
@@ -42,11 +43,15 @@ class Unavailable(TriskeleError):
 
 
 class StoreUnavailable(Unavailable):
-    """The store is busy, read-only, full or from a newer version."""
+    """The store is busy, read-only or full."""
 
 
 class StoreDamaged(StoreUnavailable):
     """The store's file is broken, or no database at all."""
+
+
+class StoreNewer(StoreUnavailable):
+    """A newer version of triskele wrote the store."""
 
 
 class IndexUnavailable(Unavailable):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from triskele.stores.protocol import Store
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Change, Memory, Outcome
 
 STORES: dict[str, Callable[[Path], Store]] = {"sqlite": lambda folder: SqliteStore(folder / "store.db")}

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from triskele import config, moments
+from triskele import config
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.types import Action, LinkKind
@@ -322,7 +323,7 @@ class Story(RuleBasedStateMachine):
             if self.state.current.get(id) != said:
                 self.histories.setdefault(id, []).append(said)
         self.state = after
-        self.known.append((moments.now(), after))
+        self.known.append((timestamps.now(), after))
 
     def _standing(self, place: int) -> str:
         ids = sorted(self.state.current)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.types import LinkKind
 
@@ -52,7 +52,7 @@ def test_a_successor_of_the_future_does_not_speak_yet(engine: Engine) -> None:
 def test_a_link_taken_away_lets_the_old_memory_speak_again_but_not_in_the_past(engine: Engine) -> None:
     old = engine.remember("the office is in Bonn").id
     new = engine.remember("a house by the river", supersedes=old).id
-    linked = moments.now()
+    linked = timestamps.now()
     engine.unlink(new, LinkKind.SUPERSEDES, old)
     assert _shown(engine) == [("the office is in Bonn", False)]
     assert _shown(engine, known_at=linked) == [("a house by the river", False)]

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.identity import content_hash
 from triskele.types import Action, Add, Forget, LinkKind, Memory, Revise
 
 
@@ -115,7 +115,7 @@ def test_a_link_taken_away_and_brought_back_did_not_stand_in_between(engine: Eng
     one, other = engine.remember("one").id, engine.remember("other").id
     engine.link(one, LinkKind.SUPERSEDES, other)
     engine.unlink(one, LinkKind.SUPERSEDES, other)
-    between = moments.now()
+    between = timestamps.now()
     engine.undo()
     assert len(engine.links(one)) == 1
     assert engine.store.links([one], known_at=between) == []
@@ -151,7 +151,7 @@ def test_an_unknown_batch_is_told(engine: Engine) -> None:
 def test_what_an_undo_restores_is_found_again_with_all_its_details(engine: Engine) -> None:
     id = engine.remember("a blue heron", tags=["bird"], keywords="wader", importance=0.9).id
     engine.edit(id, content="a grey goose", tags=["fowl"], keywords="", importance=0.1)
-    before = moments.now()
+    before = timestamps.now()
     engine.undo()
     [hit] = engine.recall("heron").hits
     assert (hit.memory.tags, hit.memory.keywords, hit.memory.importance) == (("bird",), "wader", 0.9)

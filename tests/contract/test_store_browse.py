@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import BadInput
 from triskele.stores.protocol import Store
 from triskele.types import Add, Forget, Memory, Outcome, Revise, Scope, Sort
@@ -19,7 +19,7 @@ Make = Callable[..., Memory]
 
 
 def _scope(**details: Any) -> Scope:
-    return Scope(**({"as_of": moments.now()} | details))
+    return Scope(**({"as_of": timestamps.now()} | details))
 
 
 def _contents(store: Store, sort: Sort = Sort.RECENCY, **details: Any) -> list[str]:
@@ -84,7 +84,7 @@ def test_validity_is_half_open_and_open_sides_never_exclude(store: Store, add: M
 
 def test_both_time_axes_can_be_asked_at_once(store: Store, do: Do, add: Make) -> None:
     memory = add("until the 20th", valid_to=_day(20))
-    believed = moments.now()
+    believed = timestamps.now()
     do(Revise(replace(memory, content="until the 5th", valid_to=_day(5)), base=1))
     assert _contents(store, as_of=_day(15)) == []
     assert _contents(store, as_of=_day(15), known_at=believed) == ["until the 20th"]
@@ -92,9 +92,9 @@ def test_both_time_axes_can_be_asked_at_once(store: Store, do: Do, add: Make) ->
 
 
 def test_what_was_known_then_is_filtered_as_it_was_then(store: Store, do: Do, add: Make) -> None:
-    before = moments.now()
+    before = timestamps.now()
     memory = add("first words", tags=("old",), category="lessons")
-    then = moments.now()
+    then = timestamps.now()
     do(Revise(replace(memory, content="second words", tags=("new",), category="facts"), base=1))
     do(Forget(memory.id))
     assert _contents(store) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import Conflict
 from triskele.stores.protocol import Store
 from triskele.types import (
@@ -32,7 +32,7 @@ Make = Callable[..., Memory]
 def told(store: Store, make_memory: Make) -> list[JournalEntry]:
     """The journal of a life in which every kind of change happened, one batch each."""
     one, other = make_memory("one"), make_memory("other")
-    link = Link(source=one.id, kind=LinkKind.PART_OF, target=other.id, known_from=moments.now())
+    link = Link(source=one.id, kind=LinkKind.PART_OF, target=other.id, known_from=timestamps.now())
     story = [
         [Add(one), Add(other)],
         [Connect(link)],
@@ -65,7 +65,7 @@ def test_lines_are_numbered_upwards_and_dated(store: Store, told: list[JournalEn
     assert numbers == sorted(set(numbers))
     assert min(numbers) > 0
     assert store.last_seq() == numbers[-1]
-    assert all(entry.at <= moments.now() for entry in told)
+    assert all(entry.at <= timestamps.now() for entry in told)
     assert [entry.batch for entry in told] == [f"chapter-{n}" for n in (0, 0, 1, 2, 3, 4, 5)]
 
 

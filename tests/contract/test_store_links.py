@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import Conflict, NotFound
 from triskele.stores.protocol import Store
 from triskele.types import Action, Add, Connect, Disconnect, Forget, Link, LinkKind, Memory, Outcome
@@ -20,7 +20,7 @@ LONG_AGO = datetime(2021, 3, 4, tzinfo=UTC)
 
 
 def _link(source: Memory, target: Memory, kind: LinkKind = LinkKind.SUPERSEDES) -> Link:
-    return Link(source=source.id, kind=kind, target=target.id, known_from=moments.now())
+    return Link(source=source.id, kind=kind, target=target.id, known_from=timestamps.now())
 
 
 @pytest.mark.parametrize("kind", list(LinkKind))
@@ -88,15 +88,15 @@ def test_a_closed_link_stays_known_and_leaves_room_for_the_reverse(store: Store,
     one, other = add(), add()
     link = _link(one, other)
     do(Connect(link))
-    stood = moments.now()
+    stood = timestamps.now()
     [outcome] = do(Disconnect(link))
-    ended = moments.now()
+    ended = timestamps.now()
     assert outcome.action is Action.UNLINKED
     assert store.links([one.id]) == store.links([one.id], known_at=ended) == []
     [closed] = store.links([one.id], known_at=stood)
     assert list(store.all_links()) == [closed]
     assert stood <= (closed.known_to or LONG_AGO) <= ended
-    assert store.links([one.id], known_at=link.known_from - moments.MICROSECOND) == []
+    assert store.links([one.id], known_at=link.known_from - timestamps.MICROSECOND) == []
     do(Connect(_link(other, one)))
     assert [found.source for found in store.links([one.id])] == [other.id]
 
@@ -105,7 +105,7 @@ def test_a_link_made_again_is_another_link(store: Store, do: Do, add: Make) -> N
     one, other = add(), add()
     do(Connect(_link(one, other)))
     do(Disconnect(_link(one, other)))
-    between = moments.now()
+    between = timestamps.now()
     do(Connect(_link(one, other)))
     assert [link.known_to is None for link in store.all_links()] == [False, True]
     assert store.links([one.id], known_at=between) == []
@@ -123,7 +123,7 @@ def test_closing_what_does_not_stand_changes_nothing(store: Store, do: Do, add: 
 
 def test_a_closed_link_can_be_taken_over(store: Store, do: Do, add: Make) -> None:
     one, other = add(), add()
-    past = Link(source=one.id, kind=LinkKind.PART_OF, target=other.id, known_from=LONG_AGO, known_to=moments.now())
+    past = Link(source=one.id, kind=LinkKind.PART_OF, target=other.id, known_from=LONG_AGO, known_to=timestamps.now())
     do(Connect(past))
     assert list(store.all_links()) == [past]
     assert store.links([one.id]) == []

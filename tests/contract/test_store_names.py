@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.stores.protocol import BY_HAND, NameCounts, Named, Store
 from triskele.types import Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
@@ -119,11 +119,11 @@ def test_names_move_all_at_once_or_not_at_all(store: Store, add: Make) -> None:
 
 
 def test_edges_run_from_the_subject_and_close_with_their_evidence(store: Store, do: Do, add: Make) -> None:
-    forgotten, superseded, standing = add("one", valid_from=moments.parse("2024-01-01")), add("two"), add("three")
+    forgotten, superseded, standing = add("one", valid_from=timestamps.parse("2024-01-01")), add("two"), add("three")
     said = [_named("Argo", "title"), _named("Helm")]
     _read(store, {"one": said, "two": said, "three": said})
     do(Forget(forgotten.id))
-    link = Link(source=standing.id, kind=LinkKind.SUPERSEDES, target=superseded.id, known_from=moments.now())
+    link = Link(source=standing.id, kind=LinkKind.SUPERSEDES, target=superseded.id, known_from=timestamps.now())
     do(Connect(link))
     names = store.names.find("me", ["argo", "helm"])
     edges = {edge.evidence: edge for edge in store.names.edges(names["helm"].concept)}
@@ -131,7 +131,7 @@ def test_edges_run_from_the_subject_and_close_with_their_evidence(store: Store, 
     assert edges[standing.id].known_to is None
     assert edges[superseded.id].known_to == link.known_from
     assert edges[forgotten.id].known_to is not None
-    assert edges[forgotten.id].valid_from == moments.parse("2024-01-01")
+    assert edges[forgotten.id].valid_from == timestamps.parse("2024-01-01")
     assert store.names.edges(names["argo"].concept, limit=1)[0].evidence == standing.id
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from triskele.base.ids import content_hash
 from triskele.errors import BadInput, Conflict
-from triskele.identity import content_hash
 from triskele.stores.protocol import VAULT, Document, Store
 from triskele.types import Action, Add, Memory, Outcome, Reveal, Revise, Sealed, Sensitivity, Withdraw
 

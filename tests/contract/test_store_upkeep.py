@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
 from triskele.stores.protocol import Store
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
@@ -24,7 +24,7 @@ def _everything(store: Store) -> tuple[object, ...]:
 
 
 def _link(source: Memory, target: Memory, kind: LinkKind = LinkKind.SUPERSEDES) -> Link:
-    return Link(source=source.id, kind=kind, target=target.id, known_from=moments.now())
+    return Link(source=source.id, kind=kind, target=target.id, known_from=timestamps.now())
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_an_erased_memory_is_gone_from_everywhere_but_its_journal_lines(store: S
     assert (outcome.action, outcome.id) == (Action.ERASED, old.id)
     assert store.history(old.id) == []
     assert store.find(old.id) == []
-    assert store.memories([old.id], known_at=moments.now()) == {}
+    assert store.memories([old.id], known_at=timestamps.now()) == {}
     assert list(store.all_links()) == []
     assert old.id not in {memory.id for _, memory in store.versions()}
     assert store.journal(id=old.id)[-1].action is Action.ERASED

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from triskele import moments
-from triskele.identity import content_hash
-from triskele.stores import uses as ledger
-from triskele.stores.ledger import Use
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
 from triskele.stores.protocol import VAULT, Document, Store
+from triskele.stores.sqlite import usage as ledger
+from triskele.stores.usage import Use
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity
 
 Make = Callable[..., Memory]
@@ -24,7 +24,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Sets what time it is."""
 
     def set_to(moment: datetime) -> None:
-        monkeypatch.setattr(moments, "now", lambda: moment)
+        monkeypatch.setattr(timestamps, "now", lambda: moment)
 
     return set_to
 

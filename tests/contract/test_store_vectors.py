@@ -11,13 +11,13 @@ from typing import Any
 import apsw
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
 from triskele.errors import NotFound, StoreUnavailable
-from triskele.identity import content_hash
-from triskele.stores import vectors
 from triskele.stores.protocol import Store
-from triskele.stores.schema import APPLICATION_ID, MIGRATIONS
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite import vectors
+from triskele.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Action, Add, Change, Forget, Memory, Outcome, Revise
 
 Do = Callable[..., list[Outcome]]
@@ -194,7 +194,7 @@ def test_vectors_thrown_away_wait_again(store: Store, add: Make) -> None:
 
 
 def test_the_catalog_holds_every_version_in_the_order_of_rows(store: Store, do: Do, add: Make) -> None:
-    begin, end = moments.parse("2026-01-01"), moments.parse("2027-01-01")
+    begin, end = timestamps.parse("2026-01-01"), timestamps.parse("2027-01-01")
     memory = add(
         "first words",
         category="people",
@@ -215,7 +215,7 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: Store, do: 
     for name in (("first words", 1), ("plain", 1), ("second words", 2)):
         row, found = rows[name]
         times = (found.valid_from, found.valid_to, found.known_from, found.known_to)
-        micros = [None if time is None else moments.to_micros(time) for time in times]
+        micros = [None if time is None else timestamps.to_micros(time) for time in times]
         labels = (found.owner, found.project, found.category, json.dumps(found.tags), found.importance)
         expected.append((row, *labels, found.session, found.position, *micros, slots[found.content_hash]))
     entries = [(*entry[:4], json.dumps(tuple(json.loads(entry[4]))), *entry[5:]) for entry in store.catalog(ONE)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import Conflict, NotFound
 from triskele.stores.protocol import Store
 from triskele.types import Action, Add, Change, Forget, Memory, Origin, Outcome, Revise, Sensitivity
@@ -50,10 +50,10 @@ def test_a_memory_comes_back_as_it_was_given(store: Store, do: Do, make_memory: 
 
 def test_a_memory_is_known_from_its_write_on_and_not_from_its_draft(store: Store, do: Do, make_memory: Make) -> None:
     memory = make_memory()
-    between = moments.now()
+    between = timestamps.now()
     do(Add(memory))
     assert store.memories([memory.id], known_at=between) == {}
-    assert store.memories([memory.id], known_at=moments.now()).keys() == {memory.id}
+    assert store.memories([memory.id], known_at=timestamps.now()).keys() == {memory.id}
 
 
 def test_a_memory_taken_over_verbatim_keeps_its_moments_and_may_repeat_content(
@@ -152,13 +152,13 @@ def test_versions_follow_each_other_without_gap_or_overlap(store: Store, do: Do,
 
 
 def test_every_moment_shows_what_was_known_then(store: Store, do: Do, add: Make) -> None:
-    before = moments.now()
+    before = timestamps.now()
     memory = add("first words")
-    moment_of = {"first words": moments.now()}
+    moment_of = {"first words": timestamps.now()}
     do(Revise(_saying(memory, "second words"), base=1))
-    moment_of["second words"] = moments.now()
+    moment_of["second words"] = timestamps.now()
     do(Forget(memory.id))
-    gone = moments.now()
+    gone = timestamps.now()
     for words, moment in moment_of.items():
         assert store.memories([memory.id], known_at=moment)[memory.id].content == words
     assert store.memories([memory.id], known_at=before) == {}
@@ -170,7 +170,7 @@ def test_a_version_ends_at_the_very_moment_that_the_next_begins(store: Store, do
     do(Revise(_saying(memory, "second words"), base=1))
     edge = store.history(memory.id)[1].known_from
     assert store.memories([memory.id], known_at=edge)[memory.id].content == "second words"
-    just_before = store.memories([memory.id], known_at=edge - moments.MICROSECOND)
+    just_before = store.memories([memory.id], known_at=edge - timestamps.MICROSECOND)
     assert just_before[memory.id].content == "first words"
 
 
@@ -178,7 +178,7 @@ def test_a_clock_set_back_never_turns_a_period_around(
     store: Store, do: Do, add: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = add("first words")
-    monkeypatch.setattr(moments, "now", lambda: LONG_AGO)
+    monkeypatch.setattr(timestamps, "now", lambda: LONG_AGO)
     do(Revise(_saying(memory, "second words"), base=1))
     do(Forget(memory.id))
     periods = [(version.known_from, version.known_to) for version in store.history(memory.id)]
@@ -199,7 +199,7 @@ def test_an_edit_on_a_stale_base_is_a_conflict_and_changes_nothing(store: Store,
 def test_an_edit_that_changes_nothing_writes_nothing(store: Store, do: Do, add: Make) -> None:
     memory = add("first words")
     entries = store.last_seq()
-    [outcome] = do(Revise(replace(memory, updated_at=moments.now()), base=1))
+    [outcome] = do(Revise(replace(memory, updated_at=timestamps.now()), base=1))
     assert (outcome.action, outcome.version, outcome.seq) == (Action.UNCHANGED, 1, None)
     assert (len(store.history(memory.id)), store.last_seq()) == (1, entries)
 
@@ -315,4 +315,4 @@ def test_versions_come_in_row_order_however_many_are_asked_for(store: Store, do:
 
 
 def _saying(memory: Memory, content: str) -> Memory:
-    return replace(memory, content=content, content_hash=f"hash of {content}", updated_at=moments.now())
+    return replace(memory, content=content, content_hash=f"hash of {content}", updated_at=timestamps.now())

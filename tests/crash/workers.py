@@ -13,7 +13,7 @@ from typing import Any
 from triskele import config
 from triskele.engine import Engine
 from triskele.index.lexical import LexicalIndex
-from triskele.stores.changes import Writer
+from triskele.stores.sqlite.changes import Writer
 from triskele.types import LinkKind
 
 TAIL_CAP = 8

@@ -11,7 +11,7 @@ from triskele import config
 from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import NotFound
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 from triskele.stores.protocol import Document
 
 WORDS = Plan(weights={"lexical": 1.0, "dense": 0.0, "late": 0.0}, rescored=50)

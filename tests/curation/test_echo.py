@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from triskele.curation import echo, uses
+from triskele.curation import echo, usage
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.hook import fence
@@ -26,7 +26,7 @@ def inject(engine: Engine) -> Callable[..., str]:
 
     def inject_one(text: str = KETTLE, **details: object) -> str:
         memory = engine.get(engine.remember(text, **details).id)
-        uses.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 1})
+        usage.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 1})
         return memory.id
 
     return inject_one
@@ -95,7 +95,7 @@ def test_parts_of_several_memories_together_are_nothing_new(engine: Engine, inje
 
 def test_what_was_only_stored_or_asked_for_is_no_echo(engine: Engine) -> None:
     engine.remember(KETTLE)
-    uses.note_recall(engine.store, engine.recall("kettle"), to_agent=True)
+    usage.note_recall(engine.store, engine.recall("kettle"), to_agent=True)
     assert echo.recognised(engine.store, KETTLE) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from triskele.errors import BadInput
 from triskele.evaluation.arms import ARMS, arm
-from triskele.plan import LEGS, Plan
+from triskele.recall.plan import LEGS, Plan
 
 
 def test_every_arm_differs_from_the_default_in_what_its_name_says() -> None:

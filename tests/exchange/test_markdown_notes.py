@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput
@@ -35,7 +35,7 @@ def test_a_folder_of_notes(open_engine: OpenEngine) -> None:
     deploy = found["How"]
     assert deploy.content == "How we deploy\n\nWe deploy with Argo CD, not with Helm hooks."
     assert (deploy.category, deploy.tags, deploy.importance) == ("decisions", ("deploy", "argo: cd"), 0.9)
-    assert deploy.keywords == "releases rollout" and moments.to_text(deploy.created_at) == "2025-11-03T00:00:00Z"
+    assert deploy.keywords == "releases rollout" and timestamps.to_text(deploy.created_at) == "2025-11-03T00:00:00Z"
     assert found["It"].keywords == "Router password place"
     # A category that only the other program knows is kept as a tag.
     assert (found["#"].category, found["#"].tags) == ("facts", ("bread", "sour dough", "recipes"))

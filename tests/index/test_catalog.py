@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from triskele import moments
-from triskele.identity import IdMaker, content_hash
+from triskele.base import timestamps
+from triskele.base.ids import IdMaker, content_hash
 from triskele.index.catalog import Catalog, Columns
-from triskele.stores import vectors
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite import vectors
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Scope
 
 MODEL = "a-model@1"
@@ -46,10 +46,10 @@ class World:
 
     def apply(self, *changes: Any) -> None:
         self.store.apply(changes, batch=f"batch {next(self.numbers)}")
-        self.moments.append(moments.now())
+        self.moments.append(timestamps.now())
 
     def add(self, content: str | None = None, **details: Any) -> Memory:
-        now = moments.now()
+        now = timestamps.now()
         text = content or f"number {next(self.numbers)}"
         times = {"created_at": now, "updated_at": now, "known_from": now}
         memory = Memory(id=self.maker.make(now), content=text, content_hash=content_hash(text), **times, **details)
@@ -92,7 +92,7 @@ def details() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def scopes(world: World) -> st.SearchStrategy[Scope]:
-    moment = st.sampled_from([_year(2023), _year(2024), _year(2025), moments.parse("2025-06-01"), moments.now()])
+    moment = st.sampled_from([_year(2023), _year(2024), _year(2025), timestamps.parse("2025-06-01"), timestamps.now()])
     return st.builds(
         Scope,
         owner=st.sampled_from([*OWNERS, "nobody"]),
@@ -135,7 +135,7 @@ def carry_out(world: World, what: str, how: Any) -> None:
     elif what == "link":
         one, other = (world.ids[place % len(world.ids)] for place in how)
         if one != other:
-            world.apply(Connect(Link(source=one, kind=LinkKind.SEE_ALSO, target=other, known_from=moments.now())))
+            world.apply(Connect(Link(source=one, kind=LinkKind.SEE_ALSO, target=other, known_from=timestamps.now())))
     elif what == "forget":
         world.apply(Forget(world.ids[how % len(world.ids)]))
     elif what == "undo":
@@ -279,7 +279,7 @@ def test_another_model_s_vectors_do_not_count(world: World) -> None:
 
 def test_an_empty_store_has_empty_columns(world: World) -> None:
     columns = Catalog(world.store, MODEL).columns()
-    assert columns.mask(Scope(as_of=moments.now())).tolist() == []
+    assert columns.mask(Scope(as_of=timestamps.now())).tolist() == []
     assert columns.neighbours(columns.find([]), (-1, 1)).shape == (0, 2)
 
 
@@ -332,5 +332,5 @@ def test_names_may_be_added_while_a_mask_is_made(world: World) -> None:
             places.setdefault(("me", f"project {len(places)}"), len(places))
             return str.__eq__(self, other)
 
-    assert columns.mask(Scope(owner=Interrupted("me"), as_of=moments.now())).tolist() == [True]
+    assert columns.mask(Scope(owner=Interrupted("me"), as_of=timestamps.now())).tolist() == [True]
     assert len(places) == 2

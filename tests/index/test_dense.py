@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from triskele.identity import content_hash
+from triskele.base.ids import content_hash
+from triskele.base.locks import file_lock
 from triskele.index import dense
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.dense import DenseIndex
-from triskele.stores.locking import file_lock
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
 MODEL, WIDTH = "some/model@1", 16
@@ -89,13 +89,13 @@ def brute(vectors: Floats, asked: Floats, mask: NDArray[np.bool_], limit: int) -
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shelf, Floats]]:
     """300 vectors, the last 40 of them past the file."""
-    from triskele import moments
-    from triskele.identity import IdMaker
+    from triskele.base import timestamps
+    from triskele.base.ids import IdMaker
 
     ids = IdMaker()
 
     def make(content: str) -> Memory:
-        now = moments.now()
+        now = timestamps.now()
         times = {"created_at": now, "updated_at": now, "known_from": now}
         return Memory(id=ids.make(now), content=content, content_hash=content_hash(content), **times)
 

@@ -11,7 +11,7 @@ import pytest
 
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.stores.protocol import Named
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
 Make = Callable[..., Memory]

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from triskele.base.ids import content_hash
+from triskele.base.locks import file_lock
 from triskele.config import load
-from triskele.embed import Encoding, bundled
 from triskele.engine import Engine
-from triskele.identity import content_hash
 from triskele.index import tokens
 from triskele.index.tokens import SCALE, TokenIndex, compressed
-from triskele.stores.locking import file_lock
-from triskele.stores.sqlite import SqliteStore
+from triskele.index.worker import restore_tokens
+from triskele.models.embed import Encoding, bundled
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
-from triskele.worker import restore_tokens
 
 MODEL, WIDTH = "some/model@1", 6
 

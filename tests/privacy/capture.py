@@ -15,18 +15,18 @@ import loopback
 import pytest
 from canaries import Canaries, Canary, Sighting, make
 from click.testing import CliRunner
-from crossing.test_cross_hosted import as_voyage
 from embed.conftest import as_compatible as as_embedder
+from models.cross_encoder.test_cross_hosted import as_voyage
 from test_llm import as_compatible as as_chat
 from writings import QUESTIONS, written
 
 from triskele import config
-from triskele.egress import NotCleared
 from triskele.engine import Engine
 from triskele.exchange.transfer import export_memories, import_memories
-from triskele.outside.opening import Outside
-from triskele.outside.reviewing import Reviewer
+from triskele.models.egress import NotCleared
 from triskele.privacy.detect import find
+from triskele.recall.hosted.reranking import CandidateReranker
+from triskele.recall.hosted.services import HostedServices
 from triskele.serving.cli.main import cli
 from triskele.types import Memory, Sensitivity
 
@@ -111,13 +111,13 @@ class Capture:
         patch.setattr(tempfile, "tempdir", str(self.temporary))
 
     @property
-    def outside(self) -> Outside:
+    def outside(self) -> HostedServices:
         found = self.engine.mind.outside()
         assert found is not None
         return found
 
     @property
-    def reviewer(self) -> Reviewer:
+    def reviewer(self) -> CandidateReranker:
         assert self.outside.reviewer is not None
         return self.outside.reviewer
 

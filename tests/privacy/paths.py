@@ -22,7 +22,7 @@ from triskele import config
 from triskele.engine import Engine
 from triskele.errors import TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
-from triskele.naming import read_names
+from triskele.index.entity_linking import read_names
 from triskele.privacy import detect
 from triskele.serving.cli.main import cli
 from triskele.serving.hook import events
@@ -40,7 +40,7 @@ _FIND = detect.find
 _CRASH = """
 import sys
 from triskele.serving.cli.main import main
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 
 def crash(store, changes, **_):
     held = list(changes)

@@ -14,13 +14,13 @@ import pytest
 from capture import Capture, answer
 from click.testing import CliRunner
 
-from triskele import moments
-from triskele.egress import Bill, Departure
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.errors import ModelUnavailable
-from triskele.outside.ledger import StoreLedger, days, sent
+from triskele.models.egress import Bill, Departure
+from triskele.recall.hosted.egress_log import StoreLedger, days, sent
 from triskele.serving.cli.main import cli
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Sensitivity
 
 TEXTS = ("the heron nests by the mill", "the ferry leaves at noon", "bread is baked on Mondays")
@@ -73,7 +73,7 @@ def test_what_left_is_told_by_day_and_endpoint(engine: Engine, server: loopback.
     found = {day["endpoint"]: day for day in told()["left"]}
     read = found["hosted"]
     assert (read["requests"], read["texts"], read["characters"]) == (1, 3, sum(map(len, TEXTS)))
-    assert (read["host"], read["day"]) == ("127.0.0.1", moments.now().date().isoformat())
+    assert (read["host"], read["day"]) == ("127.0.0.1", timestamps.now().date().isoformat())
     assert read["tokens"] == sum(map(len, TEXTS))
     assert found["hosted questions"]["texts"] == 1
     # The question goes with every text in one request.
@@ -123,7 +123,7 @@ def test_private_memories_are_in_no_account(engine: Engine) -> None:
 
 
 def _departure(number: int) -> Departure:
-    return Departure("far", "far.example", moments.now(), 1, 2, 30, frozenset())
+    return Departure("far", "far.example", timestamps.now(), 1, 2, 30, frozenset())
 
 
 def count_up(path: str, times: int) -> None:
@@ -132,7 +132,7 @@ def count_up(path: str, times: int) -> None:
     ledger = StoreLedger(store)
     for number in range(times):
         ledger.leaving(_departure(number))
-        ledger.billed(Bill("far", moments.now(), 5, 0.25, "far.example"))
+        ledger.billed(Bill("far", timestamps.now(), 5, 0.25, "far.example"))
     store.close()
 
 
@@ -175,7 +175,7 @@ def test_the_first_and_the_last_time_are_kept(engine: Engine) -> None:
     memory = engine.browse()[0]
     ledger = StoreLedger(engine.store)
     for host in ("far.example", "near.example", "far.example"):
-        ledger.leaving(Departure("far", host, moments.now(), 1, 1, 5, frozenset({memory.id})))
+        ledger.leaving(Departure("far", host, timestamps.now(), 1, 1, 5, frozenset({memory.id})))
     found = {each.host: each for each in sent(engine.store, memory.id)}
     assert set(found) == {"far.example", "near.example"}
     assert found["far.example"].first < found["near.example"].first < found["far.example"].last

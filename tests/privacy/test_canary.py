@@ -10,14 +10,14 @@ import pytest
 from canaries import Canaries, make
 from paths import WRITERS, Walk, is_found
 
-from triskele import config, drafting
+from triskele import config, ingest
 from triskele.engine import Engine
 from triskele.exchange import formats, snapshot
-from triskele.outside.clearing import Clearing
-from triskele.privacy import detect, titles
+from triskele.privacy import detect
 from triskele.privacy.vault import Vault
-from triskele.stores import upkeep
-from triskele.stores.sqlite import SqliteStore
+from triskele.recall.hosted.egress_policy import EgressPolicy
+from triskele.stores.sqlite import maintenance
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Sensitivity
 
 SOURCE = Path(__file__).parents[2] / "src" / "triskele"
@@ -48,12 +48,12 @@ def _nothing(*_: object, **__: object) -> None:
 GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "detection": lambda patch: patch.setattr(detect, "find", lambda text: []),
     "sealing": lambda patch: patch.setattr(Vault, "seal", lambda vault, id, version, text: text.encode()),
-    "titles": lambda patch: patch.setattr(titles, "title_for", lambda text, findings: text),
-    "the filter of exports": lambda patch: patch.setattr(snapshot, "_with", lambda kind, grouped: set()),
-    "the check of labels": lambda patch: patch.setattr(drafting, "refuse_secret_labels", _nothing),
-    "the purge of documents": lambda patch: patch.setattr(upkeep, "take_about", _nothing),
-    "the purge of names": lambda patch: patch.setattr(upkeep, "drop_unused_names", _nothing),
-    "the check of questions": lambda patch: patch.setattr(Clearing, "quotes_secret", lambda *_: False),
+    "titles": lambda patch: patch.setattr(detect, "title_for", lambda text, findings: text),
+    "the filter of exports": lambda patch: patch.setattr(snapshot, "_staying", lambda **_: set()),
+    "the check of labels": lambda patch: patch.setattr(ingest, "refuse_secret_labels", _nothing),
+    "the purge of documents": lambda patch: patch.setattr(maintenance, "take_about", _nothing),
+    "the purge of names": lambda patch: patch.setattr(maintenance, "drop_unused_names", _nothing),
+    "the check of questions": lambda patch: patch.setattr(EgressPolicy, "quotes_secret", lambda *_: False),
     "scrubbing": lambda patch: patch.setattr(SqliteStore, "scrub", _nothing),
 }
 
@@ -83,7 +83,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
     sample = {"serving/cli/showcase.py", "evaluation/harness.py"}
     assert writers - sample == {
         "engine.py",
-        "safe.py",
+        "stores/vault.py",
         "curation/secrecy.py",
         "curation/undo.py",
         "exchange/merge.py",

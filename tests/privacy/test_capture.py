@@ -12,16 +12,15 @@ import pytest
 from canaries import Canaries
 from capture import Capture, answer
 
-from triskele import mind
-from triskele.egress import _Writer
 from triskele.errors import Unavailable
-from triskele.llm import CommandLlm
-from triskele.outside import clearing, hosted, ledger, reviewing, rewording
+from triskele.models.egress import _Writer
+from triskele.models.llm import CommandLlm
 from triskele.privacy import clearance
-from triskele.privacy.clearance import Cleared
-from triskele.privacy.quotes import Quotes
-from triskele.safe import Safe
-from triskele.stores import changes, upkeep
+from triskele.privacy.clearance import Cleared, Quotes
+from triskele.recall import runtime
+from triskele.recall.hosted import egress_log, egress_policy, reranking, rewording, vectors
+from triskele.stores.sqlite import changes, maintenance
+from triskele.stores.vault import StoreVault
 from triskele.types import Memory
 
 # Enough to meet every kind of canary in every writing, and enough to see that a guard is gone.
@@ -66,7 +65,7 @@ def _any_memory(memory: Memory) -> Cleared:
     return _unchecked(memory.content, memory.id)
 
 
-def _any_question(_: clearing.Clearing, text: str) -> tuple[Cleared, str]:
+def _any_question(_: egress_policy.EgressPolicy, text: str) -> tuple[Cleared, str]:
     return _unchecked(text), ""
 
 
@@ -75,31 +74,31 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _locked_as_if_empty(patch: pytest.MonkeyPatch) -> None:
-    opened = Safe.open
+    opened = StoreVault.open
 
-    def open_or_nothing(safe: Safe, row: Any) -> str:
+    def open_or_nothing(safe: StoreVault, row: Any) -> str:
         try:
             return opened(safe, row)
         except Unavailable:
             return ""
 
-    patch.setattr(Safe, "open", open_or_nothing)
+    patch.setattr(StoreVault, "open", open_or_nothing)
 
 
 def _unwatched(room: Any, name: str) -> Callable[[pytest.MonkeyPatch], None]:
     """One of the askers takes a question as it is."""
 
     def remove(patch: pytest.MonkeyPatch) -> None:
-        asker, whole = getattr(room, name), clearing.Clearing.question
+        asker, whole = getattr(room, name), egress_policy.EgressPolicy.question
         inner = next(each for each in ("asked", "review", "wordings") if each in vars(asker))
         method = getattr(asker, inner)
 
         def without(self: Any, *given: Any) -> Any:
             with pytest.MonkeyPatch.context() as inside:
-                inside.setattr(clearing.Clearing, "question", _any_question)
+                inside.setattr(egress_policy.EgressPolicy, "question", _any_question)
                 return method(self, *given)
 
-        assert clearing.Clearing.question is whole
+        assert egress_policy.EgressPolicy.question is whole
         patch.setattr(asker, inner, without)
 
     return remove
@@ -107,20 +106,20 @@ def _unwatched(room: Any, name: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the clearing of memories": lambda patch: patch.setattr(
-        clearing.Clearing, "memory", lambda _, memory: _any_memory(memory)
+        egress_policy.EgressPolicy, "memory", lambda _, memory: _any_memory(memory)
     ),
     "quotes": lambda patch: patch.setattr(Quotes, "shares", lambda quotes, text: False),
     "detection in questions": lambda patch: patch.setattr(clearance, "find", lambda text: []),
-    "other writings": lambda patch: patch.setattr("triskele.privacy.quotes.readings", lambda text: [text]),
+    "other writings": lambda patch: patch.setattr("triskele.privacy.clearance.readings", lambda text: [text]),
     "what makes a secret one": lambda patch: patch.setattr(Quotes, "add_secrets", Quotes.add),
     "taking vectors back": lambda patch: patch.setattr(changes, "take_back", _nothing),
-    "dropping vectors of sealed texts": lambda patch: patch.setattr(upkeep, "drop_unused", _nothing),
-    "taking files back": lambda patch: patch.setattr(mind.Mind, "take_back", _nothing),
-    "the account of what was sent": lambda patch: patch.setattr(ledger.StoreLedger, "_note", _nothing),
+    "dropping vectors of sealed texts": lambda patch: patch.setattr(maintenance, "drop_unused", _nothing),
+    "taking files back": lambda patch: patch.setattr(runtime.ModelRuntime, "take_back", _nothing),
+    "the account of what was sent": lambda patch: patch.setattr(egress_log.StoreLedger, "_note", _nothing),
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),
-    "the hosted model's question": _unwatched(hosted, "Hosted"),
-    "the reviewer's question": _unwatched(reviewing, "HostedReviewer"),
-    "the rewording's question": _unwatched(rewording, "Rewording"),
+    "the hosted model's question": _unwatched(vectors, "Hosted"),
+    "the reviewer's question": _unwatched(reranking, "HostedReviewer"),
+    "the rewording's question": _unwatched(rewording, "QueryRewriter"),
     "no question while the vault is locked": _locked_as_if_empty,
 }
 

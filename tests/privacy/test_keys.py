@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from drawer import Drawer
 
-from triskele.errors import BadInput
+from triskele.errors import BadInput, Unavailable
 from triskele.privacy import keys
 from triskele.privacy.failures import VaultDamaged, VaultLocked
 from triskele.privacy.keys import Cost, KeyFile, Passphrase, SystemKeyring
@@ -89,6 +93,100 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, written: bytes) -> None
     path.chmod(0o600)
     with pytest.raises(VaultLocked, match="holds no key"):
         KeyFile(path).key({})
+
+
+@pytest.mark.parametrize("written", [b"", b"QUJD", b"A" * 43])
+def test_an_unfinished_key_file_is_replaced_only_where_no_text_needs_it(tmp_path: Path, written: bytes) -> None:
+    path = tmp_path / "vault.key"
+    path.write_bytes(written)
+    path.chmod(0o600)
+    with pytest.raises(VaultLocked, match=r"holds no key.*backup"):
+        KeyFile(path).fresh()
+    assert path.read_bytes() == written
+    source = KeyFile(path, replaces_unfinished=True)
+    assert len(source.key(source.fresh())) == keys.KEY_BYTES
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("written", [b"A" * 44, b"\xff" * 44, b"a note of mine"])
+def test_a_file_that_is_no_unfinished_key_is_left_alone(tmp_path: Path, written: bytes) -> None:
+    path = tmp_path / "vault.key"
+    path.write_bytes(written)
+    path.chmod(0o600)
+    with pytest.raises(VaultLocked, match="holds no key"):
+        KeyFile(path, replaces_unfinished=True).fresh()
+    assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize("written", [None, b"", b"QUJD"], ids=["no file", "empty", "partial"])
+def test_killed_at_any_step_a_key_file_is_whole_or_as_before(tmp_path: Path, written: bytes | None) -> None:
+    for step in range(100):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        path = folder / "vault.key"
+        if written is not None:
+            path.write_bytes(written)
+            path.chmod(0o600)
+        is_over = _killed_while_it_is_made(path, step)
+        found = path.read_bytes() if path.exists() else None
+        assert found in (None, written) or len(KeyFile(path).key({})) == keys.KEY_BYTES
+        source = KeyFile(path, replaces_unfinished=True)
+        assert len(source.key(source.fresh())) == keys.KEY_BYTES
+        if is_over:
+            break
+    assert is_over and step > 3
+
+
+def _killed_while_it_is_made(path: Path, step: int) -> bool:
+    child = os.fork()
+    if child == 0:
+        left = [step]
+
+        def counted(real: Callable[..., object]) -> Callable[..., object]:
+            def call(*arguments: object, **options: object) -> object:
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+                return real(*arguments, **options)
+
+            return call
+
+        for name in ("open", "write", "fsync", "link", "rename", "replace", "unlink"):
+            setattr(os, name, counted(getattr(os, name)))
+        try:
+            KeyFile(path, replaces_unfinished=True).fresh()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_two_makers_of_a_key_file_get_one_key(tmp_path: Path) -> None:
+    path = tmp_path / "vault.key"
+    sources = [KeyFile(path, replaces_unfinished=True) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda source: source.fresh(), sources))
+    assert len({bytes(source.key({})) for source in sources}) == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_half_a_key_is_never_put_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:20]))
+    with pytest.raises(Unavailable, match="no space left for the key file"):
+        KeyFile(tmp_path / "vault.key").fresh()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["write", "fsync"])
+def test_a_full_disk_is_told_and_leaves_no_key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, name, refuse)
+    with pytest.raises(Unavailable, match="no space left for the key file"):
+        KeyFile(tmp_path / "vault.key").fresh()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lost_key_file_says_what_is_lost_and_what_is_not(tmp_path: Path) -> None:

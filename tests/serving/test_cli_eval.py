@@ -14,7 +14,7 @@ from sample_team import grades_of, questions_of, written
 from triskele.curation import adoption
 from triskele.engine import open_memory
 from triskele.evaluation.own.questions import load_labels
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 from triskele.serving.cli import judging_screen
 
 Run = Callable[..., Any]

@@ -13,9 +13,9 @@ import pytest
 import tiny_onnx
 from sample_team import grades_of, questions_of, written
 
-from triskele.curation import models
-from triskele.embed.bundled import MODEL_FOLDER
 from triskele.engine import open_memory
+from triskele.models.embed.bundled import MODEL_FOLDER
+from triskele.recall import model_choice
 
 Run = Callable[..., Any]
 SIZE, WORDS = 12, 30_522
@@ -103,7 +103,7 @@ def test_without_judged_questions_nothing_is_switched_unless_somebody_insists(ru
 def test_a_switch_that_was_cut_short_goes_on_where_it_was(
     run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from triskele import worker
+    from triskele.index import worker
 
     for number in range(5):
         add(f"fact number {number}")
@@ -122,7 +122,7 @@ def test_a_switch_that_was_cut_short_goes_on_where_it_was(
     assert run("models", "switch", noise, "--untested").code == 130
     assert _seen() == [2, 5]
     with open_memory() as engine:
-        assert engine.mind.model == "bundled" and models.switched(engine.store) is None
+        assert engine.mind.model == "bundled" and model_choice.switched(engine.store) is None
     calls.clear()
     monkeypatch.setattr(worker, "_embed", kept)
     assert run("models", "switch", noise, "--untested").code == 0

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from residents import CLIENT, Host
 
 from triskele import __version__, config
+from triskele.base.locks import file_lock
 from triskele.serving import hook_client, listening
-from triskele.stores.locking import file_lock
 
 PROMPT = "the heron nests by the old mill"
 EVENT = json.dumps({"session_id": "s", "cwd": "/tmp", "prompt": PROMPT}).encode()

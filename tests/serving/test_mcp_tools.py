@@ -10,7 +10,7 @@ import pytest
 from agents import ERAS, PROJECT, connected
 from mcp.shared.exceptions import MCPError
 
-from triskele.curation import uses
+from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.types import LinkKind, Origin
 
@@ -54,7 +54,7 @@ async def test_a_text_known_already_is_told_as_such(open_engine: Open) -> None:
 async def test_what_a_hook_injected_is_not_stored_again(open_engine: Open) -> None:
     engine = open_engine()
     known = engine.get(engine.remember(ARGO).id)
-    uses.note_injection(engine.store, [known], conversation=None, tokens={known.id: 9})
+    usage.note_injection(engine.store, [known], conversation=None, tokens={known.id: 9})
     async with connected(engine) as agent:
         said = await agent.refusal("memory_store", content=f"“{ARGO.lower()}.”")
     assert known.id in said

@@ -18,12 +18,12 @@ import pytest
 from residents import Host
 
 from triskele import __version__, config
+from triskele.base.locks import file_lock
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listening, resident
 from triskele.serving.household import Household
 from triskele.serving.versions import release
-from triskele.stores.locking import file_lock
 
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
 FACT = "Mara waters the plants on Mondays"
@@ -291,7 +291,7 @@ def test_a_damaged_store_is_silence(host: Host) -> None:
     host.serving()
     answer = host.hook("user-prompt-submit", PROMPT)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
-    assert "StoreUnavailable" in host.log()
+    assert "StoreDamaged" in host.log()
     assert "plants" not in host.log()
 
 

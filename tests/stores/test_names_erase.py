@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from triskele.concepts.grouping import merge, rebuild
-from triskele.concepts.view import View
 from triskele.engine import Engine
+from triskele.index.entity_linking import read_names
 from triskele.index.mentions import MentionIndex
-from triskele.naming import read_names
+from triskele.recall.concepts.grouping import merge, rebuild
+from triskele.recall.concepts.view import View
 
 NewWord = Callable[[], str]
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]

@@ -12,10 +12,10 @@ from random import Random
 import apsw
 import pytest
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory
 
 FLIPS = 200
@@ -44,7 +44,9 @@ def sound(tmp_path: Path, make_memory: Callable[..., Memory]) -> tuple[bytes, tu
     memories = [make_memory(f"memory {number} " + "ünd " * (number % 40), tags=("a",)) for number in range(60)]
     store.apply([Add(memory) for memory in memories], batch="one")
     pairs = zip(memories[:20], memories[20:40], strict=True)
-    links = [Link(source=one.id, kind=LinkKind.PART_OF, target=two.id, known_from=moments.now()) for one, two in pairs]
+    links = [
+        Link(source=one.id, kind=LinkKind.PART_OF, target=two.id, known_from=timestamps.now()) for one, two in pairs
+    ]
     store.apply([*map(Connect, links), *(Forget(memory.id) for memory in memories[:9])], batch="two")
     everything = _everything(store)
     store.close()

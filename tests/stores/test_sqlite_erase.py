@@ -158,7 +158,7 @@ import os, signal, sys
 from pathlib import Path
 from triskele import config
 from triskele.engine import Engine
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.store import SqliteStore
 
 folder, id = Path(sys.argv[1]), sys.argv[2]
 SqliteStore.scrub = lambda store: os.kill(os.getpid(), signal.SIGKILL)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
 from triskele.engine import Engine
-from triskele.errors import StoreUnavailable
-from triskele.stores import sqlite
+from triskele.errors import StoreUnavailable, TriskeleError
+from triskele.exchange.transfer import export_memories
+from triskele.stores.sqlite import store
 
 LARGE = "heron " + "x" * 1300
 
@@ -47,7 +49,7 @@ def _limit_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.pragma("max_page_count", 100)
         return connection
 
-    monkeypatch.setattr(sqlite.apsw, "Connection", connect)
+    monkeypatch.setattr(store.apsw, "Connection", connect)
 
 
 def _fill(engine: Engine) -> dict[str, str]:
@@ -108,3 +110,42 @@ def test_a_backup_for_which_there_is_no_room_leaves_nothing_behind(
         engine.backup(target)
     assert small_disk is None or list(small_disk.iterdir()) == []
     assert engine.census().memories == 2000
+
+
+_ACTS: dict[str, Callable[[Engine, Path, str], object]] = {
+    "secret": lambda engine, _, __: engine.remember("the wifi password is Tq8/+xPv2#kd"),
+    "seal": lambda engine, _, id: engine.seal(id),
+    "erase": lambda engine, _, id: engine.erase(id),
+    "edit": lambda engine, _, id: engine.edit(id, content=f"edited {LARGE}"),
+    "embed": lambda engine, _, __: engine.embed(),
+    "reindex": lambda engine, _, __: engine.reindex(),
+    "backup": lambda engine, disk, _: engine.backup(disk / "copy.db"),
+    "restore": lambda engine, disk, _: engine.restore(disk.parent / "copy.db"),
+    "export": lambda engine, disk, _: export_memories(engine, disk / "out.jsonl"),
+}
+
+
+@pytest.mark.parametrize("spare_bytes", [0, 65_536, 200_000])
+@pytest.mark.parametrize("act", _ACTS)
+def test_a_full_disk_gives_one_kind_of_error_on_every_way_to_write(
+    small_disk: Path | None, tmp_path: Path, open_engine: Callable[..., Engine], act: str, spare_bytes: int
+) -> None:
+    disk = small_disk or tmp_path / "disk"
+    engine = open_engine(disk / "home" / "memories.db", model="bundled")
+    ids = [outcome.id for outcome in engine.remember_all([engine.draft(f"number{n} {LARGE}") for n in range(20)])]
+    engine.backup(tmp_path / "copy.db")
+    if small_disk is not None:
+        _leave(small_disk, spare_bytes)
+    with suppress(TriskeleError):
+        _ACTS[act](engine, disk, ids[0])
+    (disk / "ballast").unlink(missing_ok=True)
+    engine.close()
+    again = open_engine(disk / "home" / "memories.db", model="bundled")
+    health = again.inspect(deep=True)
+    assert (health.findings, health.vault_problem) == ((), None)
+    assert again.reveal(again.remember("the garage password is Kp4#wq9z!Lm2").id)
+
+
+def _leave(disk: Path, spare_bytes: int) -> None:
+    room = os.statvfs(disk)
+    (disk / "ballast").write_bytes(bytes(max(room.f_bavail * room.f_bsize - spare_bytes, 0)))

@@ -13,12 +13,11 @@ from pathlib import Path
 import apsw
 import pytest
 
+from triskele.base.locks import file_lock
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
-from triskele.stores import sqlite
-from triskele.stores.locking import file_lock
-from triskele.stores.schema import MIGRATIONS
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.schema import MIGRATIONS
+from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
 Make = Callable[..., Memory]
@@ -108,7 +107,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, make_memory: Make, is_the
 def test_a_crash_during_the_foundation_leaves_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "new.db"
     broken = (MIGRATIONS[0] + "CREATE TABLE broken (;",)
-    monkeypatch.setattr("triskele.stores.schema.MIGRATIONS", broken)
+    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", broken)
     with pytest.raises(StoreUnavailable):
         SqliteStore(path)
     monkeypatch.undo()
@@ -125,7 +124,7 @@ def test_an_older_store_is_brought_forward_with_all_it_holds(
     older.apply([Add(memory)], batch="one")
     older.backup(tmp_path / "older.backup")
     older.close()
-    monkeypatch.setattr("triskele.stores.schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE novelty (name)"))
+    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE novelty (name)"))
     for name in ("older.db", "older.backup"):
         store = SqliteStore(tmp_path / name)
         assert store.memories([memory.id]).keys() == {memory.id}
@@ -191,7 +190,7 @@ def test_a_connection_that_may_only_read_says_so(
     writable.apply([Add(memory)], batch="one")
     reads_only = apsw.SQLITE_OPEN_READONLY
     real = apsw.Connection
-    monkeypatch.setattr(sqlite.apsw, "Connection", lambda name: real(name, flags=reads_only))
+    monkeypatch.setattr(apsw, "Connection", lambda name: real(name, flags=reads_only))
     store = SqliteStore(path)
     with pytest.raises(StoreUnavailable, match="read-only"):
         store.apply([Add(make_memory("more"))], batch="two")

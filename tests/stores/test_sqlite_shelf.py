@@ -11,8 +11,8 @@ import pytest
 from triskele.engine import Engine
 from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.stores.protocol import Document
-from triskele.stores.schema import MIGRATIONS
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite.schema import MIGRATIONS
+from triskele.stores.sqlite.store import SqliteStore
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 OpenEngine = Callable[..., Engine]
@@ -59,7 +59,7 @@ def test_who_is_in_a_hurry_is_refused_at_once_and_others_wait_as_before(
 
 
 def test_a_store_from_before_the_shelf_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triskele.stores.schema.MIGRATIONS", MIGRATIONS[:2])
+    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", MIGRATIONS[:2])
     SqliteStore(tmp_path / "older.db").close()
     monkeypatch.undo()
     store = SqliteStore(tmp_path / "older.db")

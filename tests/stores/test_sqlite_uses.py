@@ -10,10 +10,10 @@ import pytest
 
 from triskele.curation import echo
 from triskele.engine import Engine
-from triskele.stores import uses
-from triskele.stores.ledger import Use
-from triskele.stores.schema import MIGRATIONS
-from triskele.stores.sqlite import SqliteStore
+from triskele.stores.sqlite import usage
+from triskele.stores.sqlite.schema import MIGRATIONS
+from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.usage import Use
 from triskele.types import Add, Memory
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
@@ -85,7 +85,7 @@ def test_what_waits_is_written_at_the_end(open_engine: OpenEngine, writer: apsw.
 def test_what_waits_is_bounded(
     open_engine: OpenEngine, writer: apsw.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uses, "_MOST_WAITING", 3)
+    monkeypatch.setattr(usage, "_MOST_WAITING", 3)
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     writer.execute("BEGIN IMMEDIATE")
@@ -124,7 +124,7 @@ def test_a_store_from_before_the_ledger_gets_one(
     tmp_path: Path, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = make_memory()
-    monkeypatch.setattr("triskele.stores.schema.MIGRATIONS", MIGRATIONS[:5])
+    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", MIGRATIONS[:5])
     older = SqliteStore(tmp_path / "older.db")
     older.apply([Add(memory)], batch="one")
     older.backup(tmp_path / "older.backup")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import BadInput, NotFound
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 from triskele.stores.protocol import Document, Store
 
 # The plans that stand, the one in force last; their evidence lies apart because every recall reads the plans.
@@ -51,8 +51,8 @@ def in_force(store: Store) -> Adopted | None:
 
 def adopt(store: Store, plan: Plan, *, fingerprint: str, questions: int) -> Adopted:
     """Put a plan in force, above the one that was."""
-    now = moments.now()
-    adopted = Adopted(f"{moments.to_micros(now):017d}", plan, fingerprint, moments.to_text(now), questions)
+    now = timestamps.now()
+    adopted = Adopted(f"{timestamps.to_micros(now):017d}", plan, fingerprint, timestamps.to_text(now), questions)
     value = {
         "plan": values_of(plan),
         "fingerprint": fingerprint,
@@ -75,9 +75,9 @@ def roll_back(store: Store) -> tuple[Adopted, Adopted | None]:
 
 def keep_evidence(store: Store, evidence: Mapping[str, Any]) -> None:
     """Add a line to the history of tunings."""
-    now = moments.now()
-    line = {"at": moments.to_text(now), **evidence}
-    store.shelve(HISTORY, {f"{moments.to_micros(now):017d}": Document(line)}, most=MOST_HISTORY)
+    now = timestamps.now()
+    line = {"at": timestamps.to_text(now), **evidence}
+    store.shelve(HISTORY, {f"{timestamps.to_micros(now):017d}": Document(line)}, most=MOST_HISTORY)
 
 
 def history(store: Store) -> list[dict[str, Any]]:

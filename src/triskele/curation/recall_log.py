@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.stores.protocol import Document, Store
 from triskele.types import Answer
@@ -29,10 +29,10 @@ def note(store: Store, text: str, answer: Answer) -> None:
     """Keep a question that tells of no secret, and what it found; a store that is being written keeps nothing."""
     if not text.strip() or len(text) > LONGEST:
         return
-    now = moments.now()
+    now = timestamps.now()
     hits = [hit.memory.id for hit in answer.hits]
-    value = {"text": text, "project": answer.project, "at": moments.to_text(now), "hits": hits}
-    key = f"{moments.to_micros(now):017d}-{secrets.token_hex(3)}"
+    value = {"text": text, "project": answer.project, "at": timestamps.to_text(now), "hits": hits}
+    key = f"{timestamps.to_micros(now):017d}-{secrets.token_hex(3)}"
     with suppress(StoreUnavailable):
         store.shelve(KIND, {key: Document(value, about=hits)}, most=MOST, hurry=True)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from triskele import moments
+from triskele.base import timestamps
+from triskele.base.ids import same_words
 from triskele.errors import BadInput, Conflict
-from triskele.identity import same_words
 from triskele.stores.protocol import Store
 from triskele.types import (
     LASTING,
@@ -86,7 +86,7 @@ def _before(told: Sequence[JournalEntry], history: Sequence[Memory], texts: Mapp
 
 def _opposite(entry: JournalEntry) -> Change:
     assert entry.link_kind is not None and entry.other is not None
-    link = Link(source=entry.id, kind=entry.link_kind, target=entry.other, known_from=moments.now())
+    link = Link(source=entry.id, kind=entry.link_kind, target=entry.other, known_from=timestamps.now())
     return Disconnect(link) if entry.action is Action.LINKED else Connect(link)
 
 

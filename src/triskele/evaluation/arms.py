@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from triskele.errors import BadInput
-from triskele.fusion import METHODS, SHARES
-from triskele.plan import CROSS, DEFAULT, LEGS, Plan
+from triskele.recall.fusion import METHODS, SHARES
+from triskele.recall.plan import CROSS, DEFAULT, LEGS, Plan
 from triskele.types import Sort
 
 FTS = "fts"

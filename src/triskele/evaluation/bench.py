@@ -24,7 +24,7 @@ from triskele.evaluation.datasets import MAX_CHARACTERS, BenchQuery, Dataset, Wi
 from triskele.evaluation.harness import RUN_DEPTH, BenchHarness, Progress, cache_folder, depth_of, quiet
 from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.measure import LegRank, Measured, measure, score
-from triskele.plan import CROSS
+from triskele.recall.plan import CROSS
 
 _PACKAGES = ("numpy", "tantivy", "onnxruntime", "apsw")
 

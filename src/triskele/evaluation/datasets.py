@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from triskele import intake, moments
+from triskele import validation
+from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 
@@ -123,7 +124,7 @@ def windows(documents: Iterable[BenchDocument], limit: int = MAX_CHARACTERS) -> 
 def _pieces(text: str, limit: int) -> list[str]:
     if not text:
         return []
-    return [text] if len(text) <= limit else intake.split_sentences(text, limit)
+    return [text] if len(text) <= limit else validation.split_sentences(text, limit)
 
 
 def _created(document: BenchDocument) -> datetime | None:
@@ -132,7 +133,7 @@ def _created(document: BenchDocument) -> datetime | None:
     if not isinstance(given, str):
         return None
     try:
-        return moments.parse(given)
+        return timestamps.parse(given)
     except BadInput:
         pass
     try:

@@ -19,7 +19,7 @@ from typing import Any
 from triskele.evaluation.arms import Arm
 from triskele.evaluation.datasets import BenchDocument, BenchQuery, Qrels
 from triskele.evaluation.measure import TOP, Run, relevant
-from triskele.fusion import SHARES, Weighing
+from triskele.recall.fusion import SHARES, FusionConfig
 
 SHOWN_EXAMPLES = 5
 MAX_POOLING_GAP = 0.10
@@ -101,7 +101,7 @@ class RankFusion:
 
     def score(self, leg: str, rank: int) -> float:
         """What a leg adds to the candidate at a rank."""
-        return self.weights[leg] / (self.k.get(leg, Weighing().default_k) + rank) if rank <= self.depth else 0.0
+        return self.weights[leg] / (self.k.get(leg, FusionConfig().default_k) + rank) if rank <= self.depth else 0.0
 
     def bar(self, leg: str, top: int) -> float:
         """The lowest score that the last of the top ranks can have from the other legs.

@@ -26,11 +26,11 @@ from triskele.evaluation.retrievers import (
     Retriever,
     with_precomputed_queries,
 )
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 from triskele.types import Add, Memory, Origin, Sensitivity
 
 if TYPE_CHECKING:
-    from triskele.meaning import Meaning
+    from triskele.index.semantic import SemanticIndex
 
 RUN_DEPTH = 100
 # As deep as recall@30 needs; deeper lists would make recall rescore more candidates than it does for a user.
@@ -58,7 +58,7 @@ class Harness(ABC):
     limit: int
     depth: int | None
 
-    def __init__(self, progress: Progress, model: Meaning | None = None) -> None:
+    def __init__(self, progress: Progress, model: SemanticIndex | None = None) -> None:
         self._progress = progress
         self._other_model = model
 
@@ -136,7 +136,7 @@ class Harness(ABC):
         return FtsBaseline(self.windows)
 
     @cached_property
-    def _model(self) -> Meaning | None:
+    def _model(self) -> SemanticIndex | None:
         """The model, after memories without vectors are embedded; an interrupted run continues where it stopped."""
         total = self.engine.store.count_waiting()
         self.engine.embed(progress=lambda done: self._progress("embedding", done, total))
@@ -204,7 +204,7 @@ class BenchHarness(Harness):
 class OwnHarness(Harness):
     """The user's store: arms rank under the user's own weight of importance, to the depth that recall uses."""
 
-    def __init__(self, engine: Engine, progress: Progress = quiet, *, model: Meaning | None = None) -> None:
+    def __init__(self, engine: Engine, progress: Progress = quiet, *, model: SemanticIndex | None = None) -> None:
         super().__init__(progress, model)
         self._user_engine = engine
         self.limit = self.baseline_limit = OWN_DEPTH

@@ -15,10 +15,10 @@ from triskele.evaluation.datasets import Window
 from triskele.types import LegEvidence, Sort
 
 if TYPE_CHECKING:
-    from triskele.embed.protocol import Embedder, Encoding
     from triskele.engine import Engine
-    from triskele.meaning import Meaning
-    from triskele.plan import Plan
+    from triskele.index.semantic import SemanticIndex
+    from triskele.models.embed.protocol import Embedder, Encoding
+    from triskele.recall.plan import Plan
 
 ALL = 2**31
 _TABLES = """
@@ -78,7 +78,7 @@ class RecallRetriever:
     sort: Sort
     limit: int
     depth: int | None
-    model: Meaning | None
+    model: SemanticIndex | None
     document: Callable[[str], str]
 
     def search(self, text: str, project: str | None) -> RankedList:
@@ -101,7 +101,7 @@ class RecallRetriever:
         return RankedList(documents, answer.confidence)
 
 
-def with_precomputed_queries(model: Meaning | None) -> Meaning | None:
+def with_precomputed_queries(model: SemanticIndex | None) -> SemanticIndex | None:
     """The same model, which encodes every query once; arms share the encodings and are timed without them."""
     return replace(model, embedder=PrecomputedQueries(model.embedder)) if model is not None else None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from triskele import intake
+from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
@@ -72,7 +72,7 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
         lead = f"{headings[-1]}:\n"
     whole = lead + block.text
     limit = settings.max_characters
-    pieces = [whole] if len(whole) <= limit else intake.split_sentences(whole, limit)
+    pieces = [whole] if len(whole) <= limit else validation.split_sentences(whole, limit)
     sensitivity = Sensitivity.SECRET.value if is_cut(whole, pieces) else None
     for piece in pieces:
         yield Note(

@@ -9,7 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from triskele import intake, moments
+from triskele import validation
+from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
@@ -95,9 +96,9 @@ def file_of(memory: Memory) -> tuple[str, str]:
     values |= {"sensitivity": memory.sensitivity.value} if memory.sensitivity is not Sensitivity.OPEN else {}
     values |= {"session": memory.session} if memory.session is not None else {}
     values |= {"position": memory.position} if memory.position is not None else {}
-    values |= {"created": moments.to_text(memory.created_at), "updated": moments.to_text(memory.updated_at)}
-    values |= {"valid_from": moments.to_text(memory.valid_from)} if memory.valid_from else {}
-    values |= {"valid_to": moments.to_text(memory.valid_to)} if memory.valid_to else {}
+    values |= {"created": timestamps.to_text(memory.created_at), "updated": timestamps.to_text(memory.updated_at)}
+    values |= {"valid_from": timestamps.to_text(memory.valid_from)} if memory.valid_from else {}
+    values |= {"valid_to": timestamps.to_text(memory.valid_to)} if memory.valid_to else {}
     name = f"{_slug(memory.category) or 'memories'}/{'-'.join(filter(None, [_slug(memory.content), memory.id]))}.md"
     return name, f"{frontmatter.write(values)}\n{memory.content}\n"
 
@@ -137,7 +138,7 @@ def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple
             yield section[0].line, headings, whole
             continue
         for block in section:
-            for piece in [block.text] if len(block.text) <= limit else intake.split_sentences(block.text, limit):
+            for piece in [block.text] if len(block.text) <= limit else validation.split_sentences(block.text, limit):
                 yield block.line, headings, piece
 
 

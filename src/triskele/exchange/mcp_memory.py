@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from triskele import intake
+from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import sources
@@ -171,4 +171,4 @@ def _category(kind: str, settings: MemorySettings) -> str:
 def _pieces(lead: str, text: str, limit: int) -> list[str]:
     if len(lead) + len(text) <= limit:
         return [lead + text]
-    return [lead + piece for piece in intake.split_sentences(text, max(limit - len(lead), 1))]
+    return [lead + piece for piece in validation.split_sentences(text, max(limit - len(lead), 1))]

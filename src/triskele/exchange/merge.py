@@ -8,13 +8,13 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from triskele import moments
+from triskele.base import timestamps
+from triskele.base.ids import same_words
 from triskele.errors import BadInput
 from triskele.exchange.plan import Plan
 from triskele.exchange.records import Problem, StoredLink, StoredVersion
-from triskele.identity import same_words
-from triskele.safe import row_of
 from triskele.stores.protocol import Store
+from triskele.stores.vault import row_of
 from triskele.types import Add, Change, Link, LinkKind, Memory, Revise
 
 
@@ -99,7 +99,7 @@ def _new_links(store: Store, links: Sequence[Link]) -> Iterator[Link]:
     here = list(store.all_links())
     standing = {_ends(link) for link in here if link.known_to is None}
     begun = {(*_ends(link), link.known_from) for link in here}
-    now = moments.now()
+    now = timestamps.now()
     for link in links:
         key = (*_ends(link), link.known_from)
         if link.known_to is None and _ends(link) not in standing:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from triskele import moments
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
 from triskele.config import Settings
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import Note, Problem, Tie
-from triskele.identity import content_hash
-from triskele.safe import Safe
 from triskele.stores.protocol import Store
+from triskele.stores.vault import StoreVault
 from triskele.types import Add, Change, Link, LinkKind, Memory, Origin, Outcome, Sensitivity, Unsealed, is_secret
 
 Identity = tuple[str | int | datetime | None, ...]
@@ -59,7 +59,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def safe(self) -> Safe:
+    def safe(self) -> StoreVault:
         """Where secrets are sealed."""
         ...
 
@@ -134,7 +134,7 @@ def _drafted(engine: Engine, note: Note, project: str | None) -> Memory:
         valid_from=note.valid_from,
         valid_to=note.valid_to,
     )
-    return memory if note.updated is None else replace(memory, updated_at=moments.parse(note.updated))
+    return memory if note.updated is None else replace(memory, updated_at=timestamps.parse(note.updated))
 
 
 def _standing(engine: Engine) -> Iterator[Memory]:
@@ -162,7 +162,7 @@ def _identity(memory: Memory, digest: str | None = None) -> Identity:
 def _new_links(store: Store, names: dict[str, str], ties: Iterable[Tie]) -> Iterator[Link]:
     pairs = {(names[tie.one], names[tie.other]): None for tie in ties if tie.one in names and tie.other in names}
     there = {(link.source, link.target) for link in store.links(sorted(set(names.values())), kind=LinkKind.SEE_ALSO)}
-    now = moments.now()
+    now = timestamps.now()
     for source, target in pairs:
         if source != target and (source, target) not in there and (target, source) not in there:
             there.add((source, target))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TextIO
 
-from triskele import intake
+from triskele import validation
+from triskele.base.ids import content_hash
 from triskele.errors import BadInput
 from triskele.exchange import formats, markdown, merge, plan, snapshot, sources
 from triskele.exchange.plan import Engine, Plan
@@ -24,7 +25,6 @@ from triskele.exchange.records import (
 )
 from triskele.exchange.snapshot import Snapshot
 from triskele.exchange.writing import Progress
-from triskele.identity import content_hash
 from triskele.types import (
     Action,
     Add,
@@ -62,7 +62,7 @@ def import_memories(
     report_progress = progress or _silent
     path = sources.resolved(source)
     name = formats.choose(path, format)
-    target = None if project is None else intake.check_name(project, "the project")
+    target = None if project is None else validation.check_name(project, "the project")
     try:
         found = _collect(formats.IMPORTS[name].read(path, engine.settings.memory), report_progress)
         digest = _digest(path)
@@ -119,6 +119,7 @@ def export_memories(
         written=len(taken.histories),
         left_out_private=taken.left_out_private,
         left_out_secret=taken.left_out_secret,
+        left_out_versions=taken.left_out_versions,
         revealed=revealed,
     )
 

@@ -7,11 +7,12 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from triskele import drafting, intake, moments
+from triskele import ingest, validation
+from triskele.base import timestamps
+from triskele.base.ids import ALPHABET, ID_LENGTH, content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange.json_text import number, shown, string, strings, whole
-from triskele.identity import ALPHABET, ID_LENGTH, content_hash
 from triskele.privacy import detect
 from triskele.types import Link, LinkKind, Memory, Origin, Sensitivity, is_secret
 
@@ -23,7 +24,7 @@ _Reader = Callable[[Any, str], Any]
 def values_of(value: Memory | Link) -> dict[str, Any]:
     """Every field of a version or link, moments as text; the text of a secret has a field of its own."""
     named = {_SECRET if field.name == "text" else field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: moments.to_text(v) if isinstance(v, datetime) else v for name, v in named.items()}
+    return {name: timestamps.to_text(v) if isinstance(v, datetime) else v for name, v in named.items()}
 
 
 def link_of(values: dict[str, Any]) -> Link:
@@ -55,7 +56,7 @@ def memory_of(values: dict[str, Any], settings: MemorySettings, *, is_classified
     if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
         raise BadInput("valid_to must be later than valid_from")
     _check_known(memory)
-    drafting.refuse_secret_labels(
+    ingest.refuse_secret_labels(
         tags=memory.tags, keywords=memory.keywords, session=memory.session, project=memory.project
     )
     if is_secret(memory):
@@ -64,37 +65,37 @@ def memory_of(values: dict[str, Any], settings: MemorySettings, *, is_classified
         raise BadInput(f"has the text of a secret and is {memory.sensitivity}")
     is_decided = is_classified and memory.sensitivity is Sensitivity.OPEN
     given = memory.sensitivity if is_decided or memory.sensitivity is not Sensitivity.OPEN else None
-    return drafting.classified(memory, given, settings)
+    return ingest.classified(memory, given, settings)
 
 
 def _unsealed(memory: Memory, values: dict[str, Any], settings: MemorySettings) -> Memory:
     if _SECRET not in values:
         raise BadInput("is a secret without its text: export it with its secrets")
     text = string(values[_SECRET], "the secret")
-    if intake.check_content(text, settings) != text:
+    if validation.check_content(text, settings) != text:
         raise BadInput("invisible characters or stray blanks in the secret")
     if detect.find(memory.content):
         raise BadInput("the title of a secret looks like a secret itself")
     whole = replace(memory, content=text, content_hash=content_hash(text))
-    return drafting.sealable(whole, detect.find(text), memory.content)
+    return ingest.sealable(whole, detect.find(text), memory.content)
 
 
 def _check_texts(memory: Memory, settings: MemorySettings) -> None:
     """A text taken over verbatim must be one that the intake would not have changed."""
-    intake.check_importance(memory.importance)
-    intake.check_tags(memory.tags, settings)
+    validation.check_importance(memory.importance)
+    validation.check_tags(memory.tags, settings)
     if memory.position is not None:
-        intake.check_position(memory.position)
+        validation.check_position(memory.position)
     checked = {
-        "content": (memory.content, intake.check_content(memory.content, settings)),
-        "category": (memory.category, intake.check_category(memory.category, settings)),
-        "keywords": (memory.keywords, intake.check_keywords(memory.keywords, settings)),
-        "project": (memory.project, intake.check_name(memory.project, "the project")),
-        "session": (memory.session, intake.check_name(memory.session or "", "the session") or None),
+        "content": (memory.content, validation.check_content(memory.content, settings)),
+        "category": (memory.category, validation.check_category(memory.category, settings)),
+        "keywords": (memory.keywords, validation.check_keywords(memory.keywords, settings)),
+        "project": (memory.project, validation.check_name(memory.project, "the project")),
+        "session": (memory.session, validation.check_name(memory.session or "", "the session") or None),
     }
     changed = [name for name, (given, kept) in checked.items() if given != kept]
     # Outer blanks pass in tags alone: the intake turns a comma at a tag's end into one.
-    changed += ["tags" for tag in memory.tags if intake.clean(tag, "a tag") != tag.strip()]
+    changed += ["tags" for tag in memory.tags if validation.clean(tag, "a tag") != tag.strip()]
     if changed:
         raise BadInput(f"invisible characters or stray blanks in the {changed[0]}")
 
@@ -124,7 +125,7 @@ def _built(make: Callable[..., Any], values: dict[str, Any], readers: dict[str, 
 
 
 def _moment(value: Any, what: str) -> datetime:
-    return moments.parse(string(value, what))
+    return timestamps.parse(string(value, what))
 
 
 def _choice(kinds: type[Sensitivity] | type[Origin] | type[LinkKind]) -> _Reader:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from triskele.disk import settle_folder
+from triskele.base.files import settle_folder
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import jsonl, markdown, sources
 from triskele.exchange.snapshot import Snapshot

@@ -8,8 +8,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from triskele.base.text import MARKS, UNSPACED, fold
 from triskele.graph.vocabulary import COMMON
-from triskele.letters import MARKS, UNSPACED, fold
 
 _LETTER = rf"[^\W\d_{UNSPACED}{MARKS}]"
 # A possessive ending is read over; numbers keep what is between their digits: 3.1 is not 31.

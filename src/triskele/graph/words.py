@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from triskele.letters import MARKS, UNSPACED
+from triskele.base.text import MARKS, UNSPACED
 
 # Where words are not set apart by spaces, each character is a word of its own.
 _RUN = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import Stemmer
 
+from triskele.base.text import MARKS, UNSPACED, fold
 from triskele.errors import BadInput
-from triskele.letters import MARKS, UNSPACED, fold
 
 MAX_TERM_CHARACTERS = 100
 MAX_QUERY_CHARACTERS = 40_000

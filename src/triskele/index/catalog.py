@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.stores.protocol import Store
 from triskele.types import Action, Scope
 
@@ -64,10 +64,10 @@ class Columns:
         if scope.known_at is None:
             seen &= self.known_to == _EVER
         else:
-            moment = moments.to_micros(scope.known_at)
+            moment = timestamps.to_micros(scope.known_at)
             seen &= (self.known_from <= moment) & (moment < self.known_to)
         if not scope.any_time:
-            moment = moments.to_micros(scope.as_of)
+            moment = timestamps.to_micros(scope.as_of)
             seen &= (self.valid_from <= moment) & (moment < self.valid_to)
         if scope.category is not None:
             seen &= self.categories == self.codes.categories.get(scope.category, -1)

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from triskele.base.locks import file_lock
+from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Columns, Ints
-from triskele.index.growing import GrowingFile, Records
-from triskele.stores.locking import file_lock
 from triskele.stores.protocol import Store
 
 FORMAT = 1
@@ -60,8 +60,8 @@ class DenseIndex:
     def __init__(self, folder: Path, store: Store, fingerprint: str, dimensions: int, *, tail_cap: int = 256) -> None:
         self.fingerprint = fingerprint
         self._folder = folder
-        self._file = GrowingFile(folder / f"dense-{FORMAT}-{fingerprint.replace('/', '_')}", "<f4", dimensions)
-        self._bit_file = GrowingFile(self._file.path / "bits", "u1", -(-dimensions // 8))
+        self._file = AppendFile(folder / f"dense-{FORMAT}-{fingerprint.replace('/', '_')}", "<f4", dimensions)
+        self._bit_file = AppendFile(self._file.path / "bits", "u1", -(-dimensions // 8))
         self._store = store
         self._tail_cap = tail_cap
         self._mutex = threading.Lock()

@@ -15,10 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from triskele.base.files import told
+from triskele.base.locks import file_lock
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
-from triskele.stores.locking import file_lock
 from triskele.stores.protocol import Store
 from triskele.types import Action, Scope, Sort
 
@@ -26,6 +27,7 @@ FORMAT = 3
 MAX_TERMS = 256
 _JOURNAL_PAGE = 1000
 _LOCK_TIMEOUT_S = 60.0
+_WHAT = "the lexical index"
 _PATIENCE_S = 5.0
 _REMOVALS = 5
 
@@ -96,7 +98,7 @@ class LexicalIndex:
 
     def catch_up(self, *, wait_s: float = _LOCK_TIMEOUT_S) -> bool:
         """Bring the index on disk up to the journal; False where another process is at it."""
-        with file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
+        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
             if not is_held:
                 return False
             disk = self._open_disk()
@@ -112,7 +114,7 @@ class LexicalIndex:
 
     def rebuild(self, progress: Progress | None = None) -> None:
         """Build the index anew from the store and put it in the place of the old one."""
-        with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
+        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
             if not is_held:
                 raise IndexUnavailable("another process is rebuilding the lexical index: try again")
             self._build(progress)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from triskele.base.locks import file_lock
 from triskele.graph.bipartite import Bipartite, Bools, Ints
-from triskele.index.growing import GrowingFile
-from triskele.stores.locking import file_lock
+from triskele.index.append_file import AppendFile
 from triskele.stores.protocol import Mentioned, Store
 
 FORMAT = 1
@@ -86,7 +86,7 @@ class MentionIndex:
         self._folder = folder
         self._store = store
         self._tail_cap = tail_cap
-        self._file = GrowingFile(folder / f"mentions-{FORMAT}", "<i4", _COLUMNS)
+        self._file = AppendFile(folder / f"mentions-{FORMAT}", "<i4", _COLUMNS)
         self._mutex = threading.Lock()
         self._layers: Layers | None = None
         self._seen: tuple[str, int, int] = ("", 0, 0)

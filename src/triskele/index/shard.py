@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tantivy
 from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.types import Memory, Scope, Sort
@@ -268,7 +268,7 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
     for field in ("valid_from", "valid_to", "known_from", "known_to", "updated_at"):
         moment = getattr(memory, field)
         if moment is not None:
-            document.add_integer(field, moments.to_micros(moment))
+            document.add_integer(field, timestamps.to_micros(moment))
     document.add_float("importance", memory.importance)
     return document, {field: len(words) for field, words in terms.items()}
 
@@ -297,9 +297,9 @@ def _filters(scope: Scope) -> list[tuple[Occur, Query]]:
     must += [Query.term_query(SCHEMA, "tag", tag, "basic") for tag in sorted(scope.tags)]
     must_not = []
     if not scope.any_time:
-        must_not += _outside("valid_from", "valid_to", moments.to_micros(scope.as_of))
+        must_not += _outside("valid_from", "valid_to", timestamps.to_micros(scope.as_of))
     if scope.known_at is not None:
-        must_not += _outside("known_from", "known_to", moments.to_micros(scope.known_at))
+        must_not += _outside("known_from", "known_to", timestamps.to_micros(scope.known_at))
     return [(Occur.Must, Query.const_score_query(query, 0.0)) for query in must] + [
         (Occur.MustNot, query) for query in must_not
     ]

@@ -10,16 +10,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.embed.protocol import Encoding
+from triskele.base.files import told
+from triskele.base.locks import file_lock
+from triskele.errors import IndexUnavailable
 from triskele.index.analysis import STOP_WORDS
+from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Ints
-from triskele.index.growing import GrowingFile, Records
-from triskele.stores.locking import file_lock
+from triskele.models.embed.protocol import Encoding
 from triskele.stores.protocol import Store
 
 FORMAT = 1
 SCALE = 127.0
 _LOCK_TIMEOUT_S = 60.0
+_WHAT = "the index of token vectors"
 
 Bytes = NDArray[np.int8]
 
@@ -30,7 +33,7 @@ class TokenIndex:
     def __init__(self, folder: Path, store: Store, fingerprint: str, dimensions: int) -> None:
         self._folder = folder
         self._store = store
-        self._file = GrowingFile(folder / f"tokens-{FORMAT}-{fingerprint.replace('/', '_')}", "i1", dimensions)
+        self._file = AppendFile(folder / f"tokens-{FORMAT}-{fingerprint.replace('/', '_')}", "i1", dimensions)
         self._mutex = threading.Lock()
         self._records: Records | None = None
         self._order: Ints = np.empty(0, dtype=np.int64)
@@ -45,7 +48,8 @@ class TokenIndex:
         """
         if not encodings:
             return
-        with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S if wait else 0) as is_held:
+        timeout_s = _LOCK_TIMEOUT_S if wait else 0
+        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=timeout_s) as is_held:
             if is_held:
                 lineage = self._store.lineage()
                 records = self._file.open(lineage)
@@ -98,7 +102,7 @@ class TokenIndex:
 
     def keep_only(self, slots: Ints) -> None:
         """Rewrite the file with the sound records of some slots alone: what was erased leaves no byte."""
-        with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
+        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
             lineage = self._store.lineage()
             records = self._file.open(lineage)
             kept: dict[int, Bytes] = {}

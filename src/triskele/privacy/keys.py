@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
+import re
 import secrets
 import stat
+import tempfile
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from triskele.disk import settle_folder
-from triskele.errors import BadInput
+from triskele.base.files import is_full, settle_folder
+from triskele.errors import BadInput, Unavailable
 from triskele.privacy.failures import VaultDamaged, VaultLocked, lost
 
 KEY_BYTES = 32
@@ -21,6 +25,8 @@ SALT_BYTES = 16
 LEAST_PASSPHRASE = 8
 
 _SERVICE = "triskele vault"
+# Fewer characters than those of a whole key.
+_UNFINISHED = re.compile(rb"[A-Za-z0-9+/]{0,43}")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MOST_MEMORY_KIB = 1 << 20
 _MOST_ROUNDS = 64
@@ -102,23 +108,54 @@ class KeyFile:
     """A random key in a file that only its owner can read."""
 
     path: Path
+    # Only where no sealed text can need it.
+    replaces_unfinished: bool = False
     kind: str = field(default="key-file", init=False)
 
     def fresh(self) -> dict[str, Any]:
-        """Writes the file and waits for the disk; a key file that already stands there is used."""
+        """Makes the file whole or not at all; a key file that already stands there is used."""
         try:
-            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            wipe(self.key({}))
-            return {"path": str(self.path.absolute())}
+            if self.replaces_unfinished and self.is_unfinished():
+                self._discard_unfinished()
+            if not self.path.exists():
+                self._make()
         except OSError as error:
+            if is_full(error):
+                raise Unavailable(f"no space left for the key file {self.path}: nothing was sealed") from None
             raise BadInput(f"the key file {self.path} cannot be written: {error.strerror}") from None
-        with os.fdopen(handle, "wb") as file:
-            file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        settle_folder(self.path.parent)
+        wipe(self.key({}))
         return {"path": str(self.path.absolute())}
+
+    def is_unfinished(self) -> bool:
+        """Whether the file is the beginning of a key, or empty: a writing was cut short."""
+        try:
+            return _UNFINISHED.fullmatch(self.path.read_bytes()) is not None
+        except OSError:
+            return False
+
+    def _make(self) -> None:
+        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        try:
+            try:
+                written = base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
+                if os.write(handle, written) != len(written):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            _put(Path(name), self.path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+        settle_folder(self.path.parent)
+
+    def _discard_unfinished(self) -> None:
+        """Take the file away, unless another process has made a key of it meanwhile."""
+        aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+        with suppress(FileNotFoundError):
+            self.path.rename(aside)
+            if not KeyFile(aside).is_unfinished():
+                _put(aside, self.path)
+            aside.unlink(missing_ok=True)
 
     def key(self, details: Details) -> bytearray:  # noqa: ARG002
         """The key in the file, unless others could have read it too."""
@@ -134,6 +171,18 @@ class KeyFile:
         # Windows has no such bits; there the folder of the user is private.
         if os.name == "posix" and (status.st_mode & _OTHERS or status.st_uid not in {os.getuid(), 0}):
             raise VaultLocked(f"others can read the key file {self.path}: run chmod 600 on it, then rotate the key")
+
+
+def _put(file: Path, target: Path) -> None:
+    """Give a whole file its name, unless a file has that name already."""
+    try:
+        os.link(file, target)
+    except FileExistsError:
+        return
+    except OSError:
+        # A file system without hard links.
+        if not target.exists():
+            file.rename(target)
 
 
 def _decoded(written: bytes, what: str) -> bytearray:

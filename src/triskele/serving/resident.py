@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from triskele import __version__, config
+from triskele.base.locks import file_lock
 from triskele.errors import Conflict, TriskeleError
 from triskele.serving import failures, hook_client, listening
 from triskele.serving.hook_client import Address
 from triskele.serving.listening import Ears, Extra
-from triskele.stores.locking import file_lock
 
 _LOCK_S = 0.2
 _M_ARENA_MAX = -8

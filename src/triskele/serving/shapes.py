@@ -9,11 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
 
 if TYPE_CHECKING:
-    from triskele.stores.ledger import UseBook, UseCount
+    from triskele.stores.usage import UsageStore, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
@@ -24,7 +24,7 @@ Shape = dict[str, Any]
 def plain(value: Any) -> Any:
     """A value in the words of JSON: moments as ISO 8601, names of enums, lists for tuples."""
     if isinstance(value, datetime):
-        return moments.to_text(value)
+        return timestamps.to_text(value)
     if isinstance(value, StrEnum | Path):
         return str(value)
     if isinstance(value, Mapping):
@@ -72,7 +72,7 @@ def use_count(value: UseCount | None) -> Shape:
     return shape
 
 
-def uses(book: UseBook) -> Shape:
+def uses(book: UsageStore) -> Shape:
     """The ledger: the memories that were handed out most often, and the newest days."""
     memories = [{"id": count.id, **use_count(count)} for count in book.most_used()]
     return {"memories": memories, "days": [day._asdict() for day in book.days()]}

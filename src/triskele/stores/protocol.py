@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from triskele.stores.ledger import UseBook
+from triskele.stores.usage import UsageStore
 from triskele.types import Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 # row, owner, project, category, tags as JSON, importance, session, position, valid_from, valid_to, known_from, known_to
@@ -141,7 +141,7 @@ class NameCounts:
     bytes: int
 
 
-class NameBook(Protocol):
+class EntityStore(Protocol):
     """What memories mention: names, the concepts they stand for, and the edges that follow from them."""
 
     def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
@@ -222,7 +222,7 @@ class NameBook(Protocol):
         ...
 
 
-class ModelBook(Protocol):
+class ModelStore(Protocol):
     """What models have seen of a store."""
 
     def lacking(self, fingerprint: str, limit: int = 64) -> list[tuple[str, str]]:
@@ -258,17 +258,17 @@ class Store(Protocol):
     """Truth: memories in all their versions, links, and the journal, changed by `apply` alone."""
 
     @property
-    def names(self) -> NameBook:
+    def names(self) -> EntityStore:
         """What memories mention."""
         ...
 
     @property
-    def models(self) -> ModelBook:
+    def models(self) -> ModelStore:
         """What models have seen."""
         ...
 
     @property
-    def uses(self) -> UseBook:
+    def uses(self) -> UsageStore:
         """How often memories are handed out, and to whom."""
         ...
 
@@ -404,7 +404,7 @@ class Store(Protocol):
         ...
 
     def shelve(
-        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, hurry: bool = False
+        self, kind: str, values: Mapping[str, Document], *, most: int | None = None, hurry: bool = False
     ) -> None:
         """Keep documents by key, the `most` highest keys of a kind; a hurry waits for neither writers nor the disk."""
         ...
@@ -429,8 +429,11 @@ class Store(Protocol):
         """Write a consistent copy of the live store to a new file."""
         ...
 
-    def restore(self, source: Path) -> None:
-        """Replace everything by the content of a backup whose every hash holds."""
+    def restore(self, source: Path, *, kept: Path | None = None) -> Path | None:
+        """Replace everything by the content of a backup whose every hash holds; where the content of before lies.
+
+        A sound store is backed up to `kept` first; the files of a damaged one are moved to a folder beside it.
+        """
         ...
 
     def scrub(self) -> None:

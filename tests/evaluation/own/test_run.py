@@ -16,7 +16,7 @@ from triskele.evaluation.harness import OwnHarness
 from triskele.evaluation.own.judge import import_grades, import_questions
 from triskele.evaluation.own.questions import JudgedSet, judged_set
 from triskele.evaluation.own.run import RUN, judgeable, own_arm, run
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 
 WriteLines = Callable[..., Path]
 

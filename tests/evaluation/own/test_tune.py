@@ -19,7 +19,7 @@ from triskele.evaluation.own import tune as tuning
 from triskele.evaluation.own.judge import import_grades, import_questions
 from triskele.evaluation.own.questions import JudgedSet, make_question, save_questions
 from triskele.evaluation.own.run import NOW
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 
 JudgedOf = Callable[..., JudgedSet]
 WriteLines = Callable[..., Path]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from triskele import intake
+from triskele import validation
 from triskele.errors import BadInput
 from triskele.evaluation.datasets import BenchDocument, BenchQuery, Dataset
 
@@ -54,7 +54,7 @@ class Fields:
 
     def strict_text(self, key: str) -> str:
         """The text under a key; one that is not valid text is refused instead of repaired."""
-        return intake.clean(self._typed(str, "text", key), f"{self.where}: the {key}")
+        return validation.clean(self._typed(str, "text", key), f"{self.where}: the {key}")
 
     def optional_text(self, key: str) -> str:
         """The text under a key, empty if the key is missing."""
@@ -63,7 +63,7 @@ class Fields:
     def name(self, *keys: str) -> str:
         """An id, written as text or as a whole number."""
         value = self._typed((str, int), "text or a whole number", *keys)
-        return intake.clean(str(value), f"{self.where}: the {keys[0]}") or self._missing(keys[0])
+        return validation.clean(str(value), f"{self.where}: the {keys[0]}") or self._missing(keys[0])
 
     def optional_name(self, key: str) -> str | None:
         """An id, None if the key is missing or empty."""
@@ -128,7 +128,7 @@ def cleaned(text: str) -> str:
         return text.strip()
     # Public dumps hold halves of emoji and stray NULs; one of them must not make the whole set unreadable.
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return intake.clean(whole.replace("\x00", ""), "the text")
+    return validation.clean(whole.replace("\x00", ""), "the text")
 
 
 def _discard(_chunk: bytes) -> None:

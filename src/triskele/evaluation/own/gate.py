@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.curation import adoption, recall_log
 from triskele.engine import Engine
 from triskele.errors import BadInput
@@ -19,7 +19,7 @@ from triskele.stores.protocol import Document
 
 if TYPE_CHECKING:
     from triskele.evaluation.metrics import Scores
-    from triskele.meaning import Meaning
+    from triskele.index.semantic import SemanticIndex
 
 BASELINE = "baseline"
 _KEY = "accepted"
@@ -70,7 +70,7 @@ def accept(engine: Engine, progress: Progress = quiet) -> dict[str, Any]:
     """Keep the present ranking as the baseline."""
     judged, measured = _measured_now(engine, progress)
     value = {
-        "at": moments.to_text(moments.now()),
+        "at": timestamps.to_text(timestamps.now()),
         "ranked": measured.ranked(),
         "plan": adoption.values_of(engine.plan_in_force()),
     }
@@ -178,7 +178,7 @@ class ModelComparison:
         return asdict(self)
 
 
-def compare_models(engine: Engine, model: Meaning, progress: Progress = quiet) -> ModelComparison:
+def compare_models(engine: Engine, model: SemanticIndex, progress: Progress = quiet) -> ModelComparison:
     """Ask the model in force and another one the same questions."""
     now = own_arm(NOW, engine)
     current, other = OwnHarness(engine, progress), OwnHarness(engine, progress, model=model)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from triskele import intake
+from triskele import validation
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation.datasets import UNRANKED_TYPES
@@ -256,7 +256,7 @@ def import_grades(engine: Engine, path: Path) -> list[Label]:
 
 def import_labels(engine: Engine, path: Path, by: str) -> JudgeAgreement:
     """Import the labels of another judge if they agree enough with those by hand; otherwise import nothing."""
-    name = intake.check_name(by, "the judge's name")
+    name = validation.check_name(by, "the judge's name")
     if not name or name.casefold() == HAND:
         raise BadInput(f"not a name for another judge: {by!r}")
     known, present = load_questions(engine.store), load_labels(engine.store)
@@ -275,7 +275,7 @@ def _keep(engine: Engine, given: Sequence[Label], known: dict[str, Question], by
 
 
 def _imported(row: dict[str, Any], place: str, engine: Engine) -> Question:
-    text = intake.clean(_text_of(row, "text", place), "the question")
+    text = validation.clean(_text_of(row, "text", place), "the question")
     if not text or len(text) > _MAX_QUESTION_CHARACTERS:
         raise BadInput(f"{place}: a question has between 1 and {_MAX_QUESTION_CHARACTERS:,} characters")
     type = row.get("type") or PARAPHRASE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import BadInput
@@ -38,7 +38,7 @@ def run(
         judged = judgeable(judged_set(harness), chosen)
         measured = measure_own(harness, chosen, judged, progress)
         report = _report(harness, judged, chosen, measured, seed)
-    key = f"{moments.to_micros(moments.now()):017d}"
+    key = f"{timestamps.to_micros(timestamps.now()):017d}"
     scores = {name: {kept: one.scores[kept].tolist() for kept in KEPT_METRICS} for name, one in measured.items()}
     value = {"report": report, "questions": judged.ids, "scores": scores}
     engine.store.shelve(RUN, {key: Document(value)}, most=MAX_RUNS)
@@ -93,7 +93,7 @@ def _manifest(harness: OwnHarness, judged: JudgedSet, arms: Sequence[Arm], seed:
     """Everything that is needed to repeat the run."""
     store = harness.engine.store
     return results.environment(arms, seed=seed) | {
-        "at": moments.to_text(moments.now()),
+        "at": timestamps.to_text(timestamps.now()),
         "model": harness.fingerprint,
         "labels_sha256": judged.sha256(),
         "counts": {

@@ -17,7 +17,7 @@ from triskele.evaluation.harness import OwnHarness, Progress, quiet
 from triskele.evaluation.own.gate import MAX_MRR_DROP, MIN_QUESTIONS
 from triskele.evaluation.own.questions import FROM_WORDS, JudgedSet, Question, judged_set
 from triskele.evaluation.own.run import NOW, measure_own, own_arm
-from triskele.plan import Plan
+from triskele.recall.plan import Plan
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from triskele.concepts.about import About, OtherName, Tie
-from triskele.concepts.grouping import Regrouped
-from triskele.concepts.path import MAX_HOPS, Hop, Way
-from triskele.concepts.stats import Stats
+from triskele.recall.concepts.about import About, OtherName, Tie
+from triskele.recall.concepts.grouping import Regrouped
+from triskele.recall.concepts.path import MAX_HOPS, Hop, Way
+from triskele.recall.concepts.stats import Stats
 from triskele.serving.cli.render import (
     ID,
     MATCH,

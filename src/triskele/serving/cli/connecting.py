@@ -16,12 +16,12 @@ from triskele.serving.cli.invocation import Invocation, common, examples, global
 from triskele.serving.cli.options import MAX_LISTED, only_one, reading_place
 
 if TYPE_CHECKING:
-    from triskele.concepts.about import About
-    from triskele.concepts.grouping import Regrouped
-    from triskele.concepts.path import Way
-    from triskele.concepts.view import View
     from triskele.engine import Engine
     from triskele.index.mentions import MentionIndex
+    from triskele.recall.concepts.about import About
+    from triskele.recall.concepts.grouping import Regrouped
+    from triskele.recall.concepts.path import Way
+    from triskele.recall.concepts.view import View
 
 # What was written lately is read at once; much more is left to `reindex` or to the background.
 _READ_FIRST = 500
@@ -67,10 +67,10 @@ def show(
     invocation: Invocation, concept: str, project: str | None, all_projects: bool, limit: int, closed: bool
 ) -> None:
     """Show a concept: its names, memories, neighbours and edges."""
-    from triskele.concepts.about import about
+    from triskele.recall.concepts.about import about
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
         view = _view(engine, project=project, all_projects=all_projects)
         found = about(view, concept, limit=limit, closed=closed)
@@ -98,10 +98,10 @@ def path(
     context: click.Context, invocation: Invocation, one: str, other: str, project: str | None, all_projects: bool
 ) -> None:
     """Show how memories connect two concepts, in the fewest steps."""
-    from triskele.concepts.path import path
+    from triskele.recall.concepts.path import path
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
         way = path(_view(engine, project=project, all_projects=all_projects), one, other)
         superseded = engine.superseded([hop.memory.id for hop in way.hops or ()])
@@ -120,9 +120,9 @@ def path(
 @common
 def stats(invocation: Invocation) -> None:
     """Count names, concepts and what they connect, in all projects."""
-    from triskele.concepts.stats import stats
+    from triskele.recall.concepts.stats import stats
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = stats(_view(engine, any_time=True, all_projects=True), _mentions(engine))
         if invocation.as_json:
             details = {"memories": found.memories, "connected": found.connected, "connected_share": found.share}
@@ -140,9 +140,9 @@ def stats(invocation: Invocation) -> None:
 @common
 def rebuild(invocation: Invocation) -> None:
     """Read all names anew; merges and splits by hand stay."""
-    from triskele.concepts import grouping
+    from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         started = time.perf_counter()
         with progress_bar("Reading names", total=engine.census().versions) as progress:
             read = grouping.rebuild(engine.store, engine.lexical, _mentions(engine), progress=progress)
@@ -165,9 +165,9 @@ def rebuild(invocation: Invocation) -> None:
 @common
 def merge(invocation: Invocation, one: str, other: str) -> None:
     """Let A be another name for B, in all projects."""
-    from triskele.concepts import grouping
+    from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = grouping.merge(_view(engine, all_projects=True), one, other)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "merged", done))
@@ -184,9 +184,9 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
 @common
 def split(invocation: Invocation, name: str) -> None:
     """Let a name be a concept of its own again, in all projects."""
-    from triskele.concepts import grouping
+    from triskele.recall.concepts import grouping
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = grouping.split(_view(engine, all_projects=True), name)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "split", done))
@@ -197,8 +197,8 @@ def split(invocation: Invocation, name: str) -> None:
 
 def _view(engine: Engine, *, any_time: bool = False, **place: Any) -> View:
     """The graph as a reader may see it, with what was written lately."""
-    from triskele.concepts.view import View
-    from triskele.naming import read_names
+    from triskele.index.entity_linking import read_names
+    from triskele.recall.concepts.view import View
 
     # Whoever may not write now still sees what was read before.
     with suppress(Unavailable, OSError):

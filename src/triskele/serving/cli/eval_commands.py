@@ -125,7 +125,7 @@ def judge(
         raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
     from triskele.evaluation.own.judge import import_grades, import_labels
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         if source is not None and by is not None:
             agreement = import_labels(engine, source, by)
             if invocation.as_json:
@@ -155,7 +155,7 @@ def run(invocation: Invocation, arms: str | None, baseline: str, seed: int) -> N
     """Measure arms on the judged questions."""
     from triskele.evaluation.own import run as own
 
-    with invocation.open() as engine, _progress() as progress:
+    with invocation.open_existing() as engine, _progress() as progress:
         chosen = listed(arms) if arms is not None else None
         report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
     if invocation.as_json:
@@ -194,7 +194,7 @@ def gate(
     if accepting:
         _accept(invocation)
         return
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         with _progress() as progress:
             found = gates.gate(engine, improve=improve, progress=progress)
         reverts = rollback_on_failure and not found.passed and found.adopted
@@ -225,7 +225,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
     """
     from triskele.evaluation.own import tune as tuning
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         with _progress() as progress:
             found = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
         if invocation.as_json:
@@ -243,7 +243,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
 @common
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         taken, present = _roll_back(engine)
         if invocation.as_json:
             return _answer(invocation, engine, taken=taken, in_force=present)
@@ -311,7 +311,7 @@ def _show_state(invocation: Invocation, engine: Engine) -> None:
 def _accept(invocation: Invocation) -> None:
     from triskele.evaluation.own import gate as gates
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         with _progress() as progress:
             baseline = gates.accept(engine, progress)
         if invocation.as_json:

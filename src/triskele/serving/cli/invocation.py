@@ -7,12 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
 
     from triskele.config import Settings
@@ -44,6 +46,36 @@ class Invocation:
 
         return open_memory(settings=self.settings(), ask=_passphrase)
 
+    @contextmanager
+    def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
+        """The memory that this run works on; where there is no store yet, an empty one that leaves nothing behind."""
+        from triskele.config import sqlite_path
+        from triskele.errors import NotFound, StoreUnavailable
+        from triskele.stores.sqlite import recovery
+
+        settings = self.settings()
+        path = sqlite_path(settings.store.url)
+        if recovery.exists(path):
+            with self.open() as engine:
+                yield engine
+            return
+        recovery.refuse_lost(path, recovery.traces(settings))
+        missing = f"the store {path} does not exist yet: `triskele add` creates it"
+        if is_needed:
+            raise StoreUnavailable(missing)
+        try:
+            with _empty_memory(settings) as engine:
+                yield engine
+        except NotFound as error:
+            raise NotFound(f"{error} ({missing})") from None
+        click.echo(missing, err=True)
+
+    def restore(self, source: Path) -> tuple[Engine, Path | None]:
+        """The memory after a backup took the place of the store, and where the old content is kept."""
+        from triskele.engine import restore_memory
+
+        return restore_memory(source, settings=self.settings(), ask=_passphrase)
+
     def write_json(self, document: dict[str, Any]) -> None:
         """Answer a program: one JSON document on standard output."""
         can_say_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
@@ -58,6 +90,19 @@ class Invocation:
             screen.print(*parts, sep="\n")
         # Tables fill their cells with blanks, which are of no use in a file or a pipe.
         return click.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
+
+
+@contextmanager
+def _empty_memory(settings: Settings) -> Iterator[Engine]:
+    """A memory without content, in a folder that goes away."""
+    from tempfile import TemporaryDirectory
+
+    from triskele.engine import open_memory
+
+    with TemporaryDirectory(prefix="triskele-") as folder:
+        store = replace(settings.store, url=f"sqlite:///{folder}/memories.db")
+        with open_memory(settings=replace(settings, store=store)) as engine:
+            yield engine
 
 
 def _passphrase(prompt: str, is_new: bool) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 
-from triskele.outside.ledger import Day, Sent
+from triskele.recall.hosted.egress_log import Day, Sent
 from triskele.serving.cli.render import GOOD, WARNING, note
 
 

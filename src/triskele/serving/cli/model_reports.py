@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from triskele.serving.cli.render import GOOD, MATCH, QUIET, WARNING, note
 
 if TYPE_CHECKING:
-    from triskele.curation.models import Switched
     from triskele.evaluation.own.gate import ModelComparison
+    from triskele.recall.model_choice import Switched
 
 
 def standing(found: Mapping[str, Any]) -> RenderableType:

@@ -14,7 +14,7 @@ from triskele.serving.cli.invocation import Invocation, common, examples, global
 if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.evaluation.own.gate import ModelComparison
-    from triskele.meaning import Meaning
+    from triskele.index.semantic import SemanticIndex
 
 
 @click.group(
@@ -33,7 +33,7 @@ def models(context: click.Context) -> None:
 @common
 def list_models(invocation: Invocation) -> None:
     """Show the models in use and how far each has read."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = _standing(engine)
         if invocation.as_json:
             return invocation.write_json({**found, "project": engine.project})
@@ -59,7 +59,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     NAME is bundled, the path of a folder with an ONNX model, or owner/name of the hub. The vectors of the old model
     stay, so that `triskele models rollback` returns at once; cut short, the same command goes on where it was.
     """
-    from triskele.curation import models as switching
+    from triskele.recall import model_choice as switching
 
     with invocation.open() as engine:
         switching.refuse_if_set(engine.settings)
@@ -91,9 +91,9 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 @common
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch; its vectors are still there."""
-    from triskele.curation import models as switching
+    from triskele.recall import model_choice as switching
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
         back = switching.roll_back(engine.store)
         meaning = engine.meaning()
@@ -106,15 +106,15 @@ def rollback(invocation: Invocation) -> None:
         return invocation.write(model_reports.rolled_back(back, waiting))
 
 
-def _read_everything(engine: Engine, rival: Meaning) -> None:
-    from triskele.worker import embed_beside
+def _read_everything(engine: Engine, rival: SemanticIndex) -> None:
+    from triskele.index.worker import embed_beside
 
     total = engine.store.models.count_lacking(rival.embedder.fingerprint)
     with progress_bar(f"{rival.embedder.fingerprint.split('@')[0]} reads", total=total) as progress:
         embed_beside(engine.store, rival, progress)
 
 
-def _compared(engine: Engine, rival: Meaning, untested: bool) -> ModelComparison | None:
+def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
     from triskele.evaluation.own.gate import compare_models
 
     try:
@@ -129,7 +129,7 @@ def _compared(engine: Engine, rival: Meaning, untested: bool) -> ModelComparison
 
 def _standing(engine: Engine) -> dict[str, Any]:
     """The models with what they have read, those elsewhere with their machines."""
-    from triskele.curation.models import switched
+    from triskele.recall.model_choice import switched
 
     last, meaning, outside = switched(engine.store), engine.meaning(), engine.mind.outside()
     seen = engine.store.models.seen()

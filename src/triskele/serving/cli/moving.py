@@ -46,7 +46,7 @@ def import_(
 ) -> None:
     """Bring memories in from a file or folder: all of them, or none."""
     place = written_project(project, everywhere)
-    with invocation.open() as engine:
+    with invocation.open_existing() if dry_run else invocation.open() as engine:
         from triskele.exchange.transfer import import_memories
 
         with progress_bar("Importing") as progress:
@@ -92,7 +92,7 @@ def export(
 ) -> None:
     """Write all memories to a file or folder, or to standard output."""
     stream = io.StringIO() if invocation.as_json else sys.stdout
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         from triskele.exchange.transfer import export_memories
 
         with progress_bar("Exporting") as progress:

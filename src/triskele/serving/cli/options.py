@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from triskele.errors import TriskeleError
-from triskele.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
+from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.serving.cli.invocation import Invocation
 from triskele.types import Sensitivity
 
@@ -24,7 +24,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        with context.ensure_object(Invocation).open() as engine:
+        with context.ensure_object(Invocation).open_existing(is_needed=True) as engine:
             ids = engine.store.find(incomplete.lower(), limit=_COMPLETIONS)
             known = engine.store.memories(ids)
     except (TriskeleError, OSError, ValueError):

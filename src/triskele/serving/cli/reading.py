@@ -53,7 +53,7 @@ def recall(
 ) -> None:
     """Find the memories that answer a question."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = engine.recall(
             query,
             project=project,
@@ -68,10 +68,10 @@ def recall(
             from triskele.serving.cli import render
 
             invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
-        from triskele.curation import uses
+        from triskele.curation import usage
 
         # When all is said: nobody waits for the counting.
-        uses.note_recall(engine.store, found)
+        usage.note_recall(engine.store, found)
 
 
 @click.command(
@@ -91,7 +91,7 @@ def why_not(
 ) -> None:
     """Say why a memory was not found, and what would find it."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
         if invocation.as_json:
             return invocation.write_json({**shapes.plain(found), "project": engine.project})
@@ -107,7 +107,7 @@ def why_not(
 @common
 def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         memory = engine.get(id)
         links = engine.links(memory.id)
         others = engine.store.memories({end for link in links for end in (link.source, link.target)} - {memory.id})
@@ -146,7 +146,7 @@ def list_memories(
 ) -> None:
     """List memories, newest or most important first."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         filters |= {"project": project, "all_projects": all_projects}
         memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
         superseded = engine.superseded([memory.id for memory in memories])
@@ -168,7 +168,7 @@ def list_memories(
 @common
 def history(invocation: Invocation, id: str | None, limit: int) -> None:
     """Show what happened to a memory, or lately in the store."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         entries = engine.store.newest_entries(limit=limit)[::-1] if id is None else engine.history(id)
         versions = [] if id is None else engine.versions(id)
         if invocation.as_json:
@@ -187,16 +187,16 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
 @common
 def stats(invocation: Invocation) -> None:
     """Count what is stored."""
-    from triskele.curation import agreeing
+    from triskele.curation import agreement
 
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         census, waiting, names = engine.census(), engine.store.count_waiting(), engine.store.names.counts()
-        address, adopted = engine.settings.store.url, engine.adopted()
+        address, adopted = invocation.settings().store.url, engine.adopted()
         if invocation.as_json:
             counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
             counts["adopted"] = shapes.plain(adopted)
             counts["uses"] = shapes.uses(engine.store.uses)
-            counts["agreement"] = shapes.plain(agreeing.agreed(engine.store))
+            counts["agreement"] = shapes.plain(agreement.agreed(engine.store))
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
@@ -209,6 +209,6 @@ def stats(invocation: Invocation) -> None:
             from triskele.serving.cli import eval_report
 
             invocation.write(eval_report.adopted(adopted))
-        if (agreed := agreeing.agreed(engine.store)) is not None:
+        if (agreed := agreement.agreed(engine.store)) is not None:
             invocation.write(reports.agreement(agreed))
         return None

@@ -26,7 +26,7 @@ from triskele.types import Action, JournalEntry, LinkKind, Outcome, Sensitivity
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
-    from triskele.outside.ledger import Sent
+    from triskele.recall.hosted.egress_log import Sent
 
 # A text may begin with a dash; what looks like an unknown option is then the text.
 _ANY_TEXT = {"ignore_unknown_options": True}
@@ -141,7 +141,7 @@ def edit(
         changes["sensitivity"] = sensitivity
     if text is not None:
         changes["content"] = given_text(text)
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         before = engine.sent(id)
         outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
         memory = engine.get(outcome.id)
@@ -172,7 +172,7 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
 
     KIND is supersedes, resolved-by, part-of or see-also.
     """
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         change = engine.unlink if remove else engine.link
         outcome = change(source, LinkKind(kind), target)
         ends = {"source": outcome.id, "kind": kind, "target": engine.resolve(target)}
@@ -190,7 +190,7 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
 @common
 def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:
     """Stop recalling memories; undo brings them back, unless --hard."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         references = list(dict.fromkeys(engine.resolve(id) for id in ids))
         if hard and not yes and not invocation.as_json and sys.stdin.isatty():
             click.confirm(f"Erase {len(references)} for good, beyond undo?", abort=True, err=True)
@@ -208,7 +208,7 @@ def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) 
 @common
 def undo(invocation: Invocation, batch: str | None) -> None:
     """Take back the last change, or a whole batch such as an import."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         _tell_changes(invocation, engine, engine.undo(batch))
 
 

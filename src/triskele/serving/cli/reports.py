@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.curation.agreeing import Agreed
+from triskele.curation.agreement import Agreed
+from triskele.curation.health import Health
 from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
 from triskele.evaluation.report.formatting import detectable
 from triskele.exchange.records import ExportReport, ImportReport
-from triskele.health import Health
-from triskele.outside.ledger import Sent
+from triskele.recall.hosted.egress_log import Sent
+from triskele.recall.why_not import WhyNot
 from triskele.serving.cli import leaving
 from triskele.serving.cli.render import (
     ID,
@@ -31,10 +32,9 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
-from triskele.stores.ledger import DayCount, UseCount
 from triskele.stores.protocol import Census, NameCounts
+from triskele.stores.usage import DayCount, UseCount
 from triskele.types import Action, JournalEntry, Memory, Outcome
-from triskele.whynot import WhyNot
 
 _SAID = {
     Action.ADDED: "Remembered",
@@ -270,6 +270,10 @@ def exported(report: ExportReport, target: Path | None) -> RenderableType:
         lines.append(note(said, style=QUIET))
     if report.left_out_secret:
         said = f"{memories(report.left_out_secret, 'secret ')} left out (--with-secrets reveals them into the file)."
+        lines.append(note(said, style=QUIET))
+    if report.left_out_versions:
+        versions = f"{report.left_out_versions:,} earlier version{'' if report.left_out_versions == 1 else 's'}"
+        said = f"{versions} left out, private or secret (--private and --with-secrets write them too)."
         lines.append(note(said, style=QUIET))
     if report.revealed:
         said = f"The file holds {memories(report.revealed, 'secret ')} in clear; only you can read it, keep it so."

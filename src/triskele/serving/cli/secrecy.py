@@ -28,7 +28,7 @@ def secrets(context: click.Context) -> None:
 @common
 def reveal(invocation: Invocation, id: str) -> None:
     """Show the text of a secret; the journal notes it."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         memory = engine.get(id)
         text = engine.reveal(memory.id)
         if invocation.as_json:
@@ -42,7 +42,7 @@ def reveal(invocation: Invocation, id: str) -> None:
 @common
 def list_secrets(invocation: Invocation) -> None:
     """List the secrets of every project by their titles."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         ids = list(dict.fromkeys(row.id for row in engine.store.sealed()))
         found = [each for each in engine.store.memories(ids).values() if is_secret(each)][:MAX_LISTED]
         if invocation.as_json:
@@ -61,7 +61,7 @@ def list_secrets(invocation: Invocation) -> None:
 @common
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Make a memory secret in all its versions, and erase what was derived from its text."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         sent = engine.sent(id)
         outcome = engine.seal(id, title=title)
         copies = engine.earlier_copies()
@@ -82,7 +82,7 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     """Change the key of the vault; cut short, nothing is lost."""
     if to is None and not renew:
         raise click.UsageError("nothing to change: give --to, --renew or both")
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         done = engine.safe.rotate(to, renew=renew)
         if invocation.as_json:
             return invocation.write_json({**shapes.plain(done), "project": engine.project})

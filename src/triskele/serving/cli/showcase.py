@@ -10,7 +10,8 @@ from importlib import resources
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from triskele import config, moments
+from triskele import config
+from triskele.base import timestamps
 from triskele.engine import Engine, open_memory
 from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
 
@@ -70,7 +71,9 @@ def _changes(engine: Engine) -> list[Change]:
     rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
     memories = {row["id"]: _draft(engine, row) for row in rows}
     links = [
-        Link(source=memories[row["id"]].id, kind=kind, target=memories[row["meta"][name]].id, known_from=moments.now())
+        Link(
+            source=memories[row["id"]].id, kind=kind, target=memories[row["meta"][name]].id, known_from=timestamps.now()
+        )
         for row in rows
         for name, kind in _LINKS.items()
         if name in row["meta"]

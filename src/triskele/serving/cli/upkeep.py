@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from triskele.config import file_of
-from triskele.errors import StoreDamaged
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, progress_bar
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.engine import Engine
 
 _FILE = click.Path(path_type=Path)
 _SHELLS = ("bash", "zsh", "fish")
@@ -33,7 +30,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @common
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the live store to a new file."""
-    with invocation.open() as engine:
+    with invocation.open_existing(is_needed=True) as engine:
         engine.backup(target)
         count = target.stat().st_size
         if invocation.as_json:
@@ -49,38 +46,26 @@ def backup(invocation: Invocation, target: Path) -> None:
     epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"),
 )
 @click.argument("source", type=_FILE)
+@click.option("--yes", is_flag=True, help="Do not ask before replacing the store.")
 @common
-def restore(invocation: Invocation, source: Path) -> None:
+def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; what was there is kept beside it."""
-    with _restored(invocation, source) as (engine, kept):
+    if not yes and not invocation.as_json and sys.stdin.isatty():
+        click.confirm(f"Replace the store by {source}? What is there now is kept beside it.", abort=True, err=True)
+    engine, kept = invocation.restore(source)
+    with engine:
         count = engine.census().memories
+        was_damaged = kept is not None and kept.is_dir()
         if invocation.as_json:
-            return invocation.write_json(
-                {"restored": str(source), "kept": str(kept), "memories": count, "project": engine.project}
-            )
+            document = {"restored": str(source), "kept": kept and str(kept), "was_damaged": was_damaged}
+            return invocation.write_json({**document, "memories": count, "project": engine.project})
         from triskele.serving.cli import render
 
-        return invocation.write(
-            render.note(f"Restored {render.memories(count)} from {source}."),
-            render.note(f"What was there before is kept in {kept}", style=render.QUIET),
-        )
-
-
-@contextmanager
-def _restored(invocation: Invocation, source: Path) -> Iterator[tuple[Engine, Path]]:
-    """The memory after a restore, and where the content of before is kept."""
-    from triskele.health import replace_damaged
-
-    try:
-        engine = invocation.open()
-        kept = engine.restore(source)
-    except StoreDamaged as damage:
-        if str(source) in str(damage):
-            raise
-        kept = replace_damaged(invocation.settings(), source)
-        engine = invocation.open()
-    with engine:
-        yield engine, kept
+        lines = [render.note(f"Restored {render.memories(count)} from {source}.")]
+        if kept is not None:
+            what = "The damaged files are" if was_damaged else "What was there before is"
+            lines.append(render.note(f"{what} kept in {kept}", style=render.QUIET))
+        return invocation.write(*lines)
 
 
 @click.command(
@@ -89,7 +74,7 @@ def _restored(invocation: Invocation, source: Path) -> Iterator[tuple[Engine, Pa
 @common
 def reindex(invocation: Invocation) -> None:
     """Build the search indexes anew and embed what waits."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         started = time.perf_counter()
         count = engine.census().versions
         with progress_bar("Indexing", total=count) as progress:
@@ -118,7 +103,7 @@ def reindex(invocation: Invocation) -> None:
 @click.pass_context
 def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
     """Look for damage and mend what can be mended."""
-    with invocation.open() as engine:
+    with invocation.open_existing() as engine:
         health = engine.inspect(deep=deep, repair=repair)
         if invocation.as_json:
             document = {"healthy": not health.findings, "deep": deep, **shapes.plain(health)}

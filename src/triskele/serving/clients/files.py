@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from triskele.disk import settle_folder
+from triskele.base.files import settle_folder
 from triskele.errors import BadInput, Unavailable
 
 MAX_BYTES = 32 * 1024 * 1024

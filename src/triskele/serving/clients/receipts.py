@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.serving.clients import files
 
 
@@ -32,7 +32,7 @@ class Drawer:
 
     def keep(self, path: Path, data: bytes, label: str = "") -> Path:
         """Put a copy aside that only the owner can read."""
-        name = f"{moments.now():%Y%m%dT%H%M%S%f}-{_key(path)[:8]}-{path.name.lstrip('.')}{label}"
+        name = f"{timestamps.now():%Y%m%dT%H%M%S%f}-{_key(path)[:8]}-{path.name.lstrip('.')}{label}"
         files.write(self.folder / name, data)
         return self.folder / name
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triskele import intake, project
+from triskele import validation
+from triskele.base import project
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
-from triskele.stores.ledger import Given
+from triskele.stores.usage import Given
 from triskele.types import Memory, Origin, Sensitivity
 
 # Who may speak to an agent unasked: what tools and the web said is found by asking alone.
@@ -78,7 +79,7 @@ def _project(engine: Engine, payload: Mapping[str, Any]) -> str:
     path = Path(text_in(payload, "cwd"))
     try:
         if named:
-            return intake.check_name(named, "the project")
-        return intake.check_name(project.resolve(path), "the project") if path.is_absolute() else EVERYWHERE
+            return validation.check_name(named, "the project")
+        return validation.check_name(project.resolve(path), "the project") if path.is_absolute() else EVERYWHERE
     except (OSError, ValueError, RuntimeError, BadInput):
         return EVERYWHERE

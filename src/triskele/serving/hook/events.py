@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from triskele.curation import uses
+from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.hook import injection
@@ -80,7 +80,7 @@ def _is_late(payload: Mapping[str, Any]) -> bool:
 def _given(engine: Engine, parcel: Parcel, conversation: Conversation) -> str:
     if parcel.memories:
         tokens = {memory.id: each for memory, each in zip(parcel.memories, parcel.tokens, strict=True)}
-        uses.note_injection(engine.store, parcel.memories, conversation=conversation.key, tokens=tokens)
+        usage.note_injection(engine.store, parcel.memories, conversation=conversation.key, tokens=tokens)
     return parcel.document
 
 

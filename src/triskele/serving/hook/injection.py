@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from triskele import intake, moments
+from triskele import validation
+from triskele.base import timestamps
 from triskele.engine import Engine
-from triskele.explain import tokens_of
+from triskele.recall.reasons import tokens_of
 from triskele.serving.hook import fence
 from triskele.serving.hook.conversation import Conversation, current
 from triskele.types import Answer, Memory, Sort
@@ -53,13 +54,13 @@ def for_prompt(engine: Engine, asked: str, conversation: Conversation) -> list[M
 
 
 def _telling(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
-    from triskele.recall import pack
+    from triskele.recall.pipeline import pack
 
     best = answer.hits[0].score if answer.hits else 0.0
     near = [hit for hit in answer.hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
     allowed = [hit for hit in near if conversation.may_see(hit.memory)]
     # Those that say the same again are left out, whatever the budget.
-    packed = pack(replace(answer, hits=tuple(allowed)), intake.MAX_BUDGET)
+    packed = pack(replace(answer, hits=tuple(allowed)), validation.MAX_BUDGET)
     resolutions = current(engine, packed.resolutions, conversation)
     return [*(hit.memory for hit in packed.hits), *resolutions]
 
@@ -69,7 +70,7 @@ def regained(engine: Engine, conversation: Conversation) -> list[Memory]:
     lost = conversation.lost()
     if not lost:
         return []
-    standing, now = engine.store.memories(lost), moments.now()
+    standing, now = engine.store.memories(lost), timestamps.now()
     memories = [standing[id] for id in lost if id in standing]
     valid = [memory for memory in memories if memory.valid_to is None or memory.valid_to > now]
     return _news(current(engine, valid, conversation), conversation)

@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field
 
-from triskele import moments
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.serving.mcp import wording
 from triskele.serving.shapes import shown_content
@@ -170,9 +170,9 @@ def details(memory: Memory, links: Sequence[Link], *, superseded: bool) -> Memor
         **line(memory, superseded=superseded).model_dump(),
         keywords=memory.keywords,
         importance=memory.importance,
-        created=moments.to_text(memory.created_at),
-        valid_from=moments.to_text(memory.valid_from) if memory.valid_from else "",
-        valid_to=moments.to_text(memory.valid_to) if memory.valid_to else "",
+        created=timestamps.to_text(memory.created_at),
+        valid_from=timestamps.to_text(memory.valid_from) if memory.valid_from else "",
+        valid_to=timestamps.to_text(memory.valid_to) if memory.valid_to else "",
         version=memory.version,
         forgotten=memory.known_to is not None,
         links=[LinkLine(source=each.source, kind=str(each.kind), target=each.target) for each in links[:MAX_LINKS]],

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from triskele.intake import MAX_LIMIT
+from triskele.validation import MAX_LIMIT
 
 MAX_QUERY_CHARACTERS = 4096
 MAX_CONTENT_CHARACTERS = 100_000

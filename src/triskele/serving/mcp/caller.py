@@ -9,7 +9,8 @@ from typing import Any
 
 from mcp.server.mcpserver import Context
 
-from triskele import intake, project
+from triskele import validation
+from triskele.base import project
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
 from triskele.types import Memory, Sensitivity
@@ -36,7 +37,7 @@ class Place:
         given = self.project or engine.settings.project
         if given is None and self.folder is not None and self.folder.is_absolute():
             given = project.resolve(self.folder)
-        return intake.check_name(given or EVERYWHERE, "the project")
+        return validation.check_name(given or EVERYWHERE, "the project")
 
 
 Request = Context[Place, Any]

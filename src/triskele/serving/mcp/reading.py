@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from triskele.curation import uses
-from triskele.intake import MAX_LIMIT
+from triskele.curation import usage
 from triskele.serving.mcp import answers
 from triskele.serving.mcp.arguments import (
     AllProjects,
@@ -25,6 +24,7 @@ from triskele.serving.mcp.arguments import (
 )
 from triskele.serving.mcp.caller import Caller, Request, caller
 from triskele.types import Answer, Hit, Memory, Sensitivity, Sort
+from triskele.validation import MAX_LIMIT
 
 ALL_PROJECTS = "*"
 MAX_PROJECTS = 50
@@ -49,7 +49,7 @@ def memory_recall(
     found = _recalled(who, query, limit, {**asked, "show_superseded": superseded})
     hits = [_hit(hit) for hit in found.hits]
     kept = answers.fitting(hits)
-    uses.note_recall(who.engine.store, replace(found, hits=found.hits[: len(kept)]), to_agent=True)
+    usage.note_recall(who.engine.store, replace(found, hits=found.hits[: len(kept)]), to_agent=True)
     return answers.Recalled(
         hits=kept,
         resolutions=[answers.line(each) for each in found.resolutions],

@@ -1,0 +1,1 @@
+"""What every room uses: ids, time, text, files and deadlines."""

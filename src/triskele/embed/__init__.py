@@ -1,8 +1,0 @@
-"""Meaning as vectors: the Embedder protocol and the model that ships with the package."""
-
-from __future__ import annotations
-
-from triskele.embed.bundled import bundled
-from triskele.embed.protocol import Embedder, Encoding
-
-__all__ = ["Embedder", "Encoding", "bundled"]

@@ -1,0 +1,162 @@
+"""Arrays in files that only grow: records are appended past the last stamp, then the stamp moves.
+
+A crash leaves the old stamp and some bytes that the next append overwrites. Every record has a checksum.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class Descriptor:
+    """A file open for reading at any place; closed when its last reader goes."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+    def read_into(self, target: NDArray[np.uint8], starts: Ints, stops: Ints) -> None:
+        """Read some stretches of the file, one after the other; what a damaged file lacks stays as it is."""
+        into, done = target.data, 0
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            os.preadv(self._number, [into[done : done + stop - start]], start)
+            done += stop - start
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Slots with the values of each: `starts` says where a record begins in `values`, one more says where all end."""
+
+    slots: Ints
+    starts: Ints
+    checks: NDArray[np.uint32]
+    values: NDArray[Any]
+    file: Descriptor | None = None
+
+    def read(self, places: Ints) -> NDArray[Any]:
+        """The values of some records in a row.
+
+        They are read where the system can: a look at one mapped page maps its neighbours too, and in time the whole
+        file would count as the process's own.
+        """
+        starts, stops = self.starts[places], self.starts[places + 1]
+        if self.file is None or not len(places):
+            stretches = [self.values[start:stop] for start, stop in zip(starts, stops, strict=True)]
+            return np.concatenate([self.values[:0], *stretches])
+        found = np.zeros((int((stops - starts).sum()), self.values.shape[1]), dtype=self.values.dtype)
+        self.file.read_into(found.reshape(-1).view(np.uint8), starts * found.strides[0], stops * found.strides[0])
+        return found
+
+    @property
+    def last_slot(self) -> int:
+        """The highest slot, 0 where there is none."""
+        return int(self.slots.max()) if len(self.slots) else 0
+
+    def others(self, slots: Ints) -> int:
+        """How many records are of none of these slots."""
+        return len(np.setdiff1d(self.slots, slots))
+
+    def damaged(self) -> Ints:
+        """The slots whose values are not what was written."""
+        wrong = [
+            slot
+            for slot, start, stop, check in zip(self.slots, self.starts[:-1], self.starts[1:], self.checks, strict=True)
+            if _check(slot, self.values[start:stop]) != check
+        ]
+        return np.array(wrong, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFile:
+    """A folder of such arrays for one model and one history of the journal."""
+
+    path: Path
+    dtype: str
+    width: int
+
+    def open(self, lineage: str) -> Records | None:
+        """What the stamp vouches for; None where the files are missing, cut short or of another history."""
+        try:
+            stamp = json.loads((self.path / "stamp.json").read_text())
+            if (stamp["lineage"], stamp["width"], stamp["dtype"]) != (lineage, self.width, self.dtype):
+                return None
+            records, rows = int(stamp["records"]), int(stamp["rows"])
+            slots = np.fromfile(self.path / "slots", dtype="<i8", count=records)
+            counts = np.fromfile(self.path / "counts", dtype="<i8", count=records)
+            checks = np.fromfile(self.path / "checks", dtype="<u4", count=records)
+            starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            if {len(slots), len(counts), len(checks)} != {records} or starts[-1] != rows:
+                return None
+            return Records(slots, starts, checks, *self._map(rows))
+        except (OSError, ValueError, KeyError, TypeError, MemoryError):
+            return None
+
+    def state(self) -> object:
+        """Something that differs after every change: the clock of a file system may stand still between two."""
+        try:
+            with open(self.path / "stamp.json", "rb") as stamp:
+                return os.fstat(stamp.fileno()).st_mtime_ns, stamp.read()
+        except OSError:
+            return None
+
+    def append(self, lineage: str, vectors: Mapping[int, NDArray[Any]]) -> None:
+        """Add records; files of another history are begun anew."""
+        known = self.open(lineage)
+        if known is None:
+            # Removed rather than cut short: another process may still read from them.
+            shutil.rmtree(self.path, ignore_errors=True)
+        records, rows = (len(known.slots), int(known.starts[-1])) if known else (0, 0)
+        arrays = [np.ascontiguousarray(values, dtype=self.dtype).reshape(-1, self.width) for values in vectors.values()]
+        counts = np.array([len(values) for values in arrays], dtype="<i8")
+        checks = np.array([_check(*pair) for pair in zip(vectors, arrays, strict=True)], dtype="<u4")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write("slots", records * 8, np.array(list(vectors), dtype="<i8").tobytes())
+        self._write("counts", records * 8, counts.tobytes())
+        self._write("checks", records * 4, checks.tobytes())
+        size = np.dtype(self.dtype).itemsize * self.width
+        self._write("values", rows * size, b"".join(values.tobytes() for values in arrays))
+        stamp = {
+            "lineage": lineage,
+            "width": self.width,
+            "dtype": self.dtype,
+            "records": records + len(arrays),
+            "rows": rows + int(counts.sum()),
+        }
+        fresh = self.path / "stamp.new"
+        fresh.write_text(json.dumps(stamp))
+        fresh.replace(self.path / "stamp.json")
+
+    def _map(self, rows: int) -> tuple[NDArray[Any], Descriptor | None]:
+        if rows == 0:
+            return np.empty((0, self.width), dtype=self.dtype), None
+        mapped = np.memmap(self.path / "values", dtype=self.dtype, mode="r", shape=(rows, self.width))
+        can_read = hasattr(os, "preadv")
+        file = Descriptor(os.open(self.path / "values", os.O_RDONLY)) if can_read else None
+        # A plain view of the same pages: the subclass makes every slice several times slower.
+        return np.asarray(mapped), file
+
+    def _write(self, name: str, offset: int, content: bytes) -> None:
+        path = self.path / name
+        with open(path, "r+b" if path.exists() else "w+b") as file:
+            file.truncate(offset)
+            file.seek(offset)
+            file.write(content)
+
+
+def _check(slot: int, values: NDArray[Any]) -> int:
+    """A checksum over the values and whose they are."""
+    return zlib.crc32(np.ascontiguousarray(values).tobytes(), zlib.crc32(b"%d" % slot))

@@ -1,0 +1,181 @@
+"""Reading names: what a memory mentions goes into the store's book, and new names find the older memories too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from triskele.base import timestamps
+from triskele.graph.acronyms import expansions
+from triskele.graph.canonical import Names, Reason, block, key
+from triskele.graph.extract import Kind, Mention, mentions
+from triskele.graph.gazetteer import Gazetteer, runs
+from triskele.graph.vocabulary import COMMON
+from triskele.index.lexical import LexicalIndex
+from triskele.stores.protocol import Name, Named, Store
+from triskele.types import Memory, Scope
+
+SWEEP = 20_000
+BATCH = 256
+# Known under its name, wherever it stands; a lead or a date says nothing beyond its own memory.
+_NAMING = frozenset(Kind) - {Kind.LEAD, Kind.DATE, Kind.VERSION}
+# What another memory named and this one says as well.
+FOUND = "found"
+# A name that more memories hold than these links nothing, so nobody looks for all of them.
+_MOST_OLDER = 50
+# Looking for one name costs about as much as reading so many texts.
+_TEXTS_PER_SEARCH = 4
+_SHORTEST = 2
+
+Progress = Callable[[int], None]
+Unread = Sequence[tuple[int, Memory]]
+
+
+def read_names(
+    store: Store,
+    words: LexicalIndex,
+    *,
+    limit: int | None = None,
+    wait: bool = True,
+    progress: Progress | None = None,
+) -> int:
+    """Read the names of memories that wait, oldest first; returns how many were read.
+
+    Without `wait` it gives way to whoever is writing.
+    """
+    done = 0
+    while limit is None or done < limit:
+        sweep = store.names.unread(SWEEP if limit is None else min(SWEEP, limit - done))
+        if not sweep:
+            break
+        for read in _read(sweep, store, words, wait=wait):
+            done += read
+            if progress is not None:
+                progress(done)
+    return done
+
+
+def _read(sweep: Unread, store: Store, words: LexicalIndex, *, wait: bool) -> Iterator[int]:
+    """First the names of the whole sweep, then every text for all names known by then, in durable steps."""
+    owners = {memory.owner for _, memory in sweep}
+    known = {owner: _Known.at_hand(owner, store, words, sweep) for owner in owners}
+    older: dict[int, list[Named]] = {}
+    # In one moment: the lexical index would ask the store how new it is for every single name.
+    with store.snapshot():
+        for owner, names in known.items():
+            fresh = names.meet([memory for _, memory in sweep if memory.owner == owner])
+            for row, named in _older(names, fresh, store, words, before=sweep[0][0]):
+                older.setdefault(row, []).append(named)
+    if older:
+        store.names.keep(older, wait=wait)
+    for start in range(0, len(sweep), BATCH):
+        batch = sweep[start : start + BATCH]
+        with store.snapshot():
+            found = {row: known[memory.owner].named(memory) for row, memory in batch}
+        store.names.keep(found, through=batch[-1][0], wait=wait)
+        yield len(batch)
+
+
+def _older(
+    known: _Known, fresh: Mapping[str, str], store: Store, words: LexicalIndex, *, before: int
+) -> Iterator[tuple[int, Named]]:
+    """Memories read earlier that hold a name met just now."""
+    # Most new names are new words too, and nobody can have said them before.
+    wanted = {own: text for own, text in fresh.items() if before > 1 and words.rarest(words.analyzer.terms(text)) > 1}
+    if len(wanted) * _TEXTS_PER_SEARCH < before:
+        return _by_search(known, wanted, store, words, before)
+    return _by_reading(known, wanted, store, before)
+
+
+def _by_search(
+    known: _Known, wanted: Mapping[str, str], store: Store, words: LexicalIndex, before: int
+) -> Iterator[tuple[int, Named]]:
+    """Look for each name: what a few new memories cost does not grow with the store."""
+    scope = Scope(owner=known.owner, as_of=timestamps.now(), any_time=True)
+    for own, text in wanted.items():
+        hits = words.search(list(dict.fromkeys(words.analyzer.terms(text))), scope, limit=_MOST_OLDER)
+        for row, memory in store.rows(hit.row for hit in hits if hit.row < before).items():
+            # A cheap look first: most texts have some of the words alone.
+            folded = memory.content.casefold()
+            is_likely = not folded.isascii() or all(word in folded for word in own.split())
+            if is_likely and known.gazetteer.holds(memory.content, text):
+                yield row, known.as_named(own, text, FOUND)
+
+
+def _by_reading(known: _Known, wanted: Mapping[str, str], store: Store, before: int) -> Iterator[tuple[int, Named]]:
+    """Read every older text once for all names: cheaper where there are many new ones."""
+    for row, memory in store.versions():
+        if row >= before:
+            return
+        if memory.owner == known.owner:
+            for key_found in {match.key for match in known.gazetteer.find(memory.content)} & wanted.keys():
+                yield row, known.as_named(key_found, wanted[key_found], FOUND)
+
+
+class _Known:
+    """The names of one owner that some texts may hold: which there are, and which of them are the same."""
+
+    def __init__(self, owner: str, words: LexicalIndex, names: Iterable[Name], akin: Iterable[Name]) -> None:
+        self.owner = owner
+        self._words = words
+        self.gazetteer = Gazetteer()
+        for name in names:
+            self.gazetteer.add(name.text.lower() if name.any_case else name.text)
+        self._names = Names({name.text: name.key for name in akin})
+        self._aliases: dict[str, tuple[str, str]] = {}
+
+    @staticmethod
+    def at_hand(owner: str, store: Store, words: LexicalIndex, sweep: Unread) -> _Known:
+        """Every name for many texts; for a few, those that could stand in them."""
+        if len(sweep) > BATCH:
+            names = list(store.names.known(owner))
+            return _Known(owner, words, names, names)
+        memories = [memory for _, memory in sweep if memory.owner == owner]
+        keys = {run for memory in memories for run in runs(memory.content)}
+        blocks = {block(mention.text) for memory in memories for mention in _mentioned(memory)}
+        return _Known(owner, words, store.names.find(owner, keys).values(), store.names.akin(owner, blocks))
+
+    def meet(self, memories: Iterable[Memory]) -> dict[str, str]:
+        """Know the names of more memories; returns the new ones by key."""
+        fresh: dict[str, str] = {}
+        for memory in memories:
+            for acronym, expansion in expansions(memory.content):
+                self._aliases[key(acronym)] = (key(expansion), Reason.ACRONYM)
+            for mention in _mentioned(memory):
+                own = key(mention.text)
+                if mention.kind in _NAMING and _is_telling(own) and self.gazetteer.add(mention.text):
+                    fresh[own] = mention.text
+        return fresh
+
+    def named(self, memory: Memory) -> list[Named]:
+        """Everything that a memory mentions, its subject first, each name once."""
+        found: dict[str, Named] = {}
+        for mention in sorted(_mentioned(memory), key=lambda mention: not mention.is_subject):
+            own = key(mention.text)
+            if len(own) >= _SHORTEST and own not in found:
+                found[own] = self.as_named(own, mention.text, mention.kind)
+        for match in self.gazetteer.find(memory.content):
+            if match.key not in found:
+                found[match.key] = self.as_named(match.key, memory.content[match.start : match.end], FOUND)
+        return list(found.values())
+
+    def as_named(self, own: str, text: str, kind: str) -> Named:
+        """A name with what it is the same as."""
+        joins = self._aliases.get(own)
+        if joins is None:
+            concept, reason = self._names.resolve(text)
+            joins = (concept, str(reason)) if reason is not None and concept != own else None
+            if reason is None:
+                self._names.add(text, own)
+        spread = self._words.rarest(self._words.analyzer.terms(text))
+        text = text.removesuffix("'s").removesuffix("’s")
+        return Named(own, block(text), text, not any(map(str.isupper, text)), kind, joins, spread)
+
+
+@lru_cache(maxsize=BATCH)
+def _mentioned(memory: Memory) -> list[Mention]:
+    return mentions(memory.content, memory.tags, memory.keywords)
+
+
+def _is_telling(own: str) -> bool:
+    return len(own) >= _SHORTEST and own not in COMMON and any(map(str.isalpha, own))

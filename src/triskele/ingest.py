@@ -1,0 +1,208 @@
+"""New and changed memories, checked and classified: every writer passes here before anything is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from triskele import validation
+from triskele.base import timestamps
+from triskele.base.ids import IdMaker, content_hash
+from triskele.config import MemorySettings
+from triskele.errors import BadInput
+from triskele.privacy import detect
+from triskele.privacy.findings import Finding
+from triskele.types import Memory, Origin, Sensitivity, Unsealed
+from triskele.validation import Moment
+
+# What an edit may change of the details that are indexed and shown in clear.
+_LABELS = frozenset({"tags", "keywords", "project"})
+_MEMORY_FIELDS = [each.name for each in fields(Memory)]
+# A shorter piece of a secret stands in a label by chance.
+_LEAST_REPEATED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """Makes memories for one owner and, unless told otherwise, one project."""
+
+    settings: MemorySettings
+    project: str
+    _ids: IdMaker = field(default_factory=IdMaker)
+
+    def draft(
+        self,
+        content: str,
+        *,
+        title: str | None = None,
+        category: str | None = None,
+        tags: Iterable[str] = (),
+        keywords: str = "",
+        importance: float = 0.5,
+        sensitivity: Sensitivity | None = None,
+        project: str | None = None,
+        origin: Origin = Origin.USER,
+        session: str | None = None,
+        position: int | None = None,
+        created_at: Moment | None = None,
+        valid_from: Moment | None = None,
+        valid_to: Moment | None = None,
+    ) -> Memory:
+        """A checked memory that is not stored yet; `project` None is the project worked in, "" everywhere.
+
+        Without a `sensitivity` the text decides: one that holds a secret becomes a secret.
+        """
+        settings, labels = self.settings, list(tags)
+        text = validation.check_content(content, settings)
+        refuse_secret_labels(tags=labels, keywords=keywords, session=session, project=project)
+        now = timestamps.now()
+        created = validation.check_moment(created_at) or now
+        memory = Memory(
+            id=self._ids.make(now),
+            content=text,
+            category=validation.check_category(category or validation.usual_category(settings), settings),
+            tags=validation.check_tags(labels, settings),
+            keywords=validation.check_keywords(keywords, settings),
+            importance=validation.check_importance(importance),
+            owner=settings.owner,
+            project=self.project if project is None else validation.check_name(project, "the project"),
+            origin=origin,
+            session=None if session is None else validation.check_name(session, "the session") or None,
+            position=None if position is None else validation.check_position(position),
+            created_at=created,
+            updated_at=created,
+            valid_from=validation.check_moment(valid_from),
+            valid_to=validation.check_moment(valid_to),
+            known_from=now,
+            content_hash=content_hash(text),
+        )
+        validation.check_period(memory)
+        return classified(memory, sensitivity, settings, title=title)
+
+    def draft_pieces(
+        self, text: str, *, position: int | None = None, sensitivity: Sensitivity | None = None, **details: Any
+    ) -> list[Memory]:
+        """A longer text as several memories; their positions follow the first one's."""
+        return [
+            self.draft(piece, sensitivity=kind, position=None if position is None else position + place, **details)
+            for place, (piece, kind) in enumerate(self.pieces(text, sensitivity))
+        ]
+
+    def pieces(self, text: str, sensitivity: Sensitivity | None) -> list[tuple[str, Sensitivity | None]]:
+        """A long text cut at sentences, each piece with its class: all are secret where a cut goes through a secret."""
+        pieces = validation.split_sentences(text, self.settings.max_characters)
+        if not pieces:
+            raise BadInput("the memory is empty")
+        if sensitivity is not Sensitivity.OPEN and detect.is_cut(text, pieces):
+            sensitivity = Sensitivity.SECRET
+        return [(piece, sensitivity) for piece in pieces]
+
+    def revised(self, memory: Memory, changes: Mapping[str, Any], open_text: Callable[[], str]) -> Memory:
+        """The memory with changes to its content or details; `open_text` gives the text of a secret."""
+        given = dict(changes)
+        if "tags" in given:
+            given["tags"] = list(given["tags"])
+        title = given.pop("title", None)
+        checked = self._checked(given)
+        refuse_secret_labels(**{name: given[name] for name in given.keys() & _LABELS})
+        sensitivity = checked.get("sensitivity")
+        was_secret = memory.sensitivity is Sensitivity.SECRET
+        now = timestamps.now()
+        if not given.keys() & {"content", "sensitivity"} and title is None:
+            revised = replace(memory, **checked, updated_at=now)
+            validation.check_period(revised)
+            if was_secret and given.keys() & _LABELS:
+                text = open_text()
+                _refuse_repeats(revised, _values(text, detect.find(text)))
+            return revised
+        text = checked.get("content") or (open_text() if was_secret else memory.content)
+        revised = replace(memory, **{**checked, "content": text, "content_hash": content_hash(text)}, updated_at=now)
+        validation.check_period(revised)
+        if sensitivity is None and memory.sensitivity is not Sensitivity.OPEN:
+            sensitivity = memory.sensitivity
+        result = classified(revised, sensitivity, self.settings, title=title)
+        keeps_title = title is None and was_secret and "content" not in given and isinstance(result, Unsealed)
+        return replace(result, content=memory.content, content_hash=memory.content_hash) if keeps_title else result
+
+    def _checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        settings = self.settings
+        checks: dict[str, Callable[[Any], Any]] = {
+            "content": lambda value: validation.check_content(value, settings),
+            "category": lambda value: validation.check_category(value, settings),
+            "tags": lambda value: validation.check_tags(value, settings),
+            "keywords": lambda value: validation.check_keywords(value, settings),
+            "importance": validation.check_importance,
+            "sensitivity": Sensitivity,
+            "project": lambda value: validation.check_name(value, "the project"),
+            "valid_from": validation.check_moment,
+            "valid_to": validation.check_moment,
+        }
+        unknown = set(changes) - set(checks)
+        if unknown:
+            raise BadInput(f"a memory's {', '.join(sorted(unknown))} cannot be edited")
+        return {name: checks[name](value) for name, value in changes.items()}
+
+
+def classified(
+    memory: Memory, given: Sensitivity | None, settings: MemorySettings, *, title: str | None = None
+) -> Memory:
+    """The memory in the class that its user gave it or that its text asks for; OPEN, given, overrules an alarm."""
+    findings = detect.find(memory.content)
+    is_secret = given is Sensitivity.SECRET or (bool(findings) and given is not Sensitivity.OPEN)
+    if not is_secret:
+        if title is not None:
+            raise BadInput("only a secret goes by a title: mark it as secret, or leave the title out")
+        return replace(memory, sensitivity=given or Sensitivity.OPEN)
+    return sealable(memory, findings, _checked_title(title, memory.content, findings, settings))
+
+
+def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = None) -> Unsealed:
+    """The memory as a secret: its title where its text was, and the text beside it for the vault."""
+    text = memory.content
+    _refuse_repeats(memory, _values(text, findings))
+    name = title or detect.title_for(text, findings)
+    kept = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
+    return Unsealed(
+        **{**kept, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
+    )
+
+
+def refuse_secret_labels(
+    *, tags: Iterable[str] = (), keywords: str = "", session: str | None = None, project: str | None = None
+) -> None:
+    """Labels are indexed and shown in clear, so a secret in one of them is refused; only its kind is told."""
+    named = [*(("a tag", tag) for tag in tags), ("the keywords", keywords)]
+    named += [("the session", session or ""), ("the project", project or "")]
+    for what, label in named:
+        for finding in detect.find(label):
+            raise BadInput(
+                f"{what} looks like a secret ({detect.label_of(finding.kind)}) and would be readable:"
+                " leave it out, only the text of a memory is sealed"
+            )
+
+
+def _values(text: str, findings: Sequence[Finding]) -> list[str]:
+    found = [text[finding.start : finding.end] for finding in findings] or [text]
+    return [value.lower() for value in found if len(value) >= _LEAST_REPEATED]
+
+
+def _refuse_repeats(memory: Memory, values: Sequence[str]) -> None:
+    for what, label in _labels(memory):
+        if any(value in label.lower() for value in values):
+            raise BadInput(f"{what} repeats the secret and would be readable: leave it out")
+
+
+def _labels(memory: Memory) -> Iterator[tuple[str, str]]:
+    yield from (("a tag", tag) for tag in memory.tags)
+    yield from (("the keywords", memory.keywords), ("the session", memory.session or ""))
+    yield "the project", memory.project
+
+
+def _checked_title(title: str | None, text: str, findings: Sequence[Finding], settings: MemorySettings) -> str | None:
+    if title is None:
+        return None
+    name = " ".join(validation.check_content(title, settings).split())
+    if detect.find(name) or any(value in name.lower() for value in _values(text, findings)):
+        raise BadInput("the title would tell the secret: choose other words for it")
+    return name

@@ -1,0 +1,222 @@
+"""Fusion: the rankings of several legs in, one ranking out; pure functions with their formulas.
+
+Every method turns a leg's scores into comparable numbers, 0 for what the leg did not return; the score is the weighted
+sum over the legs. A leg of weight 0 is the same as no leg at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.types import Ranking
+
+_SATURATION = 4.0
+_SAME = 1e-9
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionConfig:
+    """How much each leg counts, and the constants of the methods that have any."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: {"lexical": 1.0, "dense": 1.0, "graph": 0.35})
+    k: Mapping[str, float] = field(default_factory=dict)
+    default_k: float = 60.0
+    depth: int = 50
+
+
+class Contribution(NamedTuple):
+    """What one leg adds to a candidate."""
+
+    rank: int
+    raw: float
+    normalised: float
+    contribution: float
+
+
+class Candidate(NamedTuple):
+    """A candidate whose score is the sum of its parts' contributions."""
+
+    row: int
+    score: float
+    parts: Mapping[str, Contribution]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One leg's scores, best first, as a method sees them."""
+
+    leg: str
+    raw: Floats
+    ceiling: float
+
+
+# One number per rank, never negative; a candidate that the leg does not return counts 0.
+Normaliser = Callable[[Scores, FusionConfig], Floats]
+
+
+def reciprocal_rank(scores: Scores, weighing: FusionConfig) -> Floats:
+    """1 / (k + rank) (Cormack, Clarke and Büttcher 2009)."""
+    k = weighing.k.get(scores.leg, weighing.default_k)
+    numbers: Floats = 1 / (k + np.arange(1.0, len(scores.raw) + 1))
+    return numbers
+
+
+def theoretical_minimum(scores: Scores, _: FusionConfig) -> Floats:
+    """(s − m) / (max − m), m the lowest score possible: −1 for a cosine, else 0 (TM2C2, Bruch et al. 2023)."""
+    lowest = -1.0 if scores.leg == "dense" else 0.0
+    span = scores.raw.max() - lowest
+    return (scores.raw - lowest) / span if span > _SAME else np.zeros(len(scores.raw))
+
+
+def relative_score(scores: Scores, _: FusionConfig) -> Floats:
+    """(s − min) / (max − min); equal scores count 1."""
+    lowest = scores.raw.min()
+    span = scores.raw.max() - lowest
+    return (scores.raw - lowest) / span if span > _SAME else np.ones(len(scores.raw))
+
+
+def distribution_based(scores: Scores, _: FusionConfig) -> Floats:
+    """(s − (μ − 3σ)) / 6σ, held between 0 and 1; equal scores count 0.5."""
+    mean, deviation = scores.raw.mean(), scores.raw.std()
+    if deviation < _SAME:
+        return np.full(len(scores.raw), 0.5)
+    numbers: Floats = np.clip((scores.raw - mean + 3 * deviation) / (6 * deviation), 0.0, 1.0)
+    return numbers
+
+
+def saturating_sum(scores: Scores, _: FusionConfig) -> Floats:
+    """s / (s + 4) for scores without an upper bound; a cosine counts as it is."""
+    above = np.maximum(scores.raw, 0.0)
+    return above if scores.leg == "dense" else above / (above + _SATURATION)
+
+
+def standard_score(scores: Scores, _: FusionConfig) -> Floats:
+    """Standard deviations above the weakest candidate.
+
+    This is the z-score moved by a constant per leg, which leaves the order as it is and no part negative.
+    """
+    deviation = scores.raw.std()
+    return (scores.raw - scores.raw.min()) / deviation if deviation > _SAME else np.zeros(len(scores.raw))
+
+
+def share_of_ceiling(scores: Scores, _: FusionConfig) -> Floats:
+    """s / the best score that any memory could have had: says how well a question is met, not only by whom."""
+    above = np.maximum(scores.raw, 0.0)
+    return above / scores.ceiling if scores.ceiling > _SAME else np.zeros(len(above))
+
+
+METHODS: Mapping[str, Normaliser] = {
+    "rrf": reciprocal_rank,
+    "cc": theoretical_minimum,
+    "rsf": relative_score,
+    "dbsf": distribution_based,
+    "sum": saturating_sum,
+    "zscore": standard_score,
+    "share": share_of_ceiling,
+}
+# Shares of words and meaning where the literature weighs the two sides unevenly.
+SHARES: Mapping[str, Mapping[str, float]] = {
+    "rrf": {"lexical": 1.0, "dense": 1.0, "graph": 0.35},
+    "cc": {"lexical": 0.2, "dense": 0.8, "graph": 0.35},
+    "rsf": {"lexical": 0.4, "dense": 0.6, "graph": 0.35},
+    "dbsf": {"lexical": 0.4, "dense": 0.6, "graph": 0.35},
+    "sum": {"lexical": 0.25, "dense": 0.75, "graph": 0.35},
+    "zscore": {"lexical": 0.5, "dense": 0.5, "graph": 0.35},
+    "share": {"lexical": 0.2, "dense": 0.8, "graph": 0.35},
+}
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """A leg that counts, cut to its depth, with its numbers and what these contribute."""
+
+    leg: str
+    rows: NDArray[np.int64]
+    raw: Floats
+    numbers: Floats
+    contributions: Floats
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Where each row stands."""
+        return {row: place for place, row in enumerate(self.rows.tolist())}
+
+    def part(self, place: int) -> Contribution:
+        """What the leg adds to the candidate at a place."""
+        numbers = (self.raw[place], self.numbers[place], self.contributions[place])
+        return Contribution(place + 1, *map(float, numbers))
+
+
+class _Parts(Mapping[str, Contribution]):
+    """The parts of a candidate, made when they are looked at: most candidates are never explained."""
+
+    __slots__ = ("_heard", "_row")
+
+    def __init__(self, heard: Sequence[_Heard], row: int) -> None:
+        self._heard = heard
+        self._row = row
+
+    def __getitem__(self, leg: str) -> Contribution:
+        for one in self._heard:
+            if one.leg == leg and self._row in one.places:
+                return one.part(one.places[self._row])
+        raise KeyError(leg)
+
+    def __iter__(self) -> Iterator[str]:
+        return (one.leg for one in self._heard if self._row in one.places)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def fuse(method: str, rankings: Sequence[Ranking], weighing: FusionConfig | None = None) -> list[Candidate]:
+    """Fuse by a method's name, best first; ties keep the better rank, then the older row."""
+    heard = _heard(method, rankings, weighing or FusionConfig(weights=SHARES[method]))
+    rows, scores = _ordered(heard)
+    scored = zip(rows.tolist(), scores.tolist(), strict=True)
+    return [Candidate(row, score, _Parts(heard, row)) for row, score in scored]
+
+
+def ordered(method: str, rankings: Sequence[Ranking], weighing: FusionConfig) -> tuple[NDArray[np.int64], Floats]:
+    """The rows and scores of `fuse` in its order, where nobody asks for the parts."""
+    return _ordered(_heard(method, rankings, weighing))
+
+
+def _ordered(heard: Sequence[_Heard]) -> tuple[NDArray[np.int64], Floats]:
+    """Rows with their scores, best first."""
+    if not heard:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    # In the order of their names, so that a sum does not depend on who was asked first.
+    heard = sorted(heard, key=lambda one: one.leg)
+    rows, place = np.unique(np.concatenate([one.rows for one in heard]), return_inverse=True)
+    totals = np.zeros(len(rows))
+    ranks = np.full(len(rows), np.iinfo(np.int64).max)
+    start = 0
+    for one in heard:
+        at = place[start : start + len(one.rows)]
+        totals[at] += one.contributions
+        ranks[at] = np.minimum(ranks[at], np.arange(len(at)))
+        start += len(at)
+    order = np.lexsort((rows, ranks, -totals))
+    return rows[order], totals[order]
+
+
+def _heard(method: str, rankings: Sequence[Ranking], weighing: FusionConfig) -> list[_Heard]:
+    """The legs that count, in the order they were asked."""
+    heard = []
+    for ranking in rankings:
+        weight = weighing.weights.get(ranking.leg, 0.0)
+        if weight > 0 and ranking.rows:
+            raw = np.array(ranking.scores[: weighing.depth])
+            numbers = METHODS[method](Scores(ranking.leg, raw, ranking.ceiling), weighing)
+            rows = np.array(ranking.rows[: weighing.depth], dtype=np.int64)
+            heard.append(_Heard(ranking.leg, rows, raw, numbers, weight * numbers))
+    return heard

@@ -1,0 +1,190 @@
+"""Which memory of a chain of successors speaks for the chain at a given moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from triskele.recall.fusion import Candidate
+from triskele.stores.protocol import Store
+from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
+
+MAX_DEPTH = 10
+SUPERSEDED_IMPORTANCE = 0.3
+
+
+class Succession:
+    """The supersedes links around some memories, as they stood in the scope's knowledge."""
+
+    def __init__(self, ids: Iterable[str], store: Store, scope: Scope) -> None:
+        self._as_of = scope.as_of
+        self._known_at = scope.known_at
+        self._newer: dict[str, list[str]] = {}
+        self._older: dict[str, list[str]] = {}
+        self.memories: dict[str, Memory] = {}
+        self._load(set(ids), store)
+
+    def head(self, id: str) -> str:
+        """The memory to serve for this one: its newest successor in force, or the one that it will replace."""
+        served = reached = id
+        for _ in range(MAX_DEPTH):
+            if (newer := self._newest_begun(self._newer.get(reached, ()))) is None:
+                break
+            reached = newer
+            if not self._has_ended(reached):
+                served = reached
+        return served if reached != id else self._predecessor(id)
+
+    def is_superseded(self, id: str) -> bool:
+        """Whether something that has begun replaces this memory."""
+        return id in self._newer and self._newest_begun(self._newer[id]) is not None
+
+    def _predecessor(self, id: str) -> str:
+        for _ in range(MAX_DEPTH):
+            older = [
+                other for other in self._older.get(id, ()) if other in self.memories and not self._has_ended(other)
+            ]
+            if not older or self._begins(id) <= self._as_of:
+                break
+            id = max(older, key=self._begins)
+        return id
+
+    def _newest_begun(self, candidates: Iterable[str]) -> str | None:
+        begun = [id for id in candidates if id in self.memories and self._begins(id) <= self._as_of]
+        return max(begun, key=self._begins) if begun else None
+
+    def _begins(self, id: str) -> datetime:
+        memory = self.memories[id]
+        return memory.valid_from or memory.created_at
+
+    def _has_ended(self, id: str) -> bool:
+        ended = self.memories[id].valid_to
+        return ended is not None and ended <= self._as_of
+
+    def _load(self, fringe: set[str], store: Store) -> None:
+        seen: set[str] = set()
+        # One further than is followed: the last one served may have a successor too.
+        for _ in range(MAX_DEPTH + 1):
+            links = store.links(sorted(fringe), kind=LinkKind.SUPERSEDES, known_at=self._known_at)
+            seen |= fringe
+            self._note(links)
+            fringe = {end for link in links for end in (link.source, link.target)} - seen
+            if not fringe:
+                break
+        chained = {*self._newer, *self._older}
+        self.memories = store.memories(sorted(chained), known_at=self._known_at)
+
+    def _note(self, links: Iterable[Link]) -> None:
+        for link in links:
+            self._newer.setdefault(link.target, []).append(link.source)
+            self._older.setdefault(link.source, []).append(link.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A memory to serve, with the scores of the row that led to it."""
+
+    memory: Memory
+    matched: Memory
+    fused: Candidate
+    score: float
+    prior: float
+    superseded: bool
+
+    @property
+    def stands_for(self) -> str | None:
+        """The older memory that matched, where this one is its successor."""
+        return None if self.matched.id == self.memory.id else self.matched.id
+
+
+class _Claim(NamedTuple):
+    """A candidate's claim to be served; its successor is, where it has one."""
+
+    fused: Candidate
+    successor: Memory | None
+    score: float
+    prior: float
+    superseded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """What counts after relevance: importance, and a bonus for memories that hold all that was asked."""
+
+    importance: float = 0.0
+    exact: float = 0.0
+    is_exact: Callable[[Memory], bool] = lambda _: False
+
+    def bonuses(self, rows: Sequence[int], store: Store) -> Mapping[int, float]:
+        """By what the scores of some rows are raised."""
+        if not self.exact:
+            return {}
+        return {row: 1 + self.exact for row, memory in store.rows(rows).items() if self.is_exact(memory)}
+
+
+def serve(
+    fused: Sequence[Candidate], query: Query, store: Store, *, priors: Priors, show_superseded: bool = False
+) -> list[Resolved]:
+    """The memories to show, best first, each once: a successor takes the place of what it replaced."""
+    return _served(_claims(fused, query, store, priors=priors, show_superseded=show_superseded), store)
+
+
+def _claims(
+    fused: Sequence[Candidate], query: Query, store: Store, *, priors: Priors, show_superseded: bool = False
+) -> list[_Claim]:
+    """Who is to be shown, best first, before anybody's text is read."""
+    rows = [candidate.row for candidate in fused]
+    known = store.importance(rows)
+    bonuses = priors.bonuses(rows, store)
+    succession = Succession((id for id, _ in known.values()), store, query.scope)
+    best: dict[str, _Claim] = {}
+    for candidate in fused:
+        if candidate.row not in known:
+            continue
+        id, importance = known[candidate.row]
+        successor = None if show_superseded else _successor(id, succession, query.scope)
+        if successor is not None:
+            id, importance = successor.id, successor.importance
+        superseded = succession.is_superseded(id)
+        weight = _weight(importance, superseded, query.sort, priors.importance) * bonuses.get(candidate.row, 1.0)
+        claim = _Claim(candidate, successor, candidate.score * weight, weight, superseded)
+        if id not in best or best[id].score < claim.score:
+            best[id] = claim
+    found = list(best.values())
+    if query.sort is Sort.RELEVANCE:
+        found.sort(key=lambda claim: -claim.score)
+    return found[: query.limit]
+
+
+def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:
+    """The memory that speaks for this one, where another does and the reader may see it."""
+    if not succession.memories:
+        return None
+    head = succession.head(id)
+    memory = succession.memories.get(head) if head != id else None
+    return memory if memory is not None and visible(memory, scope) else None
+
+
+def _served(claims: Sequence[_Claim], store: Store) -> list[Resolved]:
+    """Whole memories for the few that are shown: reading every candidate's would cost more than ranking them."""
+    rows = store.rows(claim.fused.row for claim in claims)
+    return [
+        Resolved(claim.successor or matched, matched, claim.fused, claim.score, claim.prior, claim.superseded)
+        for claim in claims
+        if (matched := rows.get(claim.fused.row)) is not None
+    ]
+
+
+def visible(memory: Memory, scope: Scope) -> bool:
+    """Whether a scope's reader may see a memory that a link led to."""
+    return memory.owner == scope.owner and (scope.projects is None or memory.project in scope.projects)
+
+
+def _weight(importance: float, superseded: bool, sort: Sort, strength: float) -> float:
+    """Importance weighs after relevance; the other orders have it already or do without."""
+    if sort is not Sort.RELEVANCE:
+        return 1.0
+    counted = min(importance, SUPERSEDED_IMPORTANCE) if superseded else importance
+    return 1 - strength + strength * counted

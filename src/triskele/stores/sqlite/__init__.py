@@ -1,0 +1,1 @@
+"""The store of a personal machine: one SQLite file."""

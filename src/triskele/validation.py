@@ -1,0 +1,166 @@
+"""The one check that every new or changed memory passes, whoever writes it."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+from datetime import datetime
+
+from triskele.base import timestamps
+from triskele.config import MemorySettings
+from triskele.errors import BadInput
+from triskele.types import Memory
+
+MAX_POSITION = 2**53
+MAX_LIMIT = 200
+MAX_BUDGET = 1_000_000
+
+Moment = datetime | str
+
+_KEPT_CONTROLS = "\n\t"
+# Joiners carry meaning in many scripts; every other format character can hide text from a reader.
+_KEPT_FORMATS = "\u200c\u200d\u00ad"
+_ABSURD_LENGTH = 1_000_000
+_SENTENCE_END = re.compile(r"((?<=[.!?。！？])\s+|(?<=[。！？])|\n+)")
+
+
+def clean(text: str, what: str) -> str:
+    """The text without invisible controls; refuses what is no text at all."""
+    if text.isprintable():
+        return text.strip()
+    if "\x00" in text:
+        raise BadInput(f"{what} contains a NUL character: it looks like binary data, not text")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise BadInput(f"{what} is not valid Unicode (a lone surrogate or undecodable bytes)")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(character for character in text if _is_visible(character)).strip()
+
+
+def check_content(text: str, settings: MemorySettings) -> str:
+    """The cleaned content of a memory, within the limits."""
+    # Far too long is refused unread, so that ten megabytes cost nothing.
+    content = text if len(text) > _ABSURD_LENGTH else clean(text, "the memory")
+    if not content:
+        raise BadInput("the memory is empty")
+    if len(content) > settings.max_characters:
+        raise BadInput(
+            f"the memory has {len(content):,} characters, the limit is {settings.max_characters:,}: "
+            "keep one fact per memory, or let --split cut it at sentences"
+        )
+    return content
+
+
+def check_category(category: str, settings: MemorySettings) -> str:
+    """A category of the configured set."""
+    name = clean(category, "the category").lower()
+    if name not in settings.categories:
+        raise BadInput(f"unknown category {category[:40]!r}: choose one of {', '.join(settings.categories)}")
+    return name
+
+
+def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]:
+    """Lower-case tags without repeats, in the order given."""
+    cleaned = (" ".join(clean(tag, "a tag").lower().replace(",", " ").split()) for tag in tags)
+    kept = tuple(dict.fromkeys(tag for tag in cleaned if tag))
+    _check_length(", ".join(kept), "the tags", settings)
+    return kept
+
+
+def check_keywords(keywords: str, settings: MemorySettings) -> str:
+    """Search expansions, within the limit."""
+    text = " ".join(clean(keywords, "the keywords").split())
+    _check_length(text, "the keywords", settings)
+    return text
+
+
+def check_importance(importance: float) -> float:
+    """A number from 0 to 1."""
+    if not (math.isfinite(importance) and 0 <= importance <= 1):
+        raise BadInput(f"importance must be between 0 and 1, not {importance}")
+    # Adding zero turns -0.0, which a row cannot keep, into 0.0.
+    return float(importance) + 0.0
+
+
+def check_name(text: str, what: str, limit: int = 200) -> str:
+    """A short single-line name: a project, an owner, a session."""
+    name = " ".join(clean(text, what).split())
+    if len(name) > limit:
+        raise BadInput(f"{what} is longer than {limit} characters")
+    return name
+
+
+def check_position(position: int) -> int:
+    """A place in a conversation or document that a store can hold."""
+    if not 0 <= position <= MAX_POSITION:
+        raise BadInput(f"a position must be between 0 and {MAX_POSITION:,}")
+    return position
+
+
+def usual_category(settings: MemorySettings) -> str:
+    """The category of a memory that names none."""
+    return "facts" if "facts" in settings.categories else settings.categories[0]
+
+
+def check_moment(value: Moment | None) -> datetime | None:
+    """A point in time that says where it is."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise BadInput(f"a moment needs a time zone: {value!r}")
+    return timestamps.parse(value) if isinstance(value, str) else value
+
+
+def check_period(memory: Memory) -> None:
+    """Refuse a memory that ends before it begins."""
+    if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
+        raise BadInput("valid-to must be later than valid-from")
+
+
+def check_budget(budget: int) -> int:
+    """A number of tokens that an answer may take."""
+    if not 1 <= budget <= MAX_BUDGET:
+        raise BadInput(f"budget must be between 1 and {MAX_BUDGET:,} tokens, not {budget}")
+    return budget
+
+
+def check_limit(limit: int) -> int:
+    """A number of hits that an answer may have."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
+    return limit
+
+
+def split_sentences(text: str, limit: int) -> list[str]:
+    """Cut a text at sentence ends into pieces of at most `limit` characters; lines stay lines."""
+    pieces: list[str] = []
+    sentences = _SENTENCE_END.split(clean(text, "the text"))
+    for sentence, before in zip(sentences[::2], ["", *sentences[1::2]], strict=True):
+        glue = "\n" if "\n" in before else " "
+        for part in _within(sentence.strip(), limit):
+            if pieces and part and len(pieces[-1]) + 1 + len(part) <= limit:
+                pieces[-1] += glue + part
+            elif part:
+                pieces.append(part)
+            glue = " "
+    return pieces
+
+
+def _within(sentence: str, limit: int) -> Iterable[str]:
+    while len(sentence) > limit:
+        cut = sentence.rfind(" ", 1, limit + 1)
+        cut = cut if cut > 0 else limit
+        yield sentence[:cut].strip()
+        sentence = sentence[cut:].strip()
+    yield sentence
+
+
+def _check_length(text: str, what: str, settings: MemorySettings) -> None:
+    if len(text) > settings.max_label_characters:
+        raise BadInput(f"{what} have {len(text)} characters, the limit is {settings.max_label_characters}")
+
+
+def _is_visible(character: str) -> bool:
+    category = unicodedata.category(character)
+    if category == "Cc":
+        return character in _KEPT_CONTROLS
+    return category != "Cf" or character in _KEPT_FORMATS

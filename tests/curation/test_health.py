@@ -1,0 +1,243 @@
+"""The doctor over vectors: what it counts, what it mends, and what erasing and restoring leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from triskele.base.ids import content_hash
+from triskele.config import load
+from triskele.engine import Engine
+from triskele.index.semantic import SemanticIndex
+from triskele.index.tokens import compressed
+from triskele.models.embed import bundled
+from triskele.types import Answer
+
+NOTES = (
+    "Releases reach the cluster through Argo CD",
+    "Ingrid waters the plants on the fourth floor",
+    "Customers may cancel within thirty days",
+    "The nightly backup takes forty minutes",
+    "The office cat is called Pixel",
+)
+
+
+def _open(folder: Path, model: str = "bundled", tail_cap: int = 1) -> Engine:
+    environment = {
+        "TRISKELE_HOME": str(folder),
+        "TRISKELE_PROJECT": "garden",
+        "TRISKELE_RECALL_MODEL": model,
+        "TRISKELE_RECALL_EMBED_FIRST": "0",
+        "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
+    }
+    return Engine(load(environment), folder)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """A store whose every note is embedded and in the files."""
+    with _open(tmp_path / "home") as opened:
+        opened.remember_all([opened.draft(text) for text in NOTES])
+        opened.embed()
+        opened.recall("anything")
+        yield opened
+
+
+def _meaning(engine: Engine) -> SemanticIndex:
+    meaning = engine.meaning()
+    assert meaning is not None
+    return meaning
+
+
+def _contents(answer: Answer) -> list[str]:
+    return [hit.memory.content for hit in answer.hits]
+
+
+def _id(engine: Engine, content: str) -> str:
+    return next(memory.id for _, memory in engine.store.versions() if memory.content == content)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Callable[[str], set[str]]:
+    """The files below the store in which a text's vectors stand, sentence or tokens."""
+    made: dict[str, list[bytes]] = {}
+
+    def find(content: str) -> set[str]:
+        if content not in made:
+            [encoding] = bundled().encode_documents([content])
+            tokens = compressed(content, encoding)
+            made[content] = [encoding.sentence.astype("<f4").tobytes(), *(row.tobytes() for row in tokens)]
+        files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+        return {path.name for path in files for piece in made[content] if piece in path.read_bytes()}
+
+    return find
+
+
+def test_a_store_in_order_has_nothing_to_mend(engine: Engine) -> None:
+    health = engine.inspect(deep=True)
+    assert (health.vectors_damaged, health.vectors_orphaned, health.waiting, health.model_problem) == (0, 0, 0, None)
+    assert all("vector" not in line for line in health.repaired)
+
+
+def test_what_waits_is_counted(engine: Engine) -> None:
+    engine.remember("written since")
+    assert engine.inspect().waiting == 1
+
+
+UNSOUND = {
+    "not a number": np.full(384, np.nan, dtype="<f4").tobytes(),
+    "of another length": b"\x00\x01\x02",
+    "of no length": bytes(4 * 384),
+}
+
+
+@pytest.mark.parametrize("kind", UNSOUND)
+def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: Engine, kind: str) -> None:
+    text = "The greenhouse is heated to nineteen degrees"
+    engine.remember(text)
+    engine.store.keep_vectors(bundled().fingerprint, {content_hash(text): UNSOUND[kind]})
+    answer = engine.recall("who waters the greenery?")
+    assert _contents(answer)[0] == NOTES[1]
+    # Its words still speak for it.
+    assert _contents(engine.recall("greenhouse nineteen degrees"))[0] == text
+    assert engine.inspect(deep=True, repair=False).vectors_damaged == 1
+    health = engine.inspect(deep=True)
+    assert [line for line in health.repaired if line.startswith("1 damaged vector")]
+    assert health.waiting == 1
+    assert engine.embed() == 1
+    assert engine.inspect(deep=True).vectors_damaged == 0
+    [hit] = [hit for hit in engine.recall("how warm is it where plants grow?").hits if hit.memory.content == text]
+    assert {"dense", "late"} <= set(hit.legs)
+
+
+@pytest.mark.parametrize("kind", ["dense", "tokens"])
+def test_damaged_files_are_found_and_mended(engine: Engine, kind: str) -> None:
+    [folder] = engine._index_folder.glob(f"{kind}-*")
+    content = bytearray((folder / "values").read_bytes())
+    content[len(content) // 2] ^= 0x40
+    (folder / "values").write_bytes(content)
+    assert engine.inspect().vectors_damaged == 0
+    assert engine.inspect(deep=True, repair=False).vectors_damaged == 1
+    assert engine.inspect(deep=True).repaired
+    assert engine.inspect(deep=True).vectors_damaged == 0
+    assert engine.embed() == (1 if kind == "tokens" else 0)
+    assert engine.embed() == 0
+    for text in NOTES:
+        hit = engine.recall(text).hits[0]
+        assert hit.memory.content == text
+        assert hit.legs["dense"].score == pytest.approx(1, abs=1e-4)
+        assert hit.legs["late"].score > 0.9
+
+
+def test_files_that_are_gone_are_made_again(engine: Engine) -> None:
+    SemanticIndex.remove_files(engine._index_folder)
+    assert SemanticIndex.files(engine._index_folder) == []
+    assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
+    assert engine.embed() == len(NOTES)
+    assert engine.inspect(deep=True).vectors_damaged == 0
+
+
+def test_erasing_leaves_no_vector_in_any_file(engine: Engine, traces: Callable[[str], set[str]]) -> None:
+    assert {"memories.db-wal", "values"} <= traces(NOTES[1])
+    engine.erase(_id(engine, NOTES[1]))
+    assert traces(NOTES[1]) == set()
+    assert traces(NOTES[2])
+    assert engine.inspect(deep=True).vectors_orphaned == 0
+    assert NOTES[1] not in _contents(engine.recall("who waters the greenery?"))
+
+
+def test_erasing_without_a_model_leaves_no_vector_either(
+    engine: Engine, tmp_path: Path, traces: Callable[[str], set[str]]
+) -> None:
+    engine.close()
+    with _open(tmp_path / "home", model="none") as plain:
+        plain.erase(_id(plain, NOTES[1]))
+        assert traces(NOTES[1]) == set()
+    with _open(tmp_path / "home") as again:
+        # The others' token vectors went with the file and come back.
+        assert again.embed() == len(NOTES) - 1
+        assert again.inspect(deep=True).vectors_damaged == 0
+
+
+def test_an_erasure_cut_short_is_finished(engine: Engine, traces: Callable[[str], set[str]]) -> None:
+    # The process died before the files were written anew.
+    engine.store.erase([_id(engine, NOTES[1])], batch="cut short")
+    assert traces(NOTES[1]) == {"values"}
+    assert engine.inspect(repair=False).vectors_orphaned == 2
+    assert [line for line in engine.inspect().repaired if "erasure" in line]
+    assert traces(NOTES[1]) == set()
+    assert engine.inspect().vectors_orphaned == 0
+    assert engine.embed() == 0
+
+
+def test_another_process_no_longer_finds_what_was_erased(engine: Engine, tmp_path: Path) -> None:
+    with _open(tmp_path / "home") as other:
+        assert NOTES[1] in _contents(other.recall("who waters the greenery?"))
+        engine.erase(_id(engine, NOTES[1]))
+        answer = other.recall("who waters the greenery?")
+        assert NOTES[1] not in _contents(answer)
+        columns = _meaning(other).catalog.columns()
+        assert len(columns.rows) == len(NOTES) - 1
+
+
+def test_a_restored_store_answers_with_its_own_vectors(engine: Engine, tmp_path: Path) -> None:
+    with _open(tmp_path / "second") as other:
+        # The same slots as in the first store, for other texts.
+        others = [f"Completely other matter number {number}" for number in range(4)]
+        other.remember_all([other.draft(text) for text in others])
+        other.embed()
+        other.backup(tmp_path / "copy.db")
+    assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
+    engine.restore(tmp_path / "copy.db")
+    engine.embed()
+    assert engine.inspect(deep=True).vectors_damaged == 0
+    for text in others:
+        hit = engine.recall(text).hits[0]
+        assert hit.memory.content == text
+        assert hit.legs["dense"].score == pytest.approx(1, abs=1e-4)
+        assert hit.legs["late"].score > 0.9
+
+
+def test_a_backup_brings_the_vectors_back_without_the_model(engine: Engine, tmp_path: Path) -> None:
+    engine.backup(tmp_path / "copy.db")
+    with _open(tmp_path / "second") as other:
+        other.restore(tmp_path / "copy.db")
+        assert other.store.count_waiting() == 0
+        assert _contents(other.recall("who waters the greenery?"))[0] == NOTES[1]
+
+
+def test_a_backup_that_knew_another_model_waits_for_this_one(engine: Engine, tmp_path: Path) -> None:
+    with _open(tmp_path / "second", model="none") as other:
+        other.remember("Pixel is a cat")
+        other.store.queue_for("an-older-model@0")
+        other.store.keep_vectors("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
+        assert other.store.count_waiting() == 0
+        other.backup(tmp_path / "copy.db")
+    engine.restore(tmp_path / "copy.db")
+    assert engine.recall("which animal lives here?").waiting == 1
+    assert engine.embed() == 1
+    assert _contents(engine.recall("which animal lives here?")) == ["Pixel is a cat"]
+
+
+def test_an_index_of_another_model_is_not_believed(engine: Engine, tmp_path: Path) -> None:
+    """What an upgrade to other weights finds: everything waits, words answer, embedding mends it."""
+    ours = bundled().fingerprint
+    engine.close()
+    with _open(tmp_path / "home", model="none") as plain:
+        for path in SemanticIndex.files(plain._index_folder):
+            path.rename(path.with_name(path.name.replace(ours.rpartition("@")[2], "0" * 16)))
+        plain.store.drop_vectors([slot for slot, _, _ in plain.store.vectors(ours)])
+        older = {digest: np.ones(384, dtype="<f4").tobytes() for digest, _ in plain.store.waiting()}
+        plain.store.queue_for("an-older-model@0")
+        plain.store.keep_vectors("an-older-model@0", older)
+        assert plain.store.count_waiting() == 0
+    with _open(tmp_path / "home") as again:
+        answer = again.recall("plants Ingrid")
+        assert answer.waiting == len(NOTES)
+        assert _contents(answer) == [NOTES[1]]
+        assert set(answer.hits[0].legs) == {"lexical"}
+        assert again.embed() == len(NOTES)
+        assert _contents(again.recall("who waters the greenery?"))[0] == NOTES[1]

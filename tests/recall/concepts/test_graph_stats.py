@@ -1,0 +1,42 @@
+"""How much of a graph there is, and how much of it connects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from triskele.recall.concepts.stats import stats
+
+
+def test_memories_that_share_a_name_are_connected(team: Any) -> None:
+    team.tag("avocet", "bittern")
+    team.tag("bittern", "curlew", project="elsewhere")
+    team.tag("heron")
+    found = stats(team.view(all_projects=True), team.mentions)
+    assert (found.memories, found.connected) == (3, 2)
+    assert found.share == 2 / 3
+    assert [(hub.concept.name, hub.memories, hub.connects) for hub in found.hubs] == [("bittern", 2, True)]
+    assert found.counts.waiting == 0
+    assert found.counts.read == 3
+
+
+def test_a_name_that_everybody_mentions_connects_nobody(team: Any) -> None:
+    for _ in range(30):
+        team.tag("bittern")
+    found = stats(team.view(), team.mentions)
+    hub = found.hubs[0]
+    assert (hub.concept.name, hub.memories, hub.connects) == ("bittern", 30, False)
+    assert found.connected == 0
+
+
+def test_the_file_counts_as_well(team: Any) -> None:
+    team.tag("avocet", "bittern")
+    before = stats(team.view(), team.mentions)
+    assert before.bytes == before.counts.bytes
+    team.mentions.rebuild()
+    after = stats(team.view(), team.mentions)
+    assert after.bytes > after.counts.bytes
+
+
+def test_an_empty_store_has_nothing_to_connect(team: Any) -> None:
+    found = stats(team.view(), team.mentions)
+    assert (found.memories, found.connected, found.share, found.hubs) == (0, 0, 0.0, ())

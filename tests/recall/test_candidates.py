@@ -1,0 +1,548 @@
+"""Recall over words and meaning: the exact order of words alone, half-embedded stores, scopes, evidence, odd texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from triskele.config import load
+from triskele.engine import Engine
+from triskele.errors import BadInput, ModelUnavailable, StoreUnavailable
+from triskele.index.tokens import TokenIndex
+from triskele.models.embed import bundled
+from triskele.models.embed.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
+from triskele.recall.fusion import METHODS
+from triskele.recall.legs import lexical
+from triskele.recall.plan import Plan
+from triskele.recall.question import LEAST_SIMILARITY
+from triskele.stores.sqlite.store import SqliteStore
+from triskele.types import Answer, Query
+
+BUNDLED = sys.modules["triskele.models.embed.bundled"]
+
+NOTES = (
+    ("Releases reach the cluster through Argo CD, never by hand", "decisions", ("deploy",)),
+    ("The staging database is wiped every Sunday night", "facts", ("database",)),
+    ("Ingrid looks after the plants on the fourth floor", "people", ()),
+    ("Tomasz signs invoices above 4,000 euros together with the head of finance", "people", ("money",)),
+    ("When the build hangs, remove the stale lock in /var/run/build.lock", "procedures", ("build",)),
+    ("Customers may cancel within thirty days and get their money back", "facts", ("money",)),
+    ("We write commit messages in the imperative mood", "preferences", ()),
+    ("The nightly backup takes about forty minutes and ends before dawn", "facts", ("backup",)),
+    ("Ravi prefers to be reached by phone rather than by mail", "people", ()),
+    ("Never restart the payment gateway during office hours", "lessons", ("payments",)),
+    ("The kitchen on the second floor has the better coffee machine", "facts", ()),
+    ("Search moved from Elasticsearch to Postgres after the November outage", "decisions", ("search",)),
+    ("Feature flags live in flags.toml and are read at startup", "facts", ("config",)),
+    ("Our office cat is called Pixel and sleeps in the server room", "facts", ()),
+    ("The API rate limit is 600 requests per minute and key", "facts", ("api",)),
+    ("Use UTC for every timestamp, in code and in reports", "decisions", ("time",)),
+)
+# Questions in other words than the notes, with the place of the note that answers.
+PARAPHRASES = (
+    ("how do we deploy new versions?", 0),
+    ("who waters the greenery?", 2),
+    ("what to do when a compile job is stuck", 4),
+    ("can a client return the product and be refunded?", 5),
+    ("name of the pet", 13),
+    ("how many calls are allowed?", 14),
+)
+QUESTIONS = (
+    "how do releases reach the cluster?",
+    "who waters the greenery on the fourth floor",
+    "money back",
+    "the of and",
+    "which floor has coffee, and who looks after its plants?",
+)
+
+
+def open_engine(folder: Path, *, model: str = "bundled", embed_first: int = 0) -> Engine:
+    """An engine that embeds when a test says so, unless told to do it before it answers."""
+    environment = {
+        "TRISKELE_HOME": str(folder),
+        "TRISKELE_PROJECT": "garden",
+        "TRISKELE_RECALL_MODEL": model,
+        "TRISKELE_RECALL_EMBED_FIRST": str(embed_first),
+    }
+    return Engine(load(environment), folder)
+
+
+def fill(engine: Engine) -> list[str]:
+    drafts = [engine.draft(text, category=category, tags=tags) for text, category, tags in NOTES]
+    return [outcome.id for outcome in engine.remember_all(drafts)]
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, list[str]]]:
+    """Every note with its vectors; tests must leave it as it is."""
+    with open_engine(tmp_path_factory.mktemp("embedded")) as engine:
+        ids = fill(engine)
+        engine.embed()
+        yield engine, ids
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "home") as opened:
+        yield opened
+
+
+def by_words(engine: Engine, text: str, **filters: object) -> list[tuple[str, float]]:
+    """The lexical leg alone, as (memory, score)."""
+    query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
+    ranking = lexical.rank(query, engine.lexical)
+    memories = engine.store.rows(ranking.rows)
+    return [(memories[row].id, score) for row, score in zip(ranking.rows, ranking.scores, strict=True)]
+
+
+def scored(answer: Answer) -> list[tuple[str, float]]:
+    return [(hit.memory.id, hit.score) for hit in answer.hits]
+
+
+def contents(answer: Answer) -> list[str]:
+    return [hit.memory.content for hit in answer.hits]
+
+
+# Words alone
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_words_alone_keep_their_order_and_scores(embedded: tuple[Engine, list[str]], text: str) -> None:
+    engine, _ = embedded
+    assert scored(engine.ask(text, Plan(legs=frozenset({"lexical"}), prior=0), limit=50)) == by_words(engine, text)
+    assert by_words(engine, text)
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_without_a_model_words_keep_their_order_and_scores(tmp_path: Path, text: str) -> None:
+    with open_engine(tmp_path, model="none") as engine:
+        fill(engine)
+        answer = engine.ask(text, Plan(prior=0), limit=50)
+        assert scored(answer) == by_words(engine, text)
+        assert not answer.missing
+
+
+def _conversation(engine: Engine) -> None:
+    """Turns of one talk and texts that say a word so often that it counts more than it could."""
+    turns = ["kiwi", "nothing of that kind", "kiwi kiwi kiwi kiwi kiwi", "a kiwi in the middle of a longer turn"]
+    drafts = [engine.draft(turn, session="talk", position=place) for place, turn in enumerate(turns)]
+    drafts += [engine.draft("melon " * count + "x" * count) for count in (1, 9, 30, 3, 60)]
+    engine.remember_all(drafts)
+
+
+@pytest.mark.parametrize("text", ["kiwi", "melon", "kiwi melon", *QUESTIONS[:2]])
+def test_where_nothing_is_embedded_words_keep_their_order_and_scores(engine: Engine, text: str) -> None:
+    fill(engine)
+    _conversation(engine)
+    answer = engine.ask(text, Plan(prior=0), limit=50)
+    assert scored(answer) == by_words(engine, text)
+    assert answer.waiting == len(NOTES) + 9
+    assert answer.missing == ()
+
+
+def test_where_nothing_in_the_scope_is_embedded_words_keep_their_order(engine: Engine) -> None:
+    engine.remember("kiwi everywhere else", project="other")
+    engine.embed()
+    _conversation(engine)
+    assert scored(engine.ask("kiwi", Plan(prior=0), limit=50)) == by_words(engine, "kiwi")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_named_fusion_of_words_alone_keeps_their_order(engine: Engine, method: str) -> None:
+    _conversation(engine)
+    found = scored(engine.ask("kiwi melon", Plan(fusion=method, prior=0), limit=50))
+    assert [id for id, _ in found] == [id for id, _ in by_words(engine, "kiwi melon")]
+
+
+# Meaning
+
+
+@pytest.mark.parametrize(("text", "wanted"), PARAPHRASES)
+def test_other_words_are_found_by_meaning(embedded: tuple[Engine, list[str]], text: str, wanted: int) -> None:
+    engine, ids = embedded
+    answer = engine.recall(text, limit=3)
+    assert ids[wanted] in [hit.memory.id for hit in answer.hits]
+    assert answer.waiting == 0
+    hit = next(hit for hit in answer.hits if hit.memory.id == ids[wanted])
+    assert {"dense", "late"} <= set(hit.legs)
+
+
+def test_strangers_are_not_served_only_because_they_are_nearest(embedded: tuple[Engine, list[str]]) -> None:
+    engine, _ = embedded
+    found = engine.recall("xylophone quartet in B minor")
+    assert all(hit.legs["dense"].score >= LEAST_SIMILARITY or "lexical" in hit.legs for hit in found.hits)
+    assert len(found.hits) < len(NOTES)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, list[str]]]:
+    """The notes of even number are embedded, the others wait."""
+    with open_engine(tmp_path_factory.mktemp("half")) as engine:
+        for place in range(0, len(NOTES), 2):
+            engine.remember(NOTES[place][0])
+        engine.embed()
+        for place in range(1, len(NOTES), 2):
+            engine.remember(NOTES[place][0])
+        known = {memory.content: memory.id for memory in engine.browse(limit=100)}
+        yield engine, [known[text] for text, _, _ in NOTES]
+
+
+@pytest.mark.parametrize("place", range(1, len(NOTES), 2))
+def test_what_waits_is_found_by_its_words_near_the_top(half: tuple[Engine, list[str]], place: int) -> None:
+    engine, ids = half
+    words = [word for word in NOTES[place][0].split() if len(word) > 4][:3]
+    answer = engine.recall("what about " + " ".join(words), limit=3)
+    assert ids[place] in [hit.memory.id for hit in answer.hits]
+    assert answer.waiting == len(NOTES) // 2
+    hit = next(hit for hit in answer.hits if hit.memory.id == ids[place])
+    assert set(hit.legs) == {"lexical"}
+    assert hit.score == pytest.approx(hit.legs["lexical"].contribution * hit.prior)
+
+
+def test_what_waits_does_not_crowd_out_what_fits_better(half: tuple[Engine, list[str]]) -> None:
+    engine, ids = half
+    # "night" stands in a note that waits; the backup is what the question is about in both halves.
+    found = [hit.memory.id for hit in engine.recall("who takes care of the plants upstairs?").hits]
+    assert found[0] == ids[2]
+
+
+# Scopes
+
+SECRET = "the vault code is kept by the night guard"
+
+
+@pytest.fixture(scope="module")
+def scoped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """One sentence in every scope there is, and others that are farther from the question."""
+    with open_engine(tmp_path_factory.mktemp("scoped")) as engine:
+        engine.remember(SECRET, project="billing")
+        engine.remember(SECRET + ".", category="people", tags=["guarded"])
+        engine.remember(SECRET + "!", category="facts", valid_to="2024-01-01")
+        engine.remember(SECRET + "?", category="facts", valid_from="2100-01-01")
+        engine.remember("a night guard walks through the building at two", category="lessons", tags=["walk"])
+        turns = [("who keeps the vault code", "facts"), ("the night guard", "people"), ("since when?", "facts")]
+        for place, (turn, category) in enumerate(turns):
+            engine.remember(turn, category=category, session="talk", position=place)
+        engine.embed()
+        yield engine
+
+
+def _plans() -> list[Plan]:
+    return [
+        Plan(),
+        Plan(legs=frozenset({"dense"})),
+        Plan(context=False),
+        *(Plan(fusion=method, rerank=rerank) for method in METHODS for rerank in ("off", "late")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "plan", _plans(), ids=lambda p: f"{'+'.join(sorted(p.legs))}-{p.fusion}-{p.rerank}-{p.context}"
+)
+def test_no_leg_shows_what_the_scope_hides(scoped: Engine, plan: Plan) -> None:
+    def found(**filters: object) -> list[str]:
+        return contents(scoped.ask(SECRET, plan, limit=50, **filters))  # type: ignore[arg-type]
+
+    assert SECRET in found(all_projects=True)
+    assert SECRET in found(project="billing")
+    assert SECRET not in found()
+    assert SECRET + "." in found()
+    lessons = found(category="lessons")
+    assert lessons == ["a night guard walks through the building at two"]
+    facts = found(category="facts")
+    assert "the night guard" not in facts and SECRET + "." not in facts
+    assert "who keeps the vault code" in facts
+    assert found(tags=["guarded"]) == [SECRET + "."]
+    assert found(tags=["walk", "guarded"]) == []
+    assert not {SECRET + "!", SECRET + "?"} & set(found())
+    assert SECRET + "!" in found(as_of="2023-06-01")
+    assert SECRET + "?" in found(as_of="2101-01-01")
+    assert found(known_at="2020-01-01") == []
+
+
+def test_an_older_version_is_found_by_its_meaning_as_it_was_known_then(engine: Engine) -> None:
+    kept = engine.remember("the plants are watered by Ingrid")
+    engine.edit(kept.id, content="the server room is cooled to nineteen degrees")
+    engine.remember("a third thing altogether")
+    engine.embed()
+    then = engine.versions(kept.id)[0].known_from
+    assert contents(engine.recall("who waters the greenery?", known_at=then)) == ["the plants are watered by Ingrid"]
+    assert "the plants are watered by Ingrid" not in contents(engine.recall("who waters the greenery?"))
+
+
+def test_an_edit_is_found_by_its_new_meaning_once_embedded(engine: Engine) -> None:
+    kept = engine.remember("the plants are watered by Ingrid")
+    engine.embed()
+    engine.edit(kept.id, content="Pixel is a cat and sleeps in the server room")
+    assert engine.recall("which animal lives here?").waiting == 1
+    assert engine.embed() == 1
+    [hit] = engine.recall("which animal lives here?").hits
+    assert hit.memory.content.startswith("Pixel")
+    assert engine.recall("who waters the greenery?").hits == ()
+
+
+def test_a_recall_embeds_first_what_was_written_in_the_last_minutes(tmp_path: Path) -> None:
+    with open_engine(tmp_path, embed_first=4) as engine:
+        for text, _, _ in NOTES[:6]:
+            engine.remember(text)
+        answer = engine.recall("who waters the greenery?")
+        assert answer.waiting == 2
+        assert contents(answer)[0] == NOTES[2][0]
+        assert engine.recall("anything").waiting == 0
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise PermissionError("read-only")
+
+
+def _out_of_reach(*_: object, **__: object) -> None:
+    raise StoreUnavailable("the store is read-only")
+
+
+HINDRANCES = {
+    "an index folder that cannot be written": (TokenIndex, "_lock_path", _refuse),
+    "a store that cannot be written": (SqliteStore, "keep_vectors", _out_of_reach),
+}
+
+
+@pytest.mark.parametrize("what", HINDRANCES)
+def test_what_hinders_embedding_does_not_hinder_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(*HINDRANCES[what])
+    with open_engine(tmp_path, embed_first=16) as engine:
+        fill(engine)
+        assert contents(engine.recall("plants on the fourth floor"))[0] == NOTES[2][0]
+
+
+# Evidence
+
+RANKINGS = [(method, rerank) for method in ("default", *METHODS) for rerank in ("default", "off", "late")]
+
+
+@pytest.mark.parametrize(("method", "rerank"), RANKINGS)
+def test_evidence_adds_up_to_the_score(half: tuple[Engine, list[str]], method: str, rerank: str) -> None:
+    engine, _ = half
+    for text in (*QUESTIONS, *(text for text, _ in PARAPHRASES)):
+        hits = engine.recall(text, fusion=method, rerank=rerank, limit=50).hits
+        for hit in hits:
+            contributions = [leg.contribution for leg in hit.legs.values()]
+            assert hit.score == pytest.approx(sum(contributions) * hit.prior, rel=1e-6, abs=1e-9)
+            assert all(part >= 0 for part in contributions)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_late_interaction_reorders_the_head_and_nothing_jumps_over_it(embedded: tuple[Engine, list[str]]) -> None:
+    engine, _ = embedded
+    for method in METHODS:
+        for text, _ in PARAPHRASES:
+            before = engine.ask(text, Plan(fusion=method, rerank="off", prior=0), limit=50)
+            head = [hit.memory.id for hit in before.hits[:5]]
+            after = engine.ask(text, Plan(fusion=method, rerank="late", rescored=5, prior=0), limit=3)
+            assert {hit.memory.id for hit in after.hits} <= set(head)
+
+
+def test_as_many_hits_as_were_asked_for(engine: Engine) -> None:
+    engine.remember_all([engine.draft(f"number {number} of the plums") for number in range(180)])
+    model, random = bundled(), np.random.default_rng(1)
+    while waiting := engine.store.waiting():
+        drawn = random.standard_normal((len(waiting), model.dimensions)).astype("<f4")
+        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        found = {digest: vector.tobytes() for (digest, _), vector in zip(waiting, drawn, strict=True)}
+        engine.store.keep_vectors(model.fingerprint, found)
+    for fusion, rerank in (("default", "default"), ("rrf", "off"), ("rrf", "late")):
+        assert len(engine.recall("plums", limit=200, fusion=fusion, rerank=rerank).hits) == 180
+
+
+@pytest.mark.parametrize("options", [{"legs": ["lexcial"]}, {"fusion": "borda"}, {"rerank": "always"}])
+def test_unknown_ways_to_rank_are_refused(engine: Engine, options: dict[str, str]) -> None:
+    with pytest.raises(BadInput):
+        engine.recall("anything", **options)  # type: ignore[arg-type]
+
+
+# A model that cannot be asked
+
+
+def _model_folder(folder: Path, damage: str) -> Path:
+    folder.mkdir()
+    for name in (GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE):
+        (folder / name).symlink_to(BUNDLED.MODEL_FOLDER / name)
+    graph, manifest = folder / GRAPH_FILE, folder / MANIFEST_FILE
+    if damage == "gone":
+        graph.unlink()
+    elif damage == "wrong checksum":
+        graph.unlink()
+        graph.write_bytes(b"not the weights")
+    elif damage == "no tokenizer":
+        (folder / TOKENIZER_FILE).unlink()
+    elif damage == "no graph at all":
+        import hashlib
+
+        described = json.loads(manifest.read_text())
+        graph.unlink()
+        manifest.unlink()
+        graph.write_bytes(b"garbage with the right checksum")
+        described["sha256"][GRAPH_FILE] = hashlib.sha256(graph.read_bytes()).hexdigest()
+        manifest.write_text(json.dumps(described))
+    elif damage == "no manifest":
+        manifest.unlink()
+    return folder
+
+
+DAMAGES = ("gone", "wrong checksum", "no tokenizer", "no graph at all", "no manifest")
+
+
+@pytest.fixture
+def break_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Puts a damaged copy of the model in the place of the bundled one."""
+    real = BUNDLED.BundledEmbedder
+
+    def put(damage: str) -> Path:
+        folder = _model_folder(tmp_path / "model", damage)
+        monkeypatch.setattr(BUNDLED, "_shared", None)
+        monkeypatch.setattr(BUNDLED, "BundledEmbedder", lambda: real(folder))
+        return folder
+
+    return put
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_broken_model_is_told_and_words_answer(
+    engine: Engine, break_model: Callable[[str], Path], damage: str
+) -> None:
+    folder = break_model(damage)
+    fill(engine)
+    answer = engine.ask(QUESTIONS[0], Plan(prior=0), limit=50)
+    assert scored(answer) == by_words(engine, QUESTIONS[0])
+    [said] = answer.missing
+    if damage != "no manifest":
+        assert str(folder) in said
+    health = engine.inspect()
+    assert health.model_problem is not None
+    assert str(folder) in health.model_problem
+    assert health.findings == ()
+
+
+def test_a_broken_model_does_not_stop_what_needs_none(
+    engine: Engine, break_model: Callable[[str], Path], tmp_path: Path
+) -> None:
+    break_model("gone")
+    ids = fill(engine)
+    engine.erase(ids[0])
+    engine.backup(tmp_path / "copy.db")
+    engine.restore(tmp_path / "copy.db")
+    engine.reindex()
+    assert engine.why_not(ids[1], "something else altogether").verdict
+    with pytest.raises(ModelUnavailable):
+        engine.embed()
+    assert engine.store.count_waiting() == len(NOTES) - 1
+
+
+def test_a_sound_model_has_no_problem(embedded: tuple[Engine, list[str]]) -> None:
+    engine, _ = embedded
+    health = engine.inspect(deep=True)
+    assert health.model_problem is None
+    assert (health.vectors_damaged, health.vectors_orphaned, health.waiting) == (0, 0, 0)
+
+
+def test_who_wants_no_model_has_no_problem_with_it(tmp_path: Path, break_model: Callable[[str], Path]) -> None:
+    break_model("gone")
+    with open_engine(tmp_path / "home", model="none") as engine:
+        assert engine.inspect().model_problem is None
+
+
+# Odd texts
+
+ODD = ["👍", "?", "...!?", "", " ", "\x00", "漢字 и русский عربى हिन्दी mixed", "a\u0301" * 50, "\ud800", "of the", "0"]
+LONG = {
+    "one long word": "x" * 100_000,
+    "many words": " ".join(f"word{number % 5000}" for number in range(11_000)),
+    "only signs": "?!" * 50_000,
+    "no spaces": "漢字" * 50_000,
+    "all scripts": "mixed и русский عربى 漢字 हिन्दी 👍 " * 3000,
+}
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_questions_are_answered(embedded: tuple[Engine, list[str]], text: str) -> None:
+    engine, ids = embedded
+    answer = engine.recall(text)
+    assert 0 <= answer.confidence <= 1
+    assert all(np.isfinite(hit.score) for hit in answer.hits)
+    assert engine.why_not(ids[0], text).verdict
+
+
+# A second or two each; one whose cost grew with its square would take minutes.
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", LONG)
+def test_long_questions_take_bounded_time(embedded: tuple[Engine, list[str]], kind: str) -> None:
+    engine, _ = embedded
+    assert len(LONG[kind]) >= 90_000
+    assert engine.recall(LONG[kind], limit=200).took_ms > 0
+
+
+def test_odd_memories_are_embedded_and_found(engine: Engine) -> None:
+    texts = [
+        "👍",
+        "?!",
+        "0",
+        "漢字かな交じり文",
+        "мы едем в Казань",
+        "a\u0301" * 40,
+        "x" * 1400,
+        "the of and",
+        "👍 ship it",
+    ]
+    ids = [outcome.id for outcome in engine.remember_all([engine.draft(text) for text in texts])]
+    assert engine.embed() == len(texts)
+    for id, text in zip(ids, texts, strict=True):
+        found = [hit.memory.id for hit in engine.recall(text).hits]
+        # A question without a letter or a digit may well ask for nothing.
+        is_asked = any(character.isalnum() for character in text)
+        assert id in found[:2] or not (found or is_asked), text
+    assert engine.recall(" \n").hits == ()
+    assert engine.inspect(deep=True).vectors_damaged == 0
+
+
+# Other languages than the model's
+
+LANGUAGES = json.loads((Path(__file__).parents[1] / "data" / "multilingual.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_english_model_does_not_drown_other_languages_words(tmp_path: Path, language: str) -> None:
+    memories, questions = LANGUAGES[language]["memories"], LANGUAGES[language]["questions"]
+    with open_engine(tmp_path) as engine:
+        ids = [outcome.id for outcome in engine.remember_all([engine.draft(text) for text in memories])]
+        assert engine.embed() == len(memories)
+
+        def mean_reciprocal_rank(**options: object) -> float:
+            total = 0.0
+            for text, wanted in questions:
+                found = [hit.memory.id for hit in engine.recall(text, limit=len(memories), **options).hits]  # type: ignore[arg-type]
+                total += 1 / (found.index(ids[wanted]) + 1) if ids[wanted] in found else 0.0
+            return total / len(questions)
+
+        assert mean_reciprocal_rank() >= mean_reciprocal_rank(legs=("lexical",)) > 0.8
+
+
+# Another local model
+
+
+def test_a_model_in_a_folder_is_used_by_its_path(tmp_path: Path) -> None:
+    folder = _model_folder(tmp_path / "model", "")
+    with open_engine(tmp_path / "home", model=str(folder)) as engine:
+        ids = fill(engine)
+        engine.embed()
+        for question, place in PARAPHRASES[:2]:
+            assert engine.recall(question).hits[0].memory.id == ids[place]
+
+
+def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with open_engine(tmp_path, model=str(tmp_path / "nowhere")) as engine, pytest.raises(BadInput, match="no model"):
+        engine.recall("anything")

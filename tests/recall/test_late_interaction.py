@@ -1,0 +1,263 @@
+"""Late interaction against its definition: plain loops over tokens, neighbours and sessions."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from triskele.index.analysis import Analyzer
+from triskele.index.catalog import Codes, Columns
+from triskele.index.tokens import SCALE
+from triskele.models.embed import Encoding
+from triskele.recall import late_interaction
+
+WIDTH = 8
+Floats = NDArray[np.float32]
+
+
+class Shelf:
+    """Token vectors in memory, by slot."""
+
+    def __init__(self, vectors: dict[int, NDArray[np.int8]]) -> None:
+        self.vectors = vectors
+
+    def gather(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+        own = [self.vectors.get(slot, np.empty((0, WIDTH), dtype=np.int8)) for slot in slots.tolist()]
+        counts = np.array([len(each) for each in own], dtype=np.int64)
+        return np.concatenate([np.empty((0, WIDTH), dtype=np.int8), *own]), counts
+
+
+def columns(sessions: list[int], positions: list[int] | None = None, slots: list[int] | None = None) -> Columns:
+    """Versions with rows 10, 20, …; the slot of each is its place plus one unless told otherwise."""
+    count = len(sessions)
+    zeros = np.zeros(count, dtype=np.int64)
+    last = np.iinfo(np.int64).max
+    return Columns(
+        rows=np.arange(1, count + 1, dtype=np.int64) * 10,
+        places=zeros,
+        categories=zeros,
+        importance=np.zeros(count, dtype=np.float32),
+        sessions=np.array(sessions, dtype=np.int64),
+        positions=np.array(positions or range(count), dtype=np.int64),
+        valid_from=zeros,
+        valid_to=np.full(count, last),
+        known_from=zeros,
+        known_to=np.full(count, last),
+        slots=np.array(slots or range(1, count + 1), dtype=np.int64),
+        codes=Codes(),
+    )
+
+
+def asked_for(tokens: Floats) -> Encoding:
+    count = len(tokens)
+    return Encoding(np.zeros(4, np.float32), tokens, np.arange(count, dtype=np.int32), np.zeros((count, 2), np.int32))
+
+
+def draw(seed: int, counts: list[int], asked: int) -> tuple[Floats, dict[int, NDArray[np.int8]]]:
+    random = np.random.default_rng(seed)
+    question = random.standard_normal((asked, WIDTH)).astype(np.float32)
+    question /= np.linalg.norm(question, axis=1, keepdims=True)
+    own = {place + 1: random.integers(-127, 128, (n, WIDTH)).astype(np.int8) for place, n in enumerate(counts) if n}
+    return question, own
+
+
+def plain_max_sim(question: Floats, own: NDArray[np.int8]) -> list[float]:
+    """For every token of the question its best product with any token of the memory."""
+    found = []
+    for token in question.tolist():
+        products = [sum(a * b / SCALE for a, b in zip(token, other, strict=True)) for other in own.tolist()]
+        found.append(max(products))
+    return found
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 10_000), counts=st.lists(st.integers(0, 5), max_size=6), asked=st.integers(0, 4))
+def test_best_matches_are_those_of_a_double_loop(seed: int, counts: list[int], asked: int) -> None:
+    question, own = draw(seed, counts, asked)
+    slots = np.arange(1, len(counts) + 1)
+    found, is_known = late_interaction.best_matches(question, slots, Shelf(own))
+    assert is_known.tolist() == [count > 0 for count in counts]
+    expected = [plain_max_sim(question, own[slot]) if slot in own else [0.0] * asked for slot in slots.tolist()]
+    np.testing.assert_allclose(found, np.array(expected).reshape(len(counts), asked), atol=1e-4)
+
+
+def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.int8]], made: Columns) -> dict[int, float]:
+    """The definition, with its neighbours and sessions, candidate by candidate."""
+    matches = [
+        plain_max_sim(question, own[slot]) if slot in own else [0.0] * len(question) for slot in made.slots.tolist()
+    ]
+    decays = dict(zip(late_interaction.NEIGHBOURS, late_interaction._DECAY.tolist(), strict=True))
+    sessions, positions = made.sessions.tolist(), made.positions.tolist()
+    scores = {}
+    for place, session in enumerate(sessions):
+        talk = sorted((i for i, other in enumerate(sessions) if other == session), key=lambda i: positions[i])
+        best = list(matches[place])
+        for offset, decay in decays.items() if session >= 0 else ():
+            there = talk.index(place) + offset
+            if 0 <= there < len(talk):
+                best = [max(mine, decay * theirs) for mine, theirs in zip(best, matches[talk[there]], strict=True)]
+        share = late_interaction.OWN_SHARE
+        mixed = [(1 - share) * b + share * m for b, m in zip(best, matches[place], strict=True)]
+        scores[place] = sum(w * x for w, x in zip(weights.tolist(), mixed, strict=True))
+    best_of = {s: max([0.0, *(scores[i] for i, own in enumerate(sessions) if own == s)]) for s in set(sessions)}
+    moved = {
+        place: _towards(score, best_of[sessions[place]]) if sessions[place] >= 0 else score
+        for place, score in scores.items()
+    }
+    return {place: moved[place] for place in moved if int(made.slots[place]) in own}
+
+
+def _towards(score: float, best: float) -> float:
+    """A turn's score on its way to the best of its conversation."""
+    return (score + late_interaction.SESSION_SHARE * best) / (1 + late_interaction.SESSION_SHARE)
+
+
+def _mixed(own: float, around: float) -> float:
+    return (1 - late_interaction.OWN_SHARE) * around + late_interaction.OWN_SHARE * own
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 10_000),
+    turns=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1, 0, 0, 0, 1])), min_size=1, max_size=9),
+)
+def test_neighbours_and_sessions_count_as_defined(seed: int, turns: list[tuple[int, int]]) -> None:
+    question, own = draw(seed, [count for count, _ in turns], 3)
+    weights = np.array([0.5, 0.3, 0.2], dtype=np.float32)
+    shuffled = np.random.default_rng(seed).permutation(len(turns)).tolist()
+    made = columns([session for _, session in turns], positions=shuffled)
+    ranking, _ = late_interaction.late(asked_for(question), weights, made.rows, made, Shelf(own))
+    expected = plain_late(question, weights, own, made)
+    found = {row // 10 - 1: score for row, score in zip(ranking.rows, ranking.scores, strict=True)}
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert list(ranking.scores) == sorted(ranking.scores, reverse=True)
+
+
+def _one(direction: int, count: int = 1) -> NDArray[np.int8]:
+    found = np.zeros((count, WIDTH), dtype=np.int8)
+    found[:, direction] = 127
+    return found
+
+
+def _question(*directions: int) -> Encoding:
+    return asked_for(np.eye(WIDTH, dtype=np.float32)[list(directions)])
+
+
+HALVES = np.array([0.5, 0.5], dtype=np.float32)
+
+
+def test_a_turn_is_helped_by_what_was_said_before_and_after() -> None:
+    # "When was it?" – "In May": the answer alone matches only half of the question.
+    made = columns([0, 0, -1])
+    shelf = Shelf({1: _one(0), 2: _one(1), 3: _one(1)})
+    ranking, _ = late_interaction.late(_question(0, 1), HALVES, made.rows, made, shelf)
+    alone, _ = late_interaction.late(_question(0, 1), HALVES, made.rows, made, shelf, with_context=False)
+    scores, plain = (dict(zip(each.rows, each.scores, strict=True)) for each in (ranking, alone))
+    assert plain == pytest.approx({10: 0.5, 20: 0.5, 30: 0.5})
+    # Neither neighbour nor session lifts the one that stands alone.
+    assert scores[30] == pytest.approx(0.5)
+    before, after = late_interaction._DECAY[:2].tolist()
+    assert 0.5 < before <= 1 and 0.5 < after <= 1
+    first, second = _mixed(0.5, 0.5 + 0.5 * after), _mixed(0.5, 0.5 + 0.5 * before)
+    best = max(first, second)
+    assert scores[10] == pytest.approx(_towards(first, best)) and scores[10] > 0.5
+    assert scores[20] == pytest.approx(_towards(second, best)) and scores[20] > 0.5
+
+
+def test_a_neighbour_that_is_no_candidate_itself_counts_too() -> None:
+    made = columns([0, 0])
+    shelf = Shelf({1: _one(0), 2: _one(1)})
+    ranking, _ = late_interaction.late(_question(0, 1), HALVES, made.rows[1:], made, shelf)
+    assert ranking.rows == (20,)
+    assert ranking.scores[0] == pytest.approx(_mixed(0.5, 0.5 + 0.5 * float(late_interaction._DECAY[0])))
+
+
+def test_no_score_is_higher_than_the_ceiling() -> None:
+    made = columns([0, 0, 0, -1])
+    shelf = Shelf({slot: _one(0) for slot in range(1, 5)})
+    ranking, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
+    assert max(ranking.scores) <= ranking.ceiling + 1e-6
+
+
+def test_a_conversation_in_which_one_turn_fits_comes_before_one_in_which_none_does() -> None:
+    made = columns([0] * 7 + [1] * 7)
+    # The last turns of both are equal and far from anything; one talk began with a perfect match.
+    shelf = Shelf({slot: _one(3) for slot in range(1, 15)} | {1: _one(0)})
+    ranking, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
+    scores = dict(zip(ranking.rows, ranking.scores, strict=True))
+    assert scores[70] > scores[140] == pytest.approx(0, abs=1e-6)
+
+
+def test_equal_candidates_come_in_the_order_of_rows() -> None:
+    made = columns([-1] * 5)
+    shelf = Shelf({slot: _one(0) for slot in range(1, 6)})
+    shuffled = made.rows[[3, 0, 4, 1, 2]]
+    assert late_interaction.late(_question(0), np.ones(1, np.float32), shuffled, made, shelf)[0].rows == (
+        10,
+        20,
+        30,
+        40,
+        50,
+    )
+
+
+def test_candidates_without_token_vectors_are_not_ranked() -> None:
+    made = columns([0, 0, -1], slots=[1, -1, 7])
+    ranking, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows, made, Shelf({1: _one(0)}))
+    assert ranking.rows == (10,)
+    empty, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows[:0], made, Shelf({}))
+    assert empty.rows == ()
+
+
+# Weights
+
+
+def encoded(text: str, pattern: str = r"\w+|[^\w\s]") -> Encoding:
+    spans = [match.span() for match in re.finditer(pattern, text)]
+    vectors = np.ones((len(spans), WIDTH), dtype=np.float32)
+    ids = np.arange(len(spans), dtype=np.int32)
+    return Encoding(np.zeros(4, np.float32), vectors, ids, np.array(spans, dtype=np.int32).reshape(-1, 2))
+
+
+def weighed(text: str, rarity: dict[str, float], pattern: str = r"\w+|[^\w\s]") -> dict[str, float]:
+    made = encoded(text, pattern)
+    weights = late_interaction.token_weights(text, made, Analyzer(), rarity)
+    assert weights.sum() == pytest.approx(1, abs=1e-6)
+    return {text[start:stop]: float(weight) for (start, stop), weight in zip(made.spans, weights, strict=True)}
+
+
+def test_rare_words_weigh_more_and_punctuation_nothing() -> None:
+    found = weighed("Which port, Argo?", {"which": 0.1, "port": 1.0, "argo": 6.0})
+    assert found["Argo"] > found["port"] > found["Which"] > 0
+    assert found[","] == found["?"] == 0
+    assert found["Argo"] / found["port"] == pytest.approx(6**0.7)
+
+
+def test_a_stop_word_weighs_less_than_another_of_its_rarity() -> None:
+    found = weighed("the port", {"the": 2.0, "port": 2.0})
+    assert found["the"] / found["port"] == pytest.approx(0.3)
+
+
+def test_every_piece_of_a_word_weighs_what_the_word_does() -> None:
+    rarity = {Analyzer().terms("unaffordable")[0]: 5.0, "port": 1.0}
+    found = weighed("unaffordable port", rarity, pattern="una|ffor|dable|port")
+    assert found["una"] == found["ffor"] == found["dable"] > found["port"]
+
+
+def test_an_identifier_counts_by_its_rarest_part() -> None:
+    found = weighed("deploy user_id", {"deploy": 1.0, "user": 0.5, "id": 0.2, "user_id": 8.0})
+    assert found["user_id"] > found["deploy"]
+
+
+@pytest.mark.parametrize("text", ["?!", "👍", "unknown words", "的"])
+def test_where_nothing_is_known_everything_counts_the_same(text: str) -> None:
+    assert len(set(weighed(text, {}).values())) == 1
+
+
+def test_a_question_without_tokens_has_no_weights() -> None:
+    assert late_interaction.token_weights("", encoded(""), Analyzer(), {}).shape == (0,)

@@ -1,0 +1,159 @@
+"""restore on a store that is damaged in a real file: the backup goes in, and the damaged files are kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Add = Callable[..., str]
+Damage = Callable[[Path, Random], None]
+
+TEXTS = ["The heron fishes at dawn", "The otter sleeps at noon", "The kingfisher dives at dusk"]
+SEEDS_PER_KIND = 5
+
+
+def _flip_bits(path: Path, random: Random) -> None:
+    data = bytearray(path.read_bytes())
+    for bit in random.sample(range(8 * len(data)), 12):
+        data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def _break_header(path: Path, random: Random) -> None:
+    data = bytearray(path.read_bytes())
+    start = random.randrange(100)
+    data[start : start + 8] = random.randbytes(8)
+    path.write_bytes(data)
+
+
+def _cut(path: Path, random: Random) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: random.randrange(1, len(data))])
+
+
+def _overwrite_page(path: Path, random: Random) -> None:
+    data = bytearray(path.read_bytes())
+    page = random.randrange(len(data) // 4096) * 4096
+    data[page : page + 4096] = random.randbytes(4096)
+    path.write_bytes(data)
+
+
+def _empty(path: Path, random: Random) -> None:
+    path.write_bytes(b"")
+
+
+def _leave_log_alone(path: Path, random: Random) -> None:
+    path.unlink()
+    path.with_name(path.name + "-wal").write_bytes(random.randbytes(5000))
+
+
+def _break_log(path: Path, random: Random) -> None:
+    _flip_bits(path, random)
+    path.with_name(path.name + "-wal").write_bytes(random.randbytes(9000))
+    path.with_name(path.name + "-shm").write_bytes(random.randbytes(32768))
+
+
+KINDS: tuple[Damage, ...] = (_flip_bits, _break_header, _cut, _overwrite_page, _empty, _leave_log_alone, _break_log)
+
+
+@pytest.fixture
+def saved(run: Run, add: Add, home: Path, tmp_path: Path) -> Path:
+    """A backup of three memories; the store has had one more since."""
+    for text in TEXTS:
+        add(text)
+    backup = tmp_path / "saved.db"
+    run("backup", str(backup))
+    add("The crane arrives in March")
+    shutil.copytree(home, tmp_path / "pristine")
+    return backup
+
+
+def _contents(run: Run) -> set[str]:
+    return {memory["content"] for memory in run("list", "--json").json["memories"]}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS_PER_KIND))
+@pytest.mark.parametrize("damage", KINDS)
+def test_a_damaged_store_is_restored(run: Run, saved: Path, home: Path, damage: Damage, seed: int) -> None:
+    store = home / "memories.db"
+    damage(store, Random(seed))
+    damaged = {file.name: file.read_bytes() for file in home.glob("memories.db*") if file.suffix in (".db", ".db-wal")}
+    restored = run("restore", str(saved), "--yes", "--json")
+    assert restored.code == 0, restored.err
+    assert restored.json["memories"] == len(TEXTS)
+    assert _contents(run) == set(TEXTS)
+    assert [hit["content"] for hit in run("recall", "heron", "--json").json["hits"]][:1] == TEXTS[:1]
+    assert run("doctor", "--deep", "--json").json["healthy"]
+    kept = Path(restored.json["kept"])
+    assert kept.exists()
+    if restored.json["was_damaged"]:
+        assert store.name not in damaged or (kept / store.name).read_bytes() == damaged[store.name]
+        assert {file.name for file in kept.iterdir()} <= {"memories.db", "memories.db-wal", "memories.db-shm"}
+
+
+def test_one_line_says_where_the_damaged_files_are(run: Run, saved: Path, home: Path) -> None:
+    (home / "memories.db").write_bytes(b"no database " * 1000)
+    said = run("restore", str(saved)).out
+    [folder] = home.glob("memories.db.damaged-*")
+    assert "Restored 3 memories" in said.replace("\n", " ")
+    assert folder.name in said.replace("\n", "")
+    assert (folder / "memories.db").read_bytes() == b"no database " * 1000
+
+
+def test_a_sound_store_is_kept_as_a_backup(run: Run, saved: Path) -> None:
+    restored = run("restore", str(saved), "--yes", "--json").json
+    assert not restored["was_damaged"]
+    assert ".before-restore-" in restored["kept"]
+    run("restore", restored["kept"], "--yes")
+    assert len(_contents(run)) == len(TEXTS) + 1
+
+
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["sound store", "damaged store"])
+def test_a_damaged_backup_changes_nothing(run: Run, saved: Path, home: Path, is_damaged: bool) -> None:
+    if is_damaged:
+        (home / "memories.db").write_bytes(b"no database " * 1000)
+    _overwrite_page(saved, Random(3))
+    before = {file: file.read_bytes() for file in home.rglob("*") if file.is_file()}
+    assert run("restore", str(saved), "--yes").is_refused(3, str(saved))
+    after = {file: file.read_bytes() for file in home.rglob("*") if file.is_file()}
+    assert {**after, **before} == after
+    assert {file.name for file in after.keys() - before.keys()} <= {"memories.db.lock"}
+
+
+def test_the_database_of_another_program_is_not_moved(run: Run, saved: Path, tmp_path: Path) -> None:
+    import apsw
+
+    foreign = tmp_path / "browser.db"
+    connection = apsw.Connection(str(foreign))
+    connection.execute("CREATE TABLE cookies (name)")
+    connection.close()
+    refused = run("restore", str(saved), "--yes", "--store", f"sqlite:///{foreign}")
+    assert refused.is_refused(3, "not one of triskele's")
+    assert foreign.is_file()
+
+
+def test_a_store_is_restored_where_there_was_none(run: Run, saved: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'elsewhere' / 'memories.db'}"
+    restored = run("restore", str(saved), "--yes", "--json", "--store", url).json
+    assert (restored["memories"], restored["kept"], restored["was_damaged"]) == (3, None, False)
+    assert run("doctor", "--deep", "--json", "--store", url).json["healthy"]
+
+
+def test_the_log_beside_a_backup_belongs_to_it(run: Run, saved: Path, home: Path, tmp_path: Path) -> None:
+    import apsw
+
+    reader = apsw.Connection(str(home / "memories.db"))
+    reader.execute("SELECT count(*) FROM versions").fetchall()
+    run("add", "The heron moves on in winter")
+    copied = tmp_path / "copied"
+    shutil.copytree(home, copied)
+    reader.close()
+    assert (copied / "memories.db-wal").stat().st_size
+    (home / "memories.db").write_bytes(b"")
+    assert run("restore", str(copied / "memories.db"), "--yes", "--json").json["memories"] == len(TEXTS) + 2
