@@ -42,12 +42,12 @@ import stores
 import texts
 
 from triskele.engine import Engine
-from triskele.evaluation import compare
+from triskele.evaluation import comparison
 from triskele.evaluation.arms import arm
-from triskele.evaluation.datasets import BenchQuery, half, load_dataset
-from triskele.evaluation.ground import Ground
-from triskele.evaluation.measured import Course, Measured, depth_of
-from triskele.evaluation.windows import windows
+from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
+from triskele.evaluation.harness import BenchHarness
+from triskele.evaluation.loaders import load_dataset
+from triskele.evaluation.measure import Measured, measure
 from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
 from triskele.index.entity_linking import FOUND, _Known, read_names
@@ -151,23 +151,22 @@ def measured(seeds: int, folder: Path) -> Figures:
     """Every arm on one set."""
     started = time.monotonic()
     data = load_dataset(folder)
-    queries, rows = data.ranked(), windows(data.documents)
-    course = Course(data, queries, (), rows, depth_of(rows))
-    with Ground.laid(rows, [query.text for query in queries]) as ground:
-        runs = {name: _run(course, ground, name) for name in (WITHOUT, WITH, BESIDE)}
-        runs |= {f"{LEG} {weight}": _run(course, ground, f"{LEG}:graph={weight}") for weight in LEG_WEIGHTS}
+    queries = data.ranked()
+    with BenchHarness(windows(data.documents)) as harness:
+        runs = {name: _run(data, harness, name) for name in (WITHOUT, WITH, BESIDE)}
+        runs |= {f"{LEG} {weight}": _run(data, harness, f"{LEG}:graph={weight}") for weight in LEG_WEIGHTS}
         seeded = []
         for seed in range(seeds):
-            with random_links(ground, seed):
-                seeded.append(_run(course, ground, WITH))
+            with random_links(harness, seed):
+                seeded.append(_run(data, harness, WITH))
         if (folder / TRIPLES).exists():
-            runs[WRITTEN] = over_triples(course, ground, folder / TRIPLES)
+            runs[WRITTEN] = over_triples(data, harness, folder / TRIPLES)
     print(f"{folder.name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return _report(queries, runs, seeded)
 
 
-def _run(course: Course, ground: Ground, name: str) -> Measured:
-    return course.run(arm(name), ground.searcher(arm(name)), lambda _stage, _done, _total: None)
+def _run(data: Dataset, harness: BenchHarness, name: str) -> Measured:
+    return measure(harness, arm(name), data.ranked(), data.qrels)
 
 
 def _report(queries: Sequence[BenchQuery], runs: Runs, seeded: Sequence[Measured]) -> Figures:
@@ -210,7 +209,7 @@ def _means(scores: Scores, places: Sequence[int]) -> Figures:
 
 
 def _compared(scores: Mapping[str, Scores], a: str, b: str, strata: Mapping[str, Sequence[int]]) -> Iterator[Figures]:
-    for found in compare.compare({a: scores[a], b: scores[b]}, b, strata, seed=SEED):
+    for found in comparison.compare({a: scores[a], b: scores[b]}, b, strata, seed=SEED):
         if found.metric in METRICS:
             low, high = (round(100 * edge, 2) for edge in found.ci95)
             figures = {"delta": round(100 * found.delta, 2), "low": low, "high": high, "p": round(found.p, 4)}
@@ -224,14 +223,12 @@ def _changed(before: Measured, after: Measured) -> float:
 
 
 @contextmanager
-def random_links(ground: Ground, seed: int) -> Iterator[None]:
+def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     """Walk where every memory holds the mentions of another one of its scope; titles in the question stay true."""
-    stored = ground._memory
-    assert stored is not None, "an arm over the store was measured before"
     projects = defaultdict(list)
-    for row, memory in stored.engine.store.versions():
+    for row, memory in harness.engine.store.versions():
         projects[memory.project].append(row)
-    layers = stored.engine.meaning().mentions.layers()  # type: ignore[union-attr]
+    layers = harness.engine.meaning().mentions.layers()  # type: ignore[union-attr]
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
@@ -254,27 +251,24 @@ def _exchanged(layers: Layers, rows: Ints, others: Ints) -> Layers:
     return Layers(Bipartite.build(others[places], concepts, is_subject), empty, layers.spread)
 
 
-def over_triples(course: Course, ground: Ground, path: Path) -> Measured:
-    """The default over names that a language model wrote down, in a copy of the ground."""
+def over_triples(data: Dataset, harness: BenchHarness, path: Path) -> Measured:
+    """The default over names that a language model wrote down, in a copy of the store."""
     spoken: dict[str, list[tuple[str, str]]] = defaultdict(list)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             said = json.loads(line)
             spoken[said["doc_id"]].append((said["subject"], said["object"]))
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "ground"
-        shutil.copytree(ground._folder, copy)
-        apart = Ground(course.rows, ground._questions, copy, ground._step)
-        apart.searcher(arm(WITH))
-        stored = apart._memory
-        assert stored is not None
-        engine = stored.engine
+        shutil.copytree(harness.folder, Path(folder) / "store")
+        apart = BenchHarness(harness.windows, folder=Path(folder) / "store")
+        apart.retriever(arm(WITH))
+        engine = apart.engine
         engine.store.entities.forget()
         known = _Known(next(memory.owner for _, memory in engine.store.versions()), engine.lexical, (), ())
-        listed = {row: course.rows[number] for row, number in stored.numbers.items()}
+        listed = {row: apart.windows_by_memory[memory.id] for row, memory in engine.store.versions()}
         found = {row: _written(known, window.text, spoken[window.document]) for row, window in listed.items()}
         engine.store.entities.keep(found, through=max(found))
-        measured = _run(course, apart, WITH)
+        measured = _run(data, apart, WITH)
         apart.close()
     return measured
 

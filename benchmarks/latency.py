@@ -29,8 +29,8 @@ from peer import NAME as PEER
 from peer import HybridPeer, open_peer
 
 from triskele.engine import Engine
-from triskele.evaluation.baseline import FtsBaseline
-from triskele.evaluation.windows import Window
+from triskele.evaluation.datasets import Window
+from triskele.evaluation.retrievers import FtsBaseline
 from triskele.index.entity_linking import read_names
 
 RESULTS = Path(__file__).parent / "results" / "latency.json"

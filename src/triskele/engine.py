@@ -304,23 +304,26 @@ class Engine:
         plan: Plan,
         *,
         limit: int = 10,
+        depth: int | None = None,
         sort: Sort = Sort.RELEVANCE,
         show_superseded: bool = False,
         near: str = "",
         hurried: bool = False,
+        model: SemanticIndex | None = None,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
     ) -> Answer:
-        """Recall by a plan of one's own."""
+        """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force."""
         from triskele.recall.pipeline import recall
 
         if self.mind.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
-        depth = leg_depth(self.settings.recall, limit)
+        if depth is None:
+            depth, plan = leg_depth(self.settings.recall, limit), replace(plan, rescored=max(plan.rescored, limit))
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
-        sources = self.mind.sources(query, plan, local_only=hurried)
+        sources = self.mind.sources(query, plan, local_only=hurried, model=model)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
 
@@ -354,10 +357,7 @@ class Engine:
     def embed(
         self, *, limit: int | None = None, wait: bool = True, progress: Callable[[int], None] | None = None
     ) -> int:
-        """Give vectors to memories that wait for them, and read the names in those that were not read yet.
-
-        Returns how many got a vector; without `wait` writers go first.
-        """
+        """Embed memories without vectors and read their names; returns how many; without `wait` writers go first."""
         return self.mind.embed(limit=limit, wait=wait, progress=progress)
 
     def work_in_background(self) -> None:

@@ -15,8 +15,8 @@ from models.trained import Lesson
 
 from triskele import config
 from triskele.engine import Engine
-from triskele.evaluation.abstention import auroc
 from triskele.evaluation.datasets import BenchQuery
+from triskele.evaluation.metrics import auroc
 from triskele.models.cross_encoders import ExportedCrossEncoder
 from triskele.models.reranker import Reranker, Verdict
 from triskele.types import Hit

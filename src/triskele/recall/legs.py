@@ -48,7 +48,7 @@ class EncodedQuery:
     @property
     def rescored(self) -> int:
         """How many candidates late interaction scores."""
-        return max(self.plan.rescored, self.query.limit)
+        return self.plan.rescored
 
     @property
     def reach(self) -> int:

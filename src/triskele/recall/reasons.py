@@ -74,7 +74,28 @@ def explained(
 
 
 def _hit(resolved: Resolved, terms: tuple[Term, ...], links: Sequence[Link], path: Path | None) -> Hit:
-    legs = {
+    own = tuple(link for link in links if resolved.memory.id in (link.source, link.target))
+    legs = _evidence(resolved, terms, path)
+    hit = replace(bare(resolved), legs=legs, words=_words(terms, resolved.matched.content), links=own)
+    return replace(hit, reason=sentence(hit))
+
+
+def bare(resolved: Resolved) -> Hit:
+    """A hit without words and reason, which take longer than finding it."""
+    return Hit(
+        memory=resolved.memory,
+        score=resolved.score,
+        reason="",
+        legs=_evidence(resolved),
+        prior=resolved.prior,
+        superseded=resolved.superseded,
+        stands_for=resolved.stands_for,
+    )
+
+
+def _evidence(resolved: Resolved, terms: tuple[Term, ...] = (), path: Path | None = None) -> dict[str, LegEvidence]:
+    """What each leg contributed."""
+    return {
         name: LegEvidence(
             rank=part.rank,
             score=part.raw,
@@ -85,21 +106,6 @@ def _hit(resolved: Resolved, terms: tuple[Term, ...], links: Sequence[Link], pat
         )
         for name, part in resolved.fused.parts.items()
     }
-    own = tuple(link for link in links if resolved.memory.id in (link.source, link.target))
-    hit = replace(bare(resolved), legs=legs, words=_words(terms, resolved.matched.content), links=own)
-    return replace(hit, reason=sentence(hit))
-
-
-def bare(resolved: Resolved) -> Hit:
-    """A hit without legs, words and reason, which take longer than finding it."""
-    return Hit(
-        memory=resolved.memory,
-        score=resolved.score,
-        reason="",
-        prior=resolved.prior,
-        superseded=resolved.superseded,
-        stands_for=resolved.stands_for,
-    )
 
 
 def _words(terms: Sequence[Term], content: str) -> tuple[str, ...]:

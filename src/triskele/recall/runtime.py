@@ -199,12 +199,14 @@ class ModelRuntime:
         outside = self.outside() if self._settings.rerank.always else None
         return outside is not None and outside.reviewer is not None
 
-    def sources(self, query: Query, plan: Plan, *, local_only: bool = False) -> Sources:
-        """What recall reads and asks for a query; a hosted model encodes it first where it may."""
+    def sources(
+        self, query: Query, plan: Plan, *, local_only: bool = False, model: SemanticIndex | None = None
+    ) -> Sources:
+        """What recall reads and asks for a query, by another `model` if given; a hosted model encodes it if it may."""
         from triskele.recall.pipeline import Sources
 
         is_by_relevance = query.sort is Sort.RELEVANCE
-        meaning = self.meaning() if plan.asks_meaning and is_by_relevance else None
+        meaning = (model or self.meaning()) if plan.asks_meaning and is_by_relevance else None
         reranker = self.reviewer() if plan.rerank == CROSS and is_by_relevance else None
         outside = self.outside() if is_by_relevance and not local_only else None
         sources = Sources(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from triskele.engine import Engine
-    from triskele.evaluation.own.rivalry import Rivalry
+    from triskele.evaluation.own.gate import ModelComparison
     from triskele.index.semantic import SemanticIndex
     from triskele.recall.runtime import Switched
 
@@ -115,12 +115,12 @@ def _read_everything(engine: Engine, rival: SemanticIndex) -> None:
         embed_beside(engine.store, rival, progress)
 
 
-def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> Rivalry | None:
-    from triskele.evaluation.own.rivalry import rivalry
+def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
+    from triskele.evaluation.own.gate import compare_models
 
     try:
         with progress_bar("Comparing") as progress:
-            return rivalry(engine, rival, lambda what, done, total: progress(done, total, what))
+            return compare_models(engine, rival, lambda what, done, total: progress(done, total, what))
     except Unavailable:
         # --untested needs no comparison, and so no extra packages.
         if untested:
@@ -190,7 +190,7 @@ def _progress_lines(model: Mapping[str, Any]) -> list[Text]:
     return [note(f"  {model['fingerprint']}", QUIET), note(embedded, QUIET)]
 
 
-def _switch_report(name: str, before: str, found: Rivalry | None, *, is_switched: bool) -> RenderableType:
+def _switch_report(name: str, before: str, found: ModelComparison | None, *, is_switched: bool) -> RenderableType:
     """The result of the comparison, and the model in use."""
     from triskele.serving.cli.render import GOOD, WARNING, counted, note
 
@@ -206,9 +206,9 @@ def _switch_report(name: str, before: str, found: Rivalry | None, *, is_switched
         lines.append(note(f"Only {counted(found.questions, 'judged question')}: too few to compare.", WARNING))
     if is_switched:
         return _lines([*lines, note(f"{name} is in use; `triskele models rollback` returns to {before}.", GOOD)])
-    from triskele.evaluation.own.tuning import LEAST_QUESTIONS
+    from triskele.evaluation.own.gate import MIN_QUESTIONS
 
-    advice = f"judge at least {LEAST_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
+    advice = f"judge at least {MIN_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
     is_worse = found is not None and found.gate is not None
     reason = "the other model is worse on your questions" if is_worse else advice
     return _lines([*lines, note(f"{before} stays in use: {reason}.")])

@@ -212,9 +212,9 @@ def stats(invocation: Invocation) -> None:
             ids = [count.id for count in most]
             invocation.write(reports.uses(most, days, engine.store.memories(ids), engine.store.shorten(ids)))
         if adopted is not None:
-            from triskele.serving.cli import proofs
+            from triskele.serving.cli import eval_report
 
-            invocation.write(proofs.adopted(adopted))
+            invocation.write(eval_report.adopted(adopted))
         if (agreed := agreement.agreed(engine.store)) is not None:
             invocation.write(reports.agreement(agreed))
         return None

@@ -11,9 +11,8 @@ from rich.text import Text
 
 from triskele.curation.agreement import Agreed
 from triskele.curation.health import Health
-from triskele.evaluation.compare import UNDERPOWERED_BELOW
-from triskele.evaluation.report.reading import Verdict, verdict
-from triskele.evaluation.report.wording import noticeable
+from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
+from triskele.evaluation.report.formatting import detectable
 from triskele.exchange.records import ExportReport, ImportReport
 from triskele.recall.hosted.egress_log import Day, Sent
 from triskele.recall.why_not import WhyNot
@@ -365,8 +364,8 @@ def _comparison(each: Mapping[str, Any]) -> str:
     low, high = each["ci95"]
     between = f"{each['a']} − {each['b']}, {each['metric']}"
     said = f"{between}: {each['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {each['p_holm']:.3f})"
-    if verdict(each) is Verdict.UNDECIDED:
-        said += f", no difference found: {noticeable(each)}"
+    if decision(each) is Decision.UNDECIDED:
+        said += f", no difference found: {detectable(each)}"
     return said + (", underpowered" if each["underpowered"] else "")
 
 
