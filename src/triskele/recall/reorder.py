@@ -20,7 +20,7 @@ from triskele.recall.graph_leg import hub
 from triskele.recall.plan import CROSS, DIVERSE, MENTIONED
 
 if TYPE_CHECKING:
-    from triskele.models.reranker import Verdict
+    from triskele.models.reranker import Reranking
 
 DEPTH = 50
 _STEPS = 3
@@ -28,7 +28,7 @@ _STEPS = 3
 _FAR = 1 << 32
 
 
-def by_cross_encoder(candidates: CandidateSet, verdict: Verdict) -> CandidateSet:
+def by_cross_encoder(candidates: CandidateSet, verdict: Reranking) -> CandidateSet:
     """The candidates in the order of a cross-encoder; the scores stay with the positions."""
     if verdict.agreement is None:
         return replace(candidates, missing=(*candidates.missing, f"not reranked: {verdict.missing}"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from triskele.base.text import STOP_WORDS
 from triskele.curation import recall_log
-from triskele.curation.recall_log import Asked
+from triskele.curation.recall_log import LoggedQuery
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation.harness import in_use
@@ -134,7 +134,7 @@ def _from_log(engine: Engine, memories: Mapping[str, Memory], result: BuildResul
             yield _logged(asked, top, engine)
 
 
-def _logged(asked: Asked, top: Memory | None, engine: Engine) -> Question:
+def _logged(asked: LoggedQuery, top: Memory | None, engine: Engine) -> Question:
     shared = overlap(asked.text, top.content, engine.lexical.analyzer) if top else 0.0
     kind = PARAPHRASE if shared <= MAX_OVERLAP else EXACT
     return make_question(asked.text, kind, LOG, project=asked.project, about=asked.hits)

@@ -14,10 +14,10 @@ from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
 from triskele.index.local.local_corpus import LocalVectors
 from triskele.models.egress import EgressClient, Endpoint
-from triskele.models.hosted_embedder import DoorEmbedder, HostedModel
-from triskele.models.hosted_reranker import DoorCrossEncoder, HostedReranker
-from triskele.models.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
-from triskele.models.reranker import Reranker, Verdict
+from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
+from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
+from triskele.models.llm import COMMAND, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
+from triskele.models.reranker import Reranker, Reranking
 from triskele.privacy.clearance import Cleared
 from triskele.recall.expansion import WORDS, QueryRewriter
 from triskele.recall.hosted.egress_log import StoreLedger
@@ -50,7 +50,7 @@ class CandidateReranker(Protocol):
     def depth(self) -> int:
         """How many candidates it reads."""
 
-    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories, given by row and best first."""
 
 
@@ -70,9 +70,9 @@ class LocalReviewer:
         """How many candidates it reads."""
         return self.judge.depth
 
-    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories, given by row and best first."""
-        return self.judge.verdict(question, {row: memory.content for row, memory in memories.items()})
+        return self.judge.rerank(question, {row: memory.content for row, memory in memories.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +92,20 @@ class HostedReviewer:
         """How many candidates it reads."""
         return self.judge.depth
 
-    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories, given by row and best first."""
         cleared, kept = self.clearing.question(question)
         if cleared is None:
-            return Verdict(tuple(memories), {}, missing=kept)
-        return self.judge.verdict(cleared, {row: self.clearing.memory(memory) for row, memory in memories.items()})
+            return Reranking(tuple(memories), {}, missing=kept)
+        return self.judge.rerank(cleared, {row: self.clearing.memory(memory) for row, memory in memories.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
     """A hosted embedding model, with one timeout for texts and a shorter one for queries, and its vectors."""
 
-    texts: DoorEmbedder
-    questions: DoorEmbedder
+    texts: EndpointEmbedder
+    questions: EndpointEmbedder
     store: OwnerStore
     clearing: EgressPolicy
     catalog: Catalog
@@ -115,8 +115,8 @@ class Hosted:
     def open(
         folder: Path,
         store: OwnerStore,
-        texts: DoorEmbedder,
-        questions: DoorEmbedder,
+        texts: EndpointEmbedder,
+        questions: EndpointEmbedder,
         clearing: EgressPolicy,
         tail_cap: int,
     ) -> Hosted:
@@ -190,10 +190,10 @@ class HostedServices:
         door = EgressClient(endpoints, ledger)
         hosted = None
         if model is not None:
-            both = DoorEmbedder(door, TEXTS, model), DoorEmbedder(door, QUESTIONS, model)
+            both = EndpointEmbedder(door, TEXTS, model), EndpointEmbedder(door, QUESTIONS, model)
             cap = settings.index.tail_cap
             hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, clearing, cap), problems)
-        llm: Llm | None = DoorLlm(door, LLM, language) if language is not None else None
+        llm: Llm | None = EndpointLlm(door, LLM, language) if language is not None else None
         if asks and llm is None:
             llm = _tried("llm", lambda: _command(settings.llm, ledger), problems)
         rewording = QueryRewriter(llm, clearing) if llm is not None else None
@@ -255,7 +255,7 @@ def _reviewer(
     timeout_s, depth = settings.timeout_s, settings.depth
     if hosted is not None:
         return HostedReviewer(
-            Reranker(DoorCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing
+            Reranker(EndpointCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing
         )
     if not settings.model or settings.service:
         return None

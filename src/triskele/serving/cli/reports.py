@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.curation.agreement import Agreed
+from triskele.curation.agreement import AgreementStats
 from triskele.curation.health import Health
 from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
 from triskele.evaluation.report.formatting import detectable
@@ -184,7 +184,7 @@ def uses(
     return Group(*parts, Text(), note("Used by day", style="bold"), of_days)
 
 
-def agreement(found: Agreed) -> RenderableType:
+def agreement(found: AgreementStats) -> RenderableType:
     """Agreement of the cross-encoder with the ranking."""
     said = f"Queries that the cross-encoder reranked in time: {found.answered:,} of {found.asked:,}"
     return note(f"{said}; {found.kept * 100:.0f} % of the top five stayed (mean tau {found.tau:.2f}).", style=QUIET)
