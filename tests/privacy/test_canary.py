@@ -13,7 +13,7 @@ from paths import WRITERS, Walk, is_found
 from triskele import config, ingest
 from triskele.engine import Engine
 from triskele.exchange import export, formats
-from triskele.privacy import detect, titles
+from triskele.privacy import detect
 from triskele.privacy.vault import Vault
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.stores.sqlite import maintenance
@@ -50,7 +50,7 @@ def _nothing(*_: object, **__: object) -> None:
 GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "detection": lambda patch: patch.setattr(detect, "find", lambda text: []),
     "sealing": lambda patch: patch.setattr(Vault, "seal", lambda vault, id, version, text: text.encode()),
-    "titles": lambda patch: patch.setattr(titles, "title_for", lambda text, findings: text),
+    "titles": lambda patch: patch.setattr(detect, "title_for", lambda text, findings: text),
     "the filter of exports": lambda patch: patch.setattr(export, "_withheld", lambda **_: frozenset()),
     "the check of labels": lambda patch: patch.setattr(ingest, "refuse_secret_labels", _nothing),
     "the purge of documents": lambda patch: patch.setattr(maintenance, "take_about", _nothing),

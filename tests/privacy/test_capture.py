@@ -16,8 +16,7 @@ from triskele.errors import Unavailable
 from triskele.models.egress import _Writer
 from triskele.models.llm import CommandLlm
 from triskele.privacy import clearance
-from triskele.privacy.clearance import Cleared
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Cleared, Quotes
 from triskele.recall import runtime
 from triskele.recall.hosted import egress_log, egress_policy, reranking, rewording, vectors
 from triskele.stores.sqlite import changes, maintenance
@@ -113,7 +112,7 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "quotes": lambda patch: patch.setattr(Quotes, "shares", lambda quotes, text: False),
     "detection in questions": lambda patch: patch.setattr(clearance, "find", lambda text: []),
-    "other writings": lambda patch: patch.setattr("triskele.privacy.quotes.readings", lambda text: [text]),
+    "other writings": lambda patch: patch.setattr("triskele.privacy.clearance.readings", lambda text: [text]),
     "what makes a secret one": lambda patch: patch.setattr(Quotes, "add_secrets", Quotes.add),
     "taking vectors back": lambda patch: patch.setattr(changes, "take_back", _nothing),
     "dropping vectors of sealed texts": lambda patch: patch.setattr(maintenance, "drop_unused", _nothing),
