@@ -17,7 +17,7 @@ LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoggedQuery:
     """A past query; `project` None means all projects, `hits` are ids, best first."""
 
     text: str
@@ -37,7 +37,7 @@ def note(store: Store, text: str, answer: Answer) -> None:
         store.shelve(KIND, {key: Document(value, about=hits)}, most=MOST, hurry=True)
 
 
-def entries(store: Store) -> list[Asked]:
+def entries(store: Store) -> list[LoggedQuery]:
     """Past queries, newest first."""
     values = reversed(store.shelved(KIND).values())
-    return [Asked(value["text"], value["project"], tuple(value["hits"])) for value in values]
+    return [LoggedQuery(value["text"], value["project"], tuple(value["hits"])) for value in values]

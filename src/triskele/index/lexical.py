@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from triskele.base.files import file_lock, told
+from triskele.base.files import disk_errors, file_lock
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
@@ -97,7 +97,7 @@ class LexicalIndex:
 
     def catch_up(self, *, wait_s: float = _LOCK_TIMEOUT_S) -> bool:
         """Bring the index on disk up to the journal; False where another process is at it."""
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
             if not is_held:
                 return False
             disk = self._open_disk()
@@ -113,7 +113,7 @@ class LexicalIndex:
 
     def rebuild(self, progress: Progress | None = None) -> None:
         """Build the index anew from the store and put it in the place of the old one."""
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
             if not is_held:
                 raise IndexUnavailable("another process is rebuilding the lexical index: try again")
             self._build(progress)

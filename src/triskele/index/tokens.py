@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base.files import file_lock, told
+from triskele.base.files import disk_errors, file_lock
 from triskele.base.text import STOP_WORDS
 from triskele.errors import IndexUnavailable
 from triskele.index.append_file import AppendFile, Records
@@ -48,7 +48,7 @@ class TokenIndex:
         if not encodings:
             return
         timeout_s = _LOCK_TIMEOUT_S if wait else 0
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=timeout_s) as is_held:
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=timeout_s) as is_held:
             if is_held:
                 lineage = self._store.lineage()
                 records = self._file.open(lineage)
@@ -101,7 +101,7 @@ class TokenIndex:
 
     def keep_only(self, slots: Ints) -> None:
         """Rewrite the file with the sound records of some slots alone: what was erased leaves no byte."""
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
             lineage = self._store.lineage()
             records = self._file.open(lineage)
             kept: dict[int, Bytes] = {}

@@ -25,7 +25,7 @@ from triskele.recall.question import LEAST_SIMILARITY, Question
 from triskele.types import Agreement, Query, Ranking, Sort
 
 if TYPE_CHECKING:
-    from triskele.models.reranker import Verdict
+    from triskele.models.reranker import Reranking
 
 # What the default counts of each leg's share of its ceiling, for memories that stand alone and for those of a talk.
 ALONE: Mapping[str, float] = {"lexical": 0.12, "dense": 0.41, "late": 0.47}
@@ -77,7 +77,7 @@ def candidates(
     return _default(asked, _smoothed(asked, by_words) if plan.context else by_words, near)
 
 
-def reviewed(pool: CandidateSet, verdict: Verdict) -> CandidateSet:
+def reviewed(pool: CandidateSet, verdict: Reranking) -> CandidateSet:
     """The pool in the order of a verdict: whoever takes a place takes the score that stood there."""
     if verdict.agreement is None:
         return replace(pool, missing=(*pool.missing, f"not read again: {verdict.missing}"))

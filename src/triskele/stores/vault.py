@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from triskele.base.files import told
+from triskele.base.files import disk_errors
 from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
@@ -199,7 +199,7 @@ class StoreVault:
 
     def _source(self, kind: str, variable: str, *, is_new: bool = False) -> KeySource:
         if kind == "file":
-            with told(f"the key file {self._key_file}"):
+            with disk_errors(f"the key file {self._key_file}"):
                 self._key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return KeyFile(self._key_file)
         if kind == "keyring":

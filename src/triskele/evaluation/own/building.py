@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from triskele.curation import recall_log
-from triskele.curation.recall_log import Asked
+from triskele.curation.recall_log import LoggedQuery
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation.own import phrases, questions
@@ -96,7 +96,7 @@ def _from_log(engine: Engine, memories: Mapping[str, Memory], built: Built) -> I
             yield _logged(asked, top, engine)
 
 
-def _logged(asked: Asked, top: Memory | None, engine: Engine) -> Question:
+def _logged(asked: LoggedQuery, top: Memory | None, engine: Engine) -> Question:
     shared = phrases.overlap(asked.text, top.content, engine.lexical.analyzer) if top else 0.0
     kind = PARAPHRASE if shared <= phrases.MAX_OVERLAP else EXACT
     return questions.make(asked.text, kind, LOG, project=asked.project, about=asked.hits)

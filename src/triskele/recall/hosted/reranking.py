@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from triskele.models.reranker import Reranker, Verdict
+from triskele.models.reranker import Reranker, Reranking
 from triskele.privacy.clearance import Cleared
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.types import Memory
@@ -23,7 +23,7 @@ class CandidateReranker(Protocol):
     def depth(self) -> int:
         """How many it reads."""
 
-    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories by row, given best first."""
 
 
@@ -43,9 +43,9 @@ class LocalReviewer:
         """How many it reads."""
         return self.judge.depth
 
-    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories by row, given best first."""
-        return self.judge.verdict(question, {row: memory.content for row, memory in memories.items()})
+        return self.judge.rerank(question, {row: memory.content for row, memory in memories.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class HostedReviewer:
         """How many it reads."""
         return self.judge.depth
 
-    def review(self, question: str, memories: Mapping[int, Memory]) -> Verdict:
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories by row, given best first."""
         cleared, kept = self.clearing.question(question)
         if cleared is None:
-            return Verdict(tuple(memories), {}, missing=kept)
-        return self.judge.verdict(cleared, {row: self.clearing.memory(memory) for row, memory in memories.items()})
+            return Reranking(tuple(memories), {}, missing=kept)
+        return self.judge.rerank(cleared, {row: self.clearing.memory(memory) for row, memory in memories.items()})

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.models.egress import EgressClient, Endpoint
-from triskele.models.hosted_embedder import DoorEmbedder, HostedModel
-from triskele.models.hosted_reranker import DoorCrossEncoder, HostedReranker
-from triskele.models.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
+from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
+from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
+from triskele.models.llm import COMMAND, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
 from triskele.models.reranker import Reranker
 from triskele.recall.expansion import WORDS
 from triskele.recall.hosted.egress_log import StoreLedger
@@ -66,10 +66,10 @@ class HostedServices:
         door = EgressClient(endpoints, ledger)
         hosted = None
         if model is not None:
-            both = DoorEmbedder(door, TEXTS, model), DoorEmbedder(door, QUESTIONS, model)
+            both = EndpointEmbedder(door, TEXTS, model), EndpointEmbedder(door, QUESTIONS, model)
             cap = settings.index.tail_cap
             hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, clearing, cap), problems)
-        llm: Llm | None = DoorLlm(door, LLM, language) if language is not None else None
+        llm: Llm | None = EndpointLlm(door, LLM, language) if language is not None else None
         if asks and llm is None:
             llm = _tried("llm", lambda: _command(settings.llm, ledger), problems)
         rewording = QueryRewriter(llm, clearing) if llm is not None else None
@@ -131,7 +131,7 @@ def _reviewer(
     timeout_s, depth = settings.timeout_s, settings.depth
     if hosted is not None:
         return HostedReviewer(
-            Reranker(DoorCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing
+            Reranker(EndpointCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing
         )
     if not settings.model or settings.service:
         return None

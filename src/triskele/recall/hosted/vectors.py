@@ -8,7 +8,7 @@ from pathlib import Path
 from triskele.errors import Unavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
-from triskele.models.hosted_embedder import DoorEmbedder
+from triskele.models.hosted_embedder import EndpointEmbedder
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.legs.dense import HostedVectors
 from triskele.stores.protocol import Store
@@ -20,8 +20,8 @@ BATCH = 64
 class Hosted:
     """The model, once with patience for texts and once without for questions, and what it said about a store."""
 
-    texts: DoorEmbedder
-    questions: DoorEmbedder
+    texts: EndpointEmbedder
+    questions: EndpointEmbedder
     store: Store
     clearing: EgressPolicy
     catalog: Catalog
@@ -29,7 +29,12 @@ class Hosted:
 
     @staticmethod
     def open(
-        folder: Path, store: Store, texts: DoorEmbedder, questions: DoorEmbedder, clearing: EgressPolicy, tail_cap: int
+        folder: Path,
+        store: Store,
+        texts: EndpointEmbedder,
+        questions: EndpointEmbedder,
+        clearing: EgressPolicy,
+        tail_cap: int,
     ) -> Hosted:
         """The model over a store."""
         mark = texts.fingerprint

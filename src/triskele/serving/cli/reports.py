@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.curation.agreement import Agreed
+from triskele.curation.agreement import AgreementStats
 from triskele.curation.health import Health
 from triskele.evaluation.compare import UNDERPOWERED_BELOW
 from triskele.evaluation.report.reading import Verdict, verdict
@@ -182,7 +182,7 @@ def uses(
     return Group(*parts, Text(), note("Used by day", style="bold"), of_days)
 
 
-def agreement(found: Agreed) -> RenderableType:
+def agreement(found: AgreementStats) -> RenderableType:
     """How a cross-encoder sees what recall ranks."""
     said = f"The cross-encoder answered {found.answered:,} of {found.asked:,} questions in time"
     return note(f"{said}; {found.kept * 100:.0f} % of the first five stayed (mean tau {found.tau:.2f}).", style=QUIET)
