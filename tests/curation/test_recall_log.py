@@ -49,8 +49,8 @@ def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: Engine)
     engine.recall("kettle colour")
     engine.recall("anything else", all_projects=True)
     assert recall_log.entries(engine.store) == [
-        recall_log.Asked("anything else", None, ()),
-        recall_log.Asked("kettle colour", "garden", (id,)),
+        recall_log.LoggedQuery("anything else", None, ()),
+        recall_log.LoggedQuery("kettle colour", "garden", (id,)),
     ]
 
 

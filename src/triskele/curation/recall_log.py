@@ -17,7 +17,7 @@ LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoggedQuery:
     """A past query; `project` None means all projects, `hits` are ids, best first."""
 
     text: str
@@ -37,7 +37,7 @@ def note(store: OwnerStore, text: str, answer: Answer) -> None:
         store.documents.put(KIND, {key: Document(value, about=hits)}, most=MOST, durable=False)
 
 
-def entries(store: OwnerStore) -> list[Asked]:
+def entries(store: OwnerStore) -> list[LoggedQuery]:
     """Past queries, newest first."""
     values = reversed(store.documents.all(KIND).values())
-    return [Asked(value["text"], value["project"], tuple(value["hits"])) for value in values]
+    return [LoggedQuery(value["text"], value["project"], tuple(value["hits"])) for value in values]
