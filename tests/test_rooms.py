@@ -31,7 +31,7 @@ MAX_LAYERS = 12
 MAX_ROOT_MODULES = 8
 MAX_ROOMS = 13
 # Lowered whenever the count falls; the goal is 200.
-MAX_FILES = 274
+MAX_FILES = 211
 
 # The same thing on both sides of an edge: the library's value, and its shape in the answers of MCP.
 SAME_CLASS = {
@@ -42,12 +42,12 @@ SAME_CLASS = {
 }
 # Rooms that still have to rename: a name leaves this list when its second class is renamed.
 CLASSES_TO_RENAME = {
-    "Asked", "Document", "Finding", "Form", "Found", "Given", "Measured", "Question", "Verdict", "Window", "Word",
+    "Document", "Finding", "Form", "Found", "Given", "Measured", "Question", "Verdict", "Window", "Word",
 }  # fmt: skip
 # The same for modules of one room, and for cycles.
 MODULES_TO_RENAME = {
     ("evaluation", "ground"), ("evaluation", "judged"), ("evaluation", "reading"),
-    ("serving", "reading"), ("stores", "usage"),
+    ("stores", "usage"),
 }  # fmt: skip
 ROOMS_WITH_CYCLES = {"evaluation"}
 

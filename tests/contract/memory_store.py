@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from triskele.base import timestamps
 from triskele.base.ids import content_hash, same_words
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.stores.protocols import START, VAULT, Census, Changes, Cursor, Document, SealedRow
+from triskele.stores.protocols import START, VAULT, Census, ChangePage, Cursor, Document, SealedRow
 from triskele.types import (
     USER,
     Action,
@@ -198,10 +198,10 @@ class MemoryOwnerStore:
         past = [place for place, each in enumerate(entries, 1) if each.seq == before]
         return entries[past[0] if past else 0 :][:limit]
 
-    def changes_since(self, cursor: Cursor, limit: int = 1000) -> Changes:
+    def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
         start = self._owned.cursors.index(cursor)
         entries = self._now.journal[start : start + limit]
-        return Changes(entries, self._owned.cursors[start + len(entries)])
+        return ChangePage(entries, self._owned.cursors[start + len(entries)])
 
     def position(self) -> Cursor:
         return self._owned.cursors[len(self._now.journal)]

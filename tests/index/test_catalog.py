@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.index.catalog import Catalog, Columns
-from triskele.stores.sqlite import derived
+from triskele.stores.sqlite import vectors
 from triskele.stores.sqlite.store import SqliteOwnerStore, SqliteStore
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Scope
 
@@ -236,7 +236,7 @@ def test_rows_that_got_a_vector_since_have_their_place(world: World) -> None:
 
 
 def test_many_changes_at_once_keep_the_order_of_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "_PAGE", 2)
+    monkeypatch.setattr(vectors, "_PAGE", 2)
     old = world.add()
     catalog = Catalog(world.store, MODEL)
     catalog.columns()

@@ -29,8 +29,8 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.tokens import TokenIndex
 from triskele.index.worker import Worker, embed_waiting
 from triskele.models.embedders import Encoding
-from triskele.stores.sqlite.derived import SqliteVectors
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite.vectors import SqliteVectors
 
 PATIENCE_S = 30
 DIMENSIONS, TOKEN_DIMENSIONS = 8, 4

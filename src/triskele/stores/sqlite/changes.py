@@ -12,7 +12,7 @@ import apsw
 from triskele.base.ids import same_words
 from triskele.base.timestamps import to_micros
 from triskele.errors import Conflict, NotFound
-from triskele.stores.sqlite import derived, secrets
+from triskele.stores.sqlite import secrets, vectors
 from triskele.stores.sqlite.documents import delete_about
 from triskele.stores.sqlite.rows import (
     JOURNAL_COLUMNS,
@@ -128,7 +128,7 @@ class Writer:
                 "UPDATE versions SET sensitivity = ?, row_hash = ? WHERE owner = ? AND id = ? AND version = ?",
                 [closed.sensitivity.value, row_hash(from_memory(closed)), self.owner, id, closed.version],
             )
-        derived.withdraw(self.connection, self.owner, id)
+        vectors.withdraw(self.connection, self.owner, id)
         delete_about(self.connection, self.owner, id)
         return self._outcome(Action.UNCHANGED, latest, version=latest.version)
 
@@ -291,7 +291,7 @@ def insert_version(connection: apsw.Connection, memory: Memory) -> None:
     connection.execute(
         f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
     )
-    derived.queue_names(connection, memory.owner, connection.last_insert_rowid())
-    derived.queue_content(connection, memory.owner, memory.content_hash)
+    vectors.queue_names(connection, memory.owner, connection.last_insert_rowid())
+    vectors.queue_content(connection, memory.owner, memory.content_hash)
     if memory.sensitivity is not Sensitivity.OPEN:
-        derived.withdraw(connection, memory.owner, memory.id)
+        vectors.withdraw(connection, memory.owner, memory.id)

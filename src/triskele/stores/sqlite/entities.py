@@ -12,7 +12,7 @@ import apsw
 from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
-from triskele.stores.sqlite import derived
+from triskele.stores.sqlite import vectors
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory
@@ -34,7 +34,7 @@ class SqliteEntities:
     def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
         """Versions whose names are not read yet, in order of rows."""
         with self._database.reading() as connection:
-            waiting = derived.waiting_keys(connection, self._owner, NAMES, limit)
+            waiting = vectors.waiting_keys(connection, self._owner, NAMES, limit)
             rows = connection.execute(
                 f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row IN ({_LISTED}) AND +owner = ? ORDER BY row",
                 [_json(map(int, waiting)), self._owner],
@@ -44,7 +44,7 @@ class SqliteEntities:
     def count_unread(self) -> int:
         """How many versions wait to be read."""
         with self._database.reading() as connection:
-            return derived.count_jobs(connection, self._owner, NAMES)
+            return vectors.count_jobs(connection, self._owner, NAMES)
 
     def keep(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
         """Write what some versions mention; the rows in `read` no longer wait."""
@@ -56,7 +56,7 @@ class SqliteEntities:
                 ).fetchone():
                     for one in named:
                         _write(connection, self._owner, row, one)
-            derived.complete_jobs(connection, self._owner, NAMES, map(str, read))
+            vectors.complete_jobs(connection, self._owner, NAMES, map(str, read))
 
     def mentions(self, *, after: int = 0) -> list[Mentioned]:
         """A page of mentions past a number, in their order."""
@@ -149,7 +149,7 @@ class SqliteEntities:
                 _json(_TABLES),
             )
             mentions = count("SELECT count(*) FROM mentions WHERE owner = ?", self._owner)
-            waiting = derived.count_jobs(connection, self._owner, NAMES)
+            waiting = vectors.count_jobs(connection, self._owner, NAMES)
             return NameCounts(
                 names=count("SELECT count(*) FROM names WHERE owner = ?", self._owner),
                 concepts=count("SELECT count(DISTINCT concept) FROM names WHERE owner = ?", self._owner),
@@ -169,7 +169,7 @@ class SqliteEntities:
             for table in ("names", "merges"):
                 sql = f"DELETE FROM {table} WHERE owner = ? AND name NOT IN ({_LISTED})"
                 connection.execute(sql, [self._owner, _json(kept)])
-            derived.queue_all_names(connection, self._owner)
+            vectors.queue_all_names(connection, self._owner)
 
     def _newest(self, number: str, table: str) -> int:
         def ask() -> int:

@@ -26,7 +26,7 @@ from triskele.errors import (
     TriskeleError,
 )
 from triskele.stores.protocols import Finding
-from triskele.stores.sqlite import derived, secrets, usage
+from triskele.stores.sqlite import secrets, usage, vectors
 from triskele.stores.sqlite.changes import Writer, insert_version
 from triskele.stores.sqlite.database import Database, asides, replace, told
 from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS, delete_about
@@ -221,7 +221,7 @@ def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
         )
         _delete(writer, id)
         outcomes.append(writer.note_erased(latest))
-    derived.drop_unused(writer.connection, writer.owner)
+    vectors.drop_unused(writer.connection, writer.owner)
     drop_unused_names(writer.connection, writer.owner)
     return outcomes
 
@@ -244,7 +244,7 @@ def seal(writer: Writer, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
     for memory, sealed in versions:
         insert_version(connection, memory)
         secrets.keep(connection, memory, sealed)
-    derived.drop_unused(connection, writer.owner)
+    vectors.drop_unused(connection, writer.owner)
     drop_unused_names(connection, writer.owner)
     return writer.note_sealed(last)
 

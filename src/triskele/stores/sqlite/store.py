@@ -12,17 +12,17 @@ from typing import Any
 
 from triskele.base import timestamps
 from triskele.errors import BadInput, StoreUnavailable
-from triskele.stores.protocols import START, Census, Changes, Cursor, SealedRow
+from triskele.stores.protocols import START, Census, ChangePage, Cursor, SealedRow
 from triskele.stores.sqlite import maintenance, secrets
 from triskele.stores.sqlite.changes import Writer
 from triskele.stores.sqlite.database import Database
-from triskele.stores.sqlite.derived import SqliteJobs, SqliteModels, SqliteVectors
 from triskele.stores.sqlite.documents import SqliteDocuments
 from triskele.stores.sqlite.entities import SqliteEntities
 from triskele.stores.sqlite.maintenance import SqliteMaintenance
 from triskele.stores.sqlite.ownership import FIRST
 from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
 from triskele.stores.sqlite.usage import SqliteUsage
+from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 _CHUNK = 500
@@ -215,10 +215,10 @@ class SqliteOwnerStore:
         """The newest journal entries, newest first; `before` continues behind an entry, by its number."""
         return self._entries(" AND seq < ? ORDER BY seq DESC LIMIT ?", _NEVER if before is None else before, limit)
 
-    def changes_since(self, cursor: Cursor, limit: int = 1000) -> Changes:
+    def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
         """The journal entries that became visible after a cursor: a file has one writer, so in order of numbers."""
         entries = self._entries(" AND seq > ? ORDER BY seq LIMIT ?", int(cursor or 0), limit)
-        return Changes(entries, Cursor(entries[-1].seq) if entries else cursor)
+        return ChangePage(entries, Cursor(entries[-1].seq) if entries else cursor)
 
     def position(self) -> Cursor:
         """The cursor after the newest journal entry."""
