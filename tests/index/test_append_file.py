@@ -94,6 +94,12 @@ def test_a_crash_between_data_and_stamp_is_overwritten(file: AppendFile) -> None
     assert _open(file).damaged().tolist() == []
 
 
+def test_the_stamp_has_the_keys_of_existing_files(file: AppendFile) -> None:
+    file.append(EPOCH, _vectors(1, 2, count=2))
+    stamp = json.loads((file.path / "stamp.json").read_text())
+    assert stamp == {"lineage": EPOCH, "width": WIDTH, "dtype": "<f4", "records": 2, "rows": 4}
+
+
 def test_a_stamp_cut_short_is_never_read(file: AppendFile) -> None:
     file.append(EPOCH, _vectors(1))
     (file.path / "stamp.new").write_text('{"lineage": "fir')
