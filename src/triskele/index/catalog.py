@@ -92,11 +92,11 @@ class Columns:
         return is_allowed[self.access]
 
     def find(self, rows: Sequence[int] | Ints) -> Ints:
-        """Where some rows stand; every one must be there."""
+        """The places of some rows, all of them known."""
         return np.searchsorted(self.rows, np.asarray(rows, dtype=np.int64)).astype(np.int64)
 
     def holds(self, rows: Ints) -> NDArray[np.bool_]:
-        """Which of some rows are there."""
+        """Whether each row is known."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_)
         at = np.minimum(self.find(rows), len(self.rows) - 1)
@@ -112,7 +112,7 @@ class Columns:
         return order, rank
 
     def neighbours(self, at: Ints, offsets: Sequence[int]) -> Ints:
-        """For entries of conversations, the current entries at some distance in theirs; −1 where there is none."""
+        """For entries of conversations, the current entries at some distance in the same one; −1 for no entry."""
         found = np.full((len(at), len(offsets)), -1, dtype=np.int64)
         order, rank = self._conversations
         if not len(order):

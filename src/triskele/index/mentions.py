@@ -1,4 +1,4 @@
-"""The mentions of a store as arrays: a file up to a mark, and what came after it in memory."""
+"""The mentions of a store as arrays: a file up to a stamp, and what came after it in memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from triskele.index.lifecycle import DiskIndex
 from triskele.stores.derived import Mentioned
 from triskele.stores.protocols import OwnerStore
 
-# Kinds of mention that say what a memory is about; a lead does where others mention the same.
+# Kinds of mention that name the subject of a memory; a lead does where others mention the same.
 _TITLE, _LEAD = 1, 2
 _SUBJECTS = {"title": _TITLE, "lead": _LEAD}
 _COLUMNS = 3
-# Names in fewer texts connect whom they will.
+# A name in at least so many texts may be too common to connect memories.
 COMMON_FROM = 20
-# So few new mentions make no name common.
+# So few new mentions do not make a name common.
 _FEW = 500
 
 Triples = Ints
@@ -29,7 +29,7 @@ Triples = Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layers:
-    """Old and new mentions asked as one; a memory's mentions lie in both where an older text was read again."""
+    """Old and new mentions read as one; a memory has mentions in both where an older text was read again."""
 
     settled: Bipartite
     fresh: Bipartite
@@ -52,15 +52,15 @@ class Layers:
         return _joined([layer.holders.of(concepts, most) for layer in self._filled])
 
     def frequency(self, concepts: Ints) -> Ints:
-        """How many memories mention each concept."""
+        """The number of memories that mention each concept."""
         return _total([layer.holders.counts(concepts) for layer in self._filled])
 
     def owners(self, concepts: Ints) -> Ints:
-        """How many memories have each concept for a subject."""
+        """The number of memories with each concept as a subject."""
         return _total([layer.owners(concepts) for layer in self._filled])
 
     def reach(self, concepts: Ints) -> Ints:
-        """In how many texts each concept stands, mentioned or only written alike."""
+        """The number of texts that contain each concept, mentioned or only written alike."""
         return np.maximum(self.frequency(concepts), self._written(concepts))
 
     def _written(self, concepts: Ints) -> Ints:
@@ -71,7 +71,7 @@ class Layers:
 
     @property
     def _filled(self) -> list[Bipartite]:
-        """The layers that hold anything, one at least: most of the time nothing is fresh."""
+        """The layers with any mentions, at least one: most of the time there are no fresh ones."""
         return [self.settled, self.fresh] if len(self.fresh.owned) else [self.settled]
 
 
@@ -173,7 +173,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         return Layers(settled.graph, _bipartite(tail.triples, concepts), self._common[1])
 
     def _spread(self, concepts: Ints) -> Ints:
-        """How many texts hold the words of a concept's commonest name."""
+        """The number of texts that contain the terms of a concept's commonest name."""
         common = np.array(self._store.entities.common(COMMON_FROM), dtype=np.int64).reshape(-1, 2)
         names, spread = common[:, 0], common[:, 1]
         grouped = _concept_of(names, concepts)
@@ -200,7 +200,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
 
 
 def _triples(found: Sequence[Mentioned]) -> Triples:
-    """Row, name, and the sort of subject, for every mention."""
+    """Row, name and kind of subject of every mention."""
     listed = [(one.row, one.name, _SUBJECTS.get(one.kind, 0)) for one in found]
     return np.array(listed, dtype=np.int64).reshape(-1, _COLUMNS)
 
