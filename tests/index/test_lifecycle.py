@@ -150,8 +150,11 @@ def test_a_short_tail_stays_in_memory_and_a_long_one_is_written(folder: Path) ->
     store.lines.append("four")
     assert index.lines() == ["ONE", "TWO", "THREE", "FOUR"]
     assert index.kept() == ["ONE", "TWO", "THREE"]
+    before = index.lines()
     assert index.catch_up()
     assert index.kept() == index.lines() == ["ONE", "TWO", "THREE", "FOUR"]
+    # The view with the tail in memory is released.
+    assert index.lines() is not before
 
 
 def test_an_index_that_writes_at_once_has_no_first_tail(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +199,20 @@ def test_damage_is_found_and_rebuilt_and_other_formats_are_removed(folder: Path)
     assert index.damaged() == 0
     assert index.lines() == ["ONE", "TWO", "THREE"]
     assert ToyIndex.files(folder) == [index.path]
+
+
+def test_a_view_read_during_a_rebuild_is_released(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = ToyIndex(folder, ToyStore("one", "two"))
+    views: list[list[str]] = []
+
+    def read_and_write(path: Path, content: str) -> None:
+        views.append(index.lines())
+        path.write_text(content)
+
+    monkeypatch.setattr(index, "before_the_rename", read_and_write)
+    index.rebuild()
+    assert index.lines() == views[0] == ["ONE", "TWO"]
+    assert index.lines() is not views[0]
 
 
 def test_a_file_of_another_epoch_is_not_used(folder: Path) -> None:
