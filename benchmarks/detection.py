@@ -21,8 +21,14 @@ from triskele.privacy.detect import find
 
 
 def main() -> None:
-    """One line for each half, then one for each kind of secret and of look-alike."""
-    samples = secret_samples.load()
+    """For each file of samples one line for each half, then one for each kind of secret and of look-alike."""
+    for templates in (secret_samples.TEMPLATES, secret_samples.FORMS):
+        print(f"\n## {templates.name}\n")
+        report(secret_samples.load(templates))
+
+
+def report(samples: list[Sample]) -> None:
+    """The tables of these samples."""
     print("| half | secrets | found | innocent | false alarms | precision | recall |\n|---|---|---|---|---|---|---|")
     for half, name in enumerate(("0 (tuned on)", "1 (unseen)")):
         print(_summary(name, [sample for sample in samples if sample.half == half]))

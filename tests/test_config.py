@@ -113,6 +113,7 @@ def test_a_folder_belongs_to_its_repository(tmp_path: Path) -> None:
     worktree = tmp_path / "harbour-fix"
     worktree.mkdir()
     (worktree / ".git").write_text(f"gitdir: {repository}/.git/worktrees/fix\n")
+    (repository / ".git" / "worktrees" / "fix" / "gitdir").write_text(f"{worktree}/.git\n")
     assert project.resolve(worktree) == "harbour"
     plain = tmp_path / "notes"
     plain.mkdir()

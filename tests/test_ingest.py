@@ -107,14 +107,33 @@ def texts(engine: Engine, id: str) -> list[str]:
     return [engine.safe.open(row) for row in engine.store.sealed([id])]
 
 
-def test_labels_of_a_secret_change_without_the_key(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importance_of_a_secret_changes_without_the_key(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     id = engine.remember(TEXT, tags=["home"]).id
     with monkeypatch.context() as patched:
         patched.setattr(engine.safe, "_open", lambda: pytest.fail("the vault was opened"))
-        engine.edit(id, tags=["office"], importance=0.9)
+        engine.edit(id, importance=0.9, valid_to="2031-01-01")
         engine.undo()
-    assert engine.get(id).tags == ("home",)
+    assert engine.get(id).importance == 0.5
     assert texts(engine, id) == [TEXT] * 3
+
+
+@pytest.mark.parametrize("labels", [{"tags": [SECRET]}, {"keywords": f"home {SECRET}"}, {"project": SECRET}])
+def test_an_edited_label_that_repeats_the_secret_is_refused(engine: Engine, labels: dict[str, Any]) -> None:
+    id = engine.remember(TEXT, tags=["home"]).id
+    with pytest.raises(BadInput, match="repeats the secret") as refused:
+        engine.edit(id, **labels)
+    assert SECRET not in str(refused.value)
+    engine.edit(id, tags=["office"])
+    assert engine.get(id).tags == ("office",)
+
+
+@pytest.mark.parametrize("labels", [labels for labels in LABELS if "session" not in labels], ids=str)
+def test_an_edited_label_passes_the_check_of_a_new_one(engine: Engine, labels: dict[str, Any]) -> None:
+    id = engine.remember("the kettle is red").id
+    for given in (labels, {name: iter(value) if name == "tags" else value for name, value in labels.items()}):
+        with pytest.raises(BadInput, match=r"looks like a secret \((Password|AWS)"):
+            engine.edit(id, **given)
+    assert engine.get(id).version == 1
 
 
 def test_a_secret_stays_secret_with_a_new_text(engine: Engine) -> None:

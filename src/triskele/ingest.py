@@ -11,11 +11,13 @@ from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.privacy import detect, titles
+from triskele.privacy import detect
 from triskele.privacy.findings import Finding
 from triskele.types import Memory, Origin, Sensitivity, Unsealed
 from triskele.validation import Moment
 
+# What an edit may change of the details that are indexed and shown in clear.
+_LABELS = frozenset({"tags", "keywords", "project"})
 _MEMORY_FIELDS = [each.name for each in fields(Memory)]
 # A shorter piece of a secret stands in a label by chance.
 _LEAST_REPEATED = 4
@@ -99,16 +101,21 @@ class Drafter:
     def revised(self, memory: Memory, changes: Mapping[str, Any], open_text: Callable[[], str]) -> Memory:
         """The memory with changes to its content or details; `open_text` gives the text of a secret."""
         given = dict(changes)
+        if "tags" in given:
+            given["tags"] = list(given["tags"])
         title = given.pop("title", None)
         checked = self._checked(given)
-        refuse_secret_labels(**{name: given[name] for name in ("tags", "keywords", "project") if name in given})
+        refuse_secret_labels(**{name: given[name] for name in given.keys() & _LABELS})
         sensitivity = checked.get("sensitivity")
+        was_secret = memory.sensitivity is Sensitivity.SECRET
         now = timestamps.now()
         if not given.keys() & {"content", "sensitivity"} and title is None:
             revised = replace(memory, **checked, updated_at=now)
             validation.check_period(revised)
+            if was_secret and given.keys() & _LABELS:
+                text = open_text()
+                _refuse_repeats(revised, _values(text, detect.find(text)))
             return revised
-        was_secret = memory.sensitivity is Sensitivity.SECRET
         text = checked.get("content") or (open_text() if was_secret else memory.content)
         revised = replace(memory, **{**checked, "content": text, "content_hash": content_hash(text)}, updated_at=now)
         validation.check_period(revised)
@@ -154,7 +161,7 @@ def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = No
     """The memory as a secret: its title where its text was, and the text beside it for the vault."""
     text = memory.content
     _refuse_repeats(memory, _values(text, findings))
-    name = title or titles.title_for(text, findings)
+    name = title or detect.title_for(text, findings)
     kept = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
     return Unsealed(
         **{**kept, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
@@ -170,7 +177,7 @@ def refuse_secret_labels(
     for what, label in named:
         for finding in detect.find(label):
             raise BadInput(
-                f"{what} looks like a secret ({titles.label_of(finding.kind)}) and would be readable:"
+                f"{what} looks like a secret ({detect.label_of(finding.kind)}) and would be readable:"
                 " leave it out, only the text of a memory is sealed"
             )
 

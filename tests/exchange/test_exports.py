@@ -38,10 +38,10 @@ def engine(open_engine: OpenEngine) -> Engine:
 def test_private_memories_stay(engine: Engine, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     report = export_memories(engine, target)
-    assert (report.written, report.left_out_private) == (1, 4)
+    assert (report.written, report.left_out_private, report.left_out_versions) == (2, 3, 1)
     text = target.read_text()
-    assert CANARY not in text and "confidential" not in text
-    assert json.loads(text.split("\n")[0]) == {"triskele": 2, "versions": 1, "links": 0}
+    assert CANARY not in text and "confidential" not in text and "The party is on Friday" in text
+    assert json.loads(text.split("\n")[0]) == {"triskele": 2, "versions": 2, "links": 0}
 
 
 def test_private_memories_leave_on_request(engine: Engine, tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from loopback import Book
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.models.egress import REST_S, Departure, EgressClient, NotCleared
 from triskele.models.llm import SERVICES, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
-from triskele.privacy.clearance import Cleared, clear_memory, clear_question
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.types import Memory
 
 PROMPT, END = "Answer this: ", "\nBe brief."

@@ -183,7 +183,7 @@ class Capture:
         assert self.outside.hosted is not None
         mark = self.outside.hosted.texts.fingerprint
         digests = {engine.get(id).content_hash for id in ids.values()}
-        vectors = [vector for _, digest, vector in engine.store.vectors(mark) if digest in digests]
+        vectors = [vector for _, digest, vector in engine.store.vectors.page(mark) if digest in digests]
         self._after = len(self.server.seen)
         close = [("edit", ids[each.number], "--private", "--json") for each in self.closed_later]
         seal = [("secrets", "seal", ids[each.number], "--json") for each in self.sealed_later]
@@ -193,7 +193,7 @@ class Capture:
         self._run("recall", HARMLESS[0])
         told += self._told("sealed", seal, vectors)
         self.facts["what was sent is told"] = all(json.loads(said)["sent"] for said in told)
-        left = [digest for _, digest, _ in engine.store.vectors(mark) if digest in digests]
+        left = [digest for _, digest, _ in engine.store.vectors.page(mark) if digest in digests]
         self.facts["hosted vectors are purged"] = len(vectors) == len(ids) and left == []
 
     def _told(self, how: str, commands: Sequence[Sequence[str]], vectors: Sequence[bytes]) -> list[str]:
@@ -257,7 +257,7 @@ class Capture:
         export_memories(self.engine, self.out / "all.jsonl")
         export_memories(self.engine, self.out / "notes", format="markdown")
         (self.out / "ledger").write_text(
-            json.dumps([self.engine.store.shelved(kind) for kind in ("departures", "sent")], ensure_ascii=False)
+            json.dumps([self.engine.store.documents.all(kind) for kind in ("departures", "sent")], ensure_ascii=False)
         )
 
     def _ask_while_locked(self) -> None:

@@ -1,7 +1,8 @@
 """The labelled samples, made from templates: no key is stored, each is drawn from the seed of its template.
 
 In a template ‹…› is a drawn part (an alphabet and a length, or a maker by name), ⟦…⟧ marks the secret, and ‹join›
-keeps apart what a scanner of the repository would take for a key.
+keeps apart what a scanner of the repository would take for a key. A maker that encodes text takes a template of its
+own, whose parts stand in braces: ‹b64of:glpat-{url:20}›.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ import json
 import random
 import re
 import string
+import unicodedata
 import uuid
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
-from triskele.privacy.phrases import is_phrase, number_of
+from triskele.privacy.financial import is_phrase, word_number
 
-TEMPLATES = Path(__file__).parent.parent / "data" / "secrets.jsonl"
+DATA = Path(__file__).parent.parent / "data"
+TEMPLATES = DATA / "secrets.jsonl"
+# Encoded keys, files and command lines of tools, and sentences in many languages.
+FORMS = DATA / "secret_forms.jsonl"
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -31,8 +37,10 @@ ALPHABETS = {
     "upper": string.ascii_uppercase + string.digits,
     "base32": string.ascii_uppercase + "234567",
     "bech": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
+    "bechlow": "qpzry9x8gf2tvdw0s3jn54khce6mua7l",
     "hex": "0123456789abcdef",
     "HEX": "0123456789ABCDEF",
+    "Hex": "0123456789abcdefABCDEF",
     "digits": string.digits,
     "url": BASE62 + "-_",
     "b64": BASE62 + "+/",
@@ -51,7 +59,18 @@ WORDS = (
 ).split()
 IBAN_FORMS = {"DE": "18", "GB": "A4 14", "FR": "10 11", "CH": "5 12", "NL": "A4 10", "AT": "16", "ES": "20", "PL": "24"}
 
+# Version bytes of extended keys (BIP-32, SLIP-132).
+EXTENDED_KEYS = {
+    "xprv": "0488ade4",
+    "yprv": "049d7878",
+    "zprv": "04b2430c",
+    "tprv": "04358394",
+    "xpub": "0488b21e",
+    "zpub": "04b24746",
+}
+
 _PART = re.compile(r"‹([^›]+)›")
+_INNER_PART = re.compile(r"\{(\w+(?::[\w:]*)?)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +85,10 @@ class Sample:
     half: int
 
 
-def load() -> list[Sample]:
-    """Every sample, the same in every run."""
-    return [
-        _make(json.loads(line.replace("‹join›", ""))) for line in TEMPLATES.read_text(encoding="utf-8").splitlines()
-    ]
+def load(templates: Path = TEMPLATES) -> list[Sample]:
+    """Every sample of the file, the same in every run."""
+    lines = templates.read_text(encoding="utf-8").split("\n")
+    return [_make(json.loads(line.replace("‹join›", ""))) for line in lines if line]
 
 
 def fill(template: str) -> str:
@@ -150,7 +168,7 @@ def _iban(draw: random.Random, said: str, *, holds: bool = True) -> str:
 
 def _phrase(draw: random.Random, length: str, *, join: str = " ", holds: bool = True) -> str:
     words = [draw.choice(WORDS) for _ in range(int(length))]
-    while is_phrase([number_of(word) or 0 for word in words]) is not holds:
+    while is_phrase([word_number(word) or 0 for word in words]) is not holds:
         words[-1], words[-2] = draw.choice(WORDS), draw.choice(WORDS)
     if join == "n":
         return " ".join(f"{place}. {word}" for place, word in enumerate(words, 1))
@@ -172,8 +190,7 @@ def _discord(draw: random.Random, _: str) -> str:
 
 def _wallet_key(draw: random.Random, _: str) -> str:
     body = b"\x80" + draw.randbytes(32) + b"\x01"
-    check = hashlib.sha256(hashlib.sha256(body).digest()).digest()[:4]
-    return _in_base(int.from_bytes(body + check), BASE58)
+    return _in_base(int.from_bytes(body + _double_hash(body)), BASE58)
 
 
 def _lines(draw: random.Random, count: str) -> str:
@@ -182,6 +199,38 @@ def _lines(draw: random.Random, count: str) -> str:
 
 def _basic(draw: random.Random, _: str) -> str:
     return base64.b64encode(f"anna:{_password(draw, '')}".encode()).decode()
+
+
+def _extended_key(draw: random.Random, version: str) -> str:
+    body = bytes.fromhex(EXTENDED_KEYS[version]) + bytes(9) + draw.randbytes(65)
+    return _in_base(int.from_bytes(body + _double_hash(body)), BASE58)
+
+
+def _double_hash(body: bytes) -> bytes:
+    return hashlib.sha256(hashlib.sha256(body).digest()).digest()[:4]
+
+
+def _encoded(encode: Callable[[str], str]) -> Callable[[random.Random, str], str]:
+    """A maker that draws the parts of its own template, then encodes the whole."""
+    return lambda draw, template: encode(_INNER_PART.sub(lambda match: _part(match[1], draw), template))
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _bold(text: str) -> str:
+    names = {"A": "CAPITAL", "a": "SMALL"}
+    return "".join(
+        unicodedata.lookup(f"MATHEMATICAL SANS-SERIF BOLD {names['A' if letter.isupper() else 'a']} {letter.upper()}")
+        if letter.isascii() and letter.isalpha()
+        else letter
+        for letter in text
+    )
+
+
+def _wide(text: str) -> str:
+    return "".join(chr(ord(letter) + 0xFEE0) if "!" <= letter <= "~" else letter for letter in text)
 
 
 MAKERS: dict[str, Callable[[random.Random, str], str]] = {
@@ -201,4 +250,13 @@ MAKERS: dict[str, Callable[[random.Random, str], str]] = {
     "wif": _wallet_key,
     "pem": _lines,
     "basic": _basic,
+    "xkey": _extended_key,
+    "b64x": lambda draw, length: quote(_random(draw, ALPHABETS["b64"], int(length)), safe=""),
+    "b64of": _encoded(_base64),
+    "b64url": _encoded(lambda text: _base64(text).rstrip("=").translate(str.maketrans("+/", "-_"))),
+    "percent": _encoded(lambda text: quote(text, safe="")),
+    "percents": _encoded(lambda text: "".join(f"%{byte:02X}" for byte in text.encode())),
+    "wide": _encoded(_wide),
+    "bold": _encoded(_bold),
+    "zw": _encoded("\u200b".join),
 }

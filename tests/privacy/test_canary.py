@@ -13,7 +13,7 @@ from paths import WRITERS, Walk, is_found
 from triskele import config, ingest
 from triskele.engine import Engine
 from triskele.exchange import formats, snapshot
-from triskele.privacy import detect, titles
+from triskele.privacy import detect
 from triskele.privacy.vault import Vault
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.stores.sqlite import maintenance
@@ -47,8 +47,8 @@ def _nothing(*_: object, **__: object) -> None:
 GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "detection": lambda patch: patch.setattr(detect, "find", lambda text: []),
     "sealing": lambda patch: patch.setattr(Vault, "seal", lambda vault, id, version, text: text.encode()),
-    "titles": lambda patch: patch.setattr(titles, "title_for", lambda text, findings: text),
-    "the filter of exports": lambda patch: patch.setattr(snapshot, "_with", lambda kind, grouped: set()),
+    "titles": lambda patch: patch.setattr(detect, "title_for", lambda text, findings: text),
+    "the filter of exports": lambda patch: patch.setattr(snapshot, "_staying", lambda **_: set()),
     "the check of labels": lambda patch: patch.setattr(ingest, "refuse_secret_labels", _nothing),
     "the purge of documents": lambda patch: patch.setattr(maintenance, "delete_about", _nothing),
     "the purge of names": lambda patch: patch.setattr(maintenance, "drop_unused_names", _nothing),
@@ -82,7 +82,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
     sample = {"serving/cli/showcase.py", "evaluation/ground.py"}
     assert writers - sample == {
         "engine.py",
-        "safe.py",
+        "stores/vault.py",
         "curation/secrecy.py",
         "curation/undo.py",
         "exchange/merge.py",

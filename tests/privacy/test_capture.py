@@ -16,11 +16,10 @@ from triskele.errors import Unavailable
 from triskele.models.egress import _Writer
 from triskele.models.llm import CommandLlm
 from triskele.privacy import clearance
-from triskele.privacy.clearance import Cleared
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Cleared, Quotes
 from triskele.recall import runtime
 from triskele.recall.hosted import egress_log, egress_policy, reranking, rewording, vectors
-from triskele.stores.sqlite import changes, maintenance
+from triskele.stores.sqlite import derived
 from triskele.stores.vault import StoreVault
 from triskele.types import Memory
 
@@ -111,16 +110,16 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "quotes": lambda patch: patch.setattr(Quotes, "shares", lambda quotes, text: False),
     "detection in questions": lambda patch: patch.setattr(clearance, "find", lambda text: []),
-    "other writings": lambda patch: patch.setattr("triskele.privacy.quotes.readings", lambda text: [text]),
+    "other writings": lambda patch: patch.setattr("triskele.privacy.clearance.readings", lambda text: [text]),
     "what makes a secret one": lambda patch: patch.setattr(Quotes, "add_secrets", Quotes.add),
-    "taking vectors back": lambda patch: patch.setattr(changes, "take_back", _nothing),
-    "dropping vectors of sealed texts": lambda patch: patch.setattr(maintenance, "drop_unused", _nothing),
+    "taking vectors back": lambda patch: patch.setattr(derived, "withdraw", _nothing),
+    "dropping vectors of sealed texts": lambda patch: patch.setattr(derived, "drop_unused", _nothing),
     "taking files back": lambda patch: patch.setattr(runtime.ModelRuntime, "take_back", _nothing),
     "the account of what was sent": lambda patch: patch.setattr(egress_log.StoreLedger, "_note", _nothing),
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),
     "the hosted model's question": _unwatched(vectors, "Hosted"),
     "the reviewer's question": _unwatched(reranking, "HostedReviewer"),
-    "the rewording's question": _unwatched(rewording, "Rewording"),
+    "the rewording's question": _unwatched(rewording, "QueryRewriter"),
     "no question while the vault is locked": _locked_as_if_empty,
 }
 

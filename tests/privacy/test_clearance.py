@@ -15,8 +15,7 @@ import secret_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.privacy.clearance import Cleared, clear_memory, clear_question
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.types import Memory, Sensitivity
 
 PRIVATE = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import secret_samples
@@ -12,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triskele.privacy import detect
-from triskele.privacy.detect import find, find_provider_keys
+from triskele.privacy.api_keys import PROVIDERS, Provider, find_provider_keys
+from triskele.privacy.detect import find
 from triskele.privacy.findings import Finding, merge
-from triskele.privacy.providers import PROVIDERS, Provider
+from triskele.privacy.formats import COMMANDS, Command
 
 SAMPLES = secret_samples.load()
 GUILTY = [sample for sample in SAMPLES if sample.kind]
 INNOCENT = [sample for sample in SAMPLES if sample.kind is None]
+FORMS = secret_samples.load(secret_samples.FORMS)
 LONG = 200_000
 
 
@@ -39,14 +42,70 @@ def test_most_secrets_are_found_and_few_others(half: int) -> None:
     assert found / (found + false) >= 0.95
 
 
+@pytest.mark.parametrize("half", [0, 1])
+def test_encoded_forms_tools_and_languages_are_found(half: int) -> None:
+    samples = [sample for sample in FORMS if sample.half == half]
+    found = [_covers(sample) for sample in samples if sample.kind]
+    false = sum(bool(find(sample.text)) for sample in samples if sample.kind is None)
+    assert sum(found) / len(found) >= 0.93
+    assert sum(found) / (sum(found) + false) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("kind", "template"),
+    [
+        ("github-token", "q=token%3D⟦ghp_‹alnum:36›⟧%26x"),
+        ("github-token", "data: ⟦‹b64of:ghp_{alnum:36}›⟧"),
+        ("github-token", "⟦‹wide:ghp_{alnum:36}›⟧"),
+        ("github-token", "⟦‹zw:ghp_{alnum:36}›⟧"),
+        ("azure-sas", "https://a.blob.core.windows.net/b?⟦sv=2022-11-02&sr=b&sig=‹b64x:43›%3D⟧"),
+        ("azure-key", "⟦SharedAccessKey=‹b64:43›=⟧"),
+        ("private-key", "Private-Lines: 1\n⟦‹b64:47›=⟧\nPrivate-MAC: ‹hex:64›"),
+        ("private-key", "⟦‹b64:64›\n-----END RSA PRIVATE KEY-----⟧"),
+        ("private-key", "⟦-----BEGIN RSA PRIVATE KEY-----‹b64:200›⟧"),
+        ("private-key", "client-key-data: ⟦‹b64:80›⟧"),
+        ("secret", "kubeadm join --token ⟦‹lower:6›.‹lower:16›⟧"),
+        ("password", "db1:5432:garden:app:⟦‹pass›⟧"),
+        ("password", "redis-cli -a ⟦‹pass›⟧ ping"),
+        ("wallet-key", "private key: ⟦0x‹hex:64›⟧"),
+        ("wallet-key", "⟦‹xkey:xprv›⟧"),
+        ("password", "WIFI:T:WPA;S:Attic;P:⟦‹pass›⟧;;"),
+        ("password", "пароль от роутера: ⟦‹pass›⟧"),
+        ("password", "비밀번호는 ⟦‹pass›⟧입니다"),
+        ("password", "hasło to ⟦‹pass›⟧"),
+        ("pin", "код домофона: ⟦‹digits:4›⟧"),
+    ],
+)
+def test_each_new_form_is_found_as_a_whole(kind: str, template: str) -> None:
+    before, secret, after = re.split("[⟦⟧]", secret_samples.fill(template))
+    (finding,) = find(before + secret + after)
+    assert finding.kind == kind
+    assert finding.start <= len(before) and len(before + secret) <= finding.end
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["tx 0x‹hex:64›", "token: 0x‹hex:64›", "key holder 0x‹Hex:40›", "key: ‹xkey:xpub›", "key: sha384-‹b64:64›"],
+)
+def test_hashes_addresses_and_public_keys_are_innocent(template: str) -> None:
+    assert _kinds(secret_samples.fill(template)) == []
+
+
+def test_the_forms_are_three_hundred_each() -> None:
+    assert sum(sample.kind is not None for sample in FORMS) >= 300
+    assert sum(sample.kind is None for sample in FORMS) >= 300
+    assert len({sample.text for sample in FORMS}) == len(FORMS)
+
+
 def test_the_samples_are_many_and_half_of_them_innocent() -> None:
     assert len(SAMPLES) >= 400 and len(INNOCENT) * 2 >= len(SAMPLES)
     assert len({sample.text for sample in SAMPLES}) == len(SAMPLES)
 
 
-def test_no_template_holds_a_secret() -> None:
+@pytest.mark.parametrize("templates", [secret_samples.TEMPLATES, secret_samples.FORMS], ids=lambda path: path.stem)
+def test_no_template_holds_a_secret(templates: Path) -> None:
     # A scanner of the repository would find nothing either: what the templates hold are forms.
-    stored = "\n".join(re.sub(r"‹[^›]*›", "‹›", line) for line in secret_samples.TEMPLATES.read_text().splitlines())
+    stored = "\n".join(re.sub(r"‹[^›]*›", "‹›", line) for line in templates.read_text().splitlines())
     assert not list(find_provider_keys(stored))
 
 
@@ -166,11 +225,46 @@ HARD_VALUES = [
     for value in (f"1{'a' * 100}!", f"1{'.1' * 50}é", f"a{'_a' * 50}!", "a-" * 50, f"{'/' * 100}!", "@a." * 30)
 ]
 ATTACKS = {
-    "find_private_keys": ["-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----AAAA", "-----BEGIN A B C "],
+    "find_private_keys": [
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----AAAA",
+        "-----BEGIN A B C ",
+        "-----END RSA PRIVATE KEY-----AAAA",
+        "Private-Lines: 4\n" + "aB3/" * 10 + " ",
+        "MIIaaaaBADANBgkqhkiG9w0BAQEF",
+        "b3BlbnNzaC1rZXktdjEA",
+    ],
     "find_web_tokens": ["eyJ", "eyJhbGciOi.", "eyJhbGciOi.eyJhbGciOi.", "eyJ[[[[[[[["],
     "find_provider_keys": ["sk-", "-", ".", "A1b2", "K", "1/123456789012", "eyJ", "xox", "a-us"],
     "find_aws_secrets": ["AKIAABCDEFGHIJKLMNOP ", "aws ", "aws secret ", "aB3/" * 10 + " "],
     "find_url_passwords": ["a://", "a:", "a://b:", "http://a:b", "a+", "@"],
+    "find_azure_signatures": ["sig=", "sig=" + "a1" * 30 + "&", "&sv=1&sig=" + "a1" * 30],
+    "find_kubernetes_keys": ["client-key-data: ", "token: ", "token=abcdef.", "K10" + "a1" * 40, "--certificate-key "],
+    "find_pgpass_passwords": ["a:", "a:5432:", "a:*:b:c:", "*:*:", "\\:", "a:5432:b:c:d1!x "],
+    "find_wifi_keys": ["WIFI:", "WIFI:T:a;", "WIFI:P:", "T:a;", "psk=", "option key '", "<keyMaterial>", "\\;"],
+    "find_wallet_keys": ["xprv", "private key ", "private key: 0x" + "a1" * 32 + " ", "from_key(", "0x" + "a1" * 32],
+    "find_command_passwords": [
+        "mysql ",
+        "mysql -p",
+        "curl -u a:",
+        "curl -u ",
+        "redis-cli -a ",
+        "echo a",
+        "net use /user:a ",
+        "7z -p",
+        "> AUTH a",
+        "identified by '",
+        "wpa_passphrase a ",
+    ],
+    "find_passwords_in_languages": [
+        "пароль ",
+        "пароль: aB3",
+        "parola a1 ",
+        "密码",
+        "密码是aB3!",
+        "contraseña es a1B! ",
+        "aB3!は",
+    ],
     "find_cards": ["4", "4444 ", "4444-4444-", "4111 1111 1111 1111 "],
     "find_ibans": ["DE", "DE12 ", "DE12 3456 7890 ", "DE123456789012345678901234567890"],
     "find_phrases": ["apple ", "apple,,,", "apple 1. ", "wallet apple "],
@@ -221,3 +315,41 @@ def test_a_form_takes_time_in_proportion(provider: Provider) -> None:
     for mark in provider.marks:
         assert _grows_in_line(lambda text: find_provider_keys(text, [provider]), f"{mark}0a1b")
         assert _grows_in_line(lambda text, mark=mark: find_provider_keys(mark + text, [provider]), "0a1b2c3d")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_command_takes_time_in_proportion(command: Command) -> None:
+    for mark in command.marks:
+        assert _grows_in_line(lambda text: list(command.form.finditer(text)), f"{mark} -p a:b ")
+        assert _grows_in_line(lambda text, mark=mark: list(command.form.finditer(mark + text)), "a1 -x ")
+
+
+@pytest.mark.parametrize(
+    "piece", ["%41", "%25", "％", "e\u0301", "\u200b", "aGVsbG8gd29ybGQ", "aGVsbG8gd29ybGQ" * 5 + "\n", "a"]
+)
+def test_decoding_takes_time_in_proportion(piece: str) -> None:
+    assert _grows_in_line(lambda text: (find(text), iter(()))[1], piece)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token%3D{}%26page%3D2",
+        "token%253D{}%2526",
+        "e\u0301e\u0301 ２ {} ﬁ",
+        "\u200b{}\u200b",
+        "%E2%82%AC%20{}%20%ff",
+    ],
+)
+def test_a_finding_in_a_decoded_text_points_at_the_original(text: str) -> None:
+    token = secret_samples.fill("ghp_‹alnum:36›")
+    (finding,) = find(text.format(token))
+    assert text.format(token)[finding.start : finding.end] == token
+
+
+@given(st.text(alphabet="%25E2AC４ｐ\u0301\u200bﬁ가ᄀ각 aGk=pw:!", max_size=60))
+def test_any_encoded_text_gives_ordered_findings_inside_it(text: str) -> None:
+    end = 0
+    for finding in find(f"{text}password: Hunter!2345"):
+        assert end <= finding.start < finding.end <= len(text) + 21
+        end = finding.end

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 import secret_samples
 
-from triskele.privacy.detect import find
+from triskele.privacy.detect import find, title_for
 from triskele.privacy.findings import Finding
-from triskele.privacy.titles import title_for
 
-GUILTY = [sample for sample in secret_samples.load() if sample.kind and find(sample.text)]
+SAMPLES = secret_samples.load() + secret_samples.load(secret_samples.FORMS)
+GUILTY = [sample for sample in SAMPLES if sample.kind and find(sample.text)]
 
 
 @pytest.mark.parametrize("sample", GUILTY, ids=lambda sample: sample.kind)

@@ -15,8 +15,7 @@ from loopback import Book
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.models.egress import EgressClient, NotCleared
 from triskele.models.llm import DoorLlm, HostedLlm
-from triskele.privacy.clearance import Cleared, clear_question
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Cleared, Quotes, clear_question
 from triskele.recall.expansion import LOW_CONFIDENCE, MOST_REWRITES, ORIGINAL, WORDS, fused, rewrites
 from triskele.types import Ranking
 

@@ -75,3 +75,12 @@ def test_a_broken_source_imports_nothing(run: Run, tmp_path: Path) -> None:
 def test_sources_and_formats_that_do_not_exist(run: Run, tmp_path: Path) -> None:
     assert run("import", str(tmp_path / "missing")).is_refused(2, "no such file")
     assert run("export", "--format", "parchment").is_refused(2, "unknown format")
+
+
+def test_a_memory_that_is_no_secret_any_more_is_exported(run: Run, add: Add, tmp_path: Path) -> None:
+    id = add("the demo password is demo1234demo")
+    run("edit", id, "--not-secret")
+    document = run("export", str(tmp_path / "out.jsonl"), "--json").json
+    assert (document["written"], document["left_out_secret"], document["left_out_versions"]) == (1, 0, 1)
+    assert "demo1234demo" in (tmp_path / "out.jsonl").read_text()
+    assert "1 earlier version" in run("export", str(tmp_path / "again.jsonl")).out

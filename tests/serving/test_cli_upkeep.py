@@ -31,6 +31,7 @@ def test_backup_and_restore(run: Run, add: Add, tmp_path: Path) -> None:
 
 
 def test_backup_never_overwrites(run: Run, add: Add, tmp_path: Path) -> None:
+    add("A fact worth keeping")
     target = tmp_path / "there.db"
     target.write_text("precious")
     assert run("backup", str(target)).is_refused(2, "exists already")

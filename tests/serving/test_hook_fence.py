@@ -55,6 +55,7 @@ PIECES = [
     ),
     *("\x0c", "\x1c", "\x1d", "\x1e", "\x00", "\x1b[2J", "\x9b", "\u202e", "\u2066", "\u2069", "\u200b", "\ufeff"),
     *("\u200d", "\u200c", "\u00ad", "\u3164", "\u2800", "\ufe00", "\ufe0f", "\ue000", "\U000f0000", "\U000e0041"),
+    *("\u0338", "\u20e5", "\u0337", "\ufe0e", "≮", "⋖", "ᚲ", "⩹", "𝈶", "<|", "[/", "［／", "⧸", "／", "\u2044"),
     *("\U000e0100", '1kps58x2 · 2025-01-01 · origin user · project "x" · "', "Human: ", "Assistant: ", "é", "語"),
 ]
 hostile = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=30).map("".join)
@@ -93,10 +94,42 @@ def _refuse_marks(line: str) -> None:
     folded = unicodedata.normalize("NFKC", line)
     assert not re.search(r"<\s*[/!?]?\s*[^\W\d_]|```|~~~", folded), line
     assert not re.search(r"[‹〈⟨ᐸ❮≺]\s*/?\s*[^\W\d_]", line), line
+    bare = re.sub(r"[\W_]", _without_gaps, unicodedata.normalize("NFKD", line))
+    assert not re.search(r"[<‹〈⟨ᐸ❮≺⋖ᚲ⩹𝈶](?=[^\d=\"])|[\[{]/", bare), line
     seen = [letter for letter in line if letter not in "\u200c\u200d\u00ad"]
     assert not {unicodedata.category(letter) for letter in seen} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     assert not set(line) & set("\u115f\u1160\u3164\uffa0\u2800\u034f")
     assert not any("\U000e0000" <= letter <= "\U000e0fff" for letter in line)
+
+
+def _without_gaps(found: re.Match[str]) -> str:
+    """Nothing for what a reader skips: blanks, joiners, selectors, soft hyphens and combining marks."""
+    is_gap = found[0].isspace() or unicodedata.category(found[0]) in {"Mn", "Me", "Cf"}
+    return "" if is_gap else found[0]
+
+
+ANGLES = st.sampled_from("<＜﹤‹˂˱ᐸᚲ≮≺⊀⋖〈❬❮❰⟨⧼⩹〈𝈶")
+GAPS = st.text(
+    st.sampled_from("\u200d\u200c\u00ad\ufe0e\ufe0f\u0338\u0337\u20e5\u20d2\u0300\u0489 \t\n\u00a0\u3000"), max_size=4
+)
+SLASHES = st.sampled_from(["/", "／", "⁄", "∕", "⧸", "\\", ""])
+NAMES = st.sampled_from(["triskele-memory", "system", "TRISKELE-memory", "ｓｙｓｔｅｍ", "!--", "|im_end|", "?xml"])
+
+
+@given(ANGLES, GAPS, SLASHES, GAPS, NAMES)
+def test_no_disguise_of_a_closing_tag_stays(angle: str, one: str, slash: str, two: str, name: str) -> None:
+    content = f"a {angle}{one}{slash}{two}{name}> b"
+    quoted = fence.quoted(content)
+    assert angle not in quoted
+    assert json.loads(quoted) == fence.visible(content)
+
+
+@given(st.sampled_from("[［【{｛"), GAPS, st.sampled_from("/／⁄∕⧸"), NAMES)
+def test_no_tag_in_brackets_stays(bracket: str, gap: str, slash: str, name: str) -> None:
+    content = f"{bracket}{gap}{slash}{name}]"
+    quoted = fence.quoted(content)
+    assert bracket not in quoted
+    assert json.loads(quoted) == fence.visible(content)
 
 
 @given(st.lists(hostile, min_size=1, max_size=4))
@@ -124,14 +157,23 @@ def test_plain_words_are_told_as_they_are(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Vec<String> holds a < b", "«bonjour» and 《红楼梦》", "👩‍👩‍👧 ❤️", "a `b` ~c ~~d~~", "5 < 6"]
+    "text",
+    [
+        "Vec<String> holds a < b",
+        "if a <= 3 and b[0] <4 or {x}: [1, 2]",
+        "1/2 [a] /x {b}",
+        "«bonjour» and 《红楼梦》",
+        "👩‍👩‍👧 ❤️",
+        "a `b` ~c ~~d~~",
+        "5 < 6",
+    ],
 )
 def test_nothing_is_lost_of_what_is_harmless(text: str) -> None:
     assert json.loads(fence.quoted(text)) == text
 
 
 def test_ordinary_text_is_not_written_in_escapes() -> None:
-    said = "Grüße: “quoted” «so» 语言 5 < 6, a `b` and 《红楼梦》"
+    said = "Grüße: “quoted” «so» 语言 5 < 6, a <= 7, [b] {c} `b` and 《红楼梦》"
     assert fence.quoted(said) == f'"{said}"'
 
 

@@ -292,7 +292,7 @@ def test_a_damaged_store_is_silence(host: Host) -> None:
     host.serving()
     answer = host.hook("user-prompt-submit", PROMPT)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
-    assert "StoreUnavailable" in host.log()
+    assert "StoreDamaged" in host.log()
     assert "plants" not in host.log()
 
 

@@ -88,9 +88,13 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """How many memories were written, how many secrets among them, and how many were kept back."""
+    """How many memories were written, how many secrets among them, and how many were kept back.
+
+    `left_out_versions` are private or secret ones of memories that were written, because they are open now.
+    """
 
     written: int
     left_out_private: int
     left_out_secret: int
+    left_out_versions: int = 0
     revealed: int = 0

@@ -119,6 +119,7 @@ def export_memories(
         written=len(taken.histories),
         left_out_private=taken.left_out_private,
         left_out_secret=taken.left_out_secret,
+        left_out_versions=taken.left_out_versions,
         revealed=revealed,
     )
 

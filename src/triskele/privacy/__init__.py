@@ -1,1 +1,1 @@
-"""What must not leave this machine: finding secrets, keeping them, and clearing text for others."""
+"""Secret detection, the vault, and what may leave this machine."""

@@ -1,12 +1,21 @@
-"""Text that may leave this machine: only what was cleared here has the type that egress takes."""
+"""Text that may leave this machine: only what is cleared here has the type that egress takes.
+
+A text that quotes what must stay here is not cleared. Quotations are recognised by hashes of pairs of words, of
+numbers and of pieces of tokens; of a secret every word of what makes it one counts.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, NoReturn, final
 
 from triskele.privacy.detect import find
-from triskele.privacy.disguises import readings
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.encodings import decodings, readings
 from triskele.types import Memory
 
 _OPEN = "open"
@@ -15,13 +24,13 @@ _MADE_HERE = object()
 
 @final
 class Cleared:
-    """Text cleared for others; made by the functions of this room alone."""
+    """Text cleared for sending; only the functions of this module create it."""
 
     __slots__ = ("__made", "__source", "__text")
 
     def __init__(self, text: str, made: object, source: str = "") -> None:
         if made is not _MADE_HERE:
-            raise TypeError("cleared text is made by clear_memory and clear_question alone")
+            raise TypeError("only clear_memory and clear_question create cleared text")
         object.__setattr__(self, "_Cleared__text", text)
         object.__setattr__(self, "_Cleared__made", made)
         object.__setattr__(self, "_Cleared__source", source)
@@ -35,11 +44,11 @@ class Cleared:
 
     @property
     def source(self) -> str:
-        """The id of the memory that it is the text of; empty for a question."""
+        """The id of the memory that holds this text; empty for a question."""
         return str(getattr(self, "_Cleared__source"))  # noqa: B009
 
     def part(self, start: int, end: int) -> Cleared:
-        """A piece of it, for models that read windows."""
+        """A part of the text, for models with a window."""
         return Cleared(self.text[start:end], _MADE_HERE, self.source)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
@@ -49,7 +58,7 @@ class Cleared:
         raise TypeError("cleared text has one type")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("cleared text is neither copied nor pickled: clear it anew")
+        raise TypeError("cleared text cannot be copied or pickled: clear the text again")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cleared) and self.text == other.text
@@ -62,10 +71,150 @@ class Cleared:
 
 
 def clear_memory(memory: Memory) -> Cleared | None:
-    """The content of an open memory; nothing of any other."""
+    """The content of an open memory; None for private and secret ones."""
     return Cleared(memory.content, _MADE_HERE, memory.id) if memory.sensitivity.value == _OPEN else None
 
 
 def clear_question(text: str, quotes: Quotes) -> Cleared | None:
-    """The question, unless it, in any writing, holds a secret or shares something rare with what must stay here."""
+    """The question; None if it holds a secret or quotes a private text, in any encoding."""
     return None if quotes.shares(text) or any(map(find, readings(text))) else Cleared(text, _MADE_HERE)
+
+
+# Stop words of English and German, and words of nearly every question.
+_SMALL = frozenset(
+    """a about after again all also am an and any are as at be because been before but by can could did do does don for
+    from get go got had has have he her here him his how i if in into is it its just know like make me more most my need
+    new no not now of on one only or other our out over please remember said say see she should so some tell than that
+    the their them then there these they thing this those time to too up us use want was we well were what when where
+    which who why will with would yes you your s t
+    aber als am an auch auf aus bei bin bis das dass dem den der des die dies doch du ein eine einem einen einer er es
+    für gibt habe haben hat hatte ich ihr im in ist ja kann kein keine man mein meine mich mir mit nach nicht noch nur
+    oder sich sie sind so um und uns unser von vor war waren was wann warum wer wie wird wo wurde zu zum zur""".split()
+)
+# Scripts without spaces: a run of characters is a sentence, so its pieces are compared.
+_DENSE_LETTERS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff"
+_DENSE = re.compile(f"[{_DENSE_LETTERS}]")
+_WORD = re.compile(rf"[{_DENSE_LETTERS}]++|(?:(?![{_DENSE_LETTERS}])\w)++")
+_DIGIT = re.compile(r"\d")
+# 84,500 and 84 500 are the number 84500.
+_GROUPED = re.compile(r"(?<=\d)[.,'’ \u202f](?=\d{3}(?!\d))")
+_LEAST_NUMBER = 4
+_LONG = 16
+_PIECE = 8
+_DENSE_PIECE = 4
+# In a secret of so few content words each counts alone; in a longer one, ordinary words would be caught too.
+_FEW = 6
+_LEAST_WORD = 4
+
+
+class Quotes:
+    """Rare parts of private texts as keyed hashes, which cannot be turned back into the texts."""
+
+    __slots__ = ("_key", "_marks")
+
+    def __init__(self, key: bytes, marks: set[bytes]) -> None:
+        self._key = key
+        self._marks = marks
+
+    @classmethod
+    def of(cls, texts: Iterable[str], common: Iterable[str] = ()) -> Quotes:
+        """The marks of these texts, without pairs of words that `common` (open) texts hold too."""
+        quotes = cls(secrets.token_bytes(16), set())
+        quotes.add(texts)
+        for text in common:
+            quotes._marks.difference_update(quotes._hashes(_pairs(_words(text))))
+        return quotes
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Add further texts."""
+        for text in texts:
+            for read in decodings(text):
+                self._marks.update(self._hashes(_kept_parts(read)))
+
+    def add_secrets(self, texts: Iterable[str]) -> None:
+        """Add the texts of secrets: every word of the secret part counts."""
+        for text in texts:
+            self.add([text])
+            for read in decodings(text):
+                self._marks.update(self._hashes(_secret_parts(read)))
+
+    def shares(self, text: str) -> bool:
+        """Whether the text, in any encoding, shares a rare part with one of them."""
+        return any(mark in self._marks for read in readings(text) for mark in self._hashes(_asked_parts(read)))
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def __repr__(self) -> str:
+        return f"<Quotes, {len(self)} marks>"
+
+    def _hashes(self, parts: Iterable[str]) -> Iterator[bytes]:
+        return (
+            hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).digest()
+            for part in parts
+        )
+
+
+def _kept_parts(text: str) -> Iterator[str]:
+    words = _words(text)
+    yield from _pairs(words)
+    yield from _singles(words)
+    # A text of one content word has no pairs, so the word itself counts; short ones come from wrong decodings.
+    if len(set(words)) == 1 and (len(words[0]) >= _LEAST_WORD or _DENSE.search(words[0])):
+        yield f"1 {words[0]}"
+    for word in words:
+        if _is_token(word) or _DENSE.search(word):
+            yield from _pieces(word)
+
+
+def _secret_parts(text: str) -> Iterator[str]:
+    values = [text[found.start : found.end] for found in find(text)]
+    if not values and len(_words(text)) <= _FEW:
+        values = [text]
+    for value in values:
+        yield from (f"1 {word}" for word in _words(value) if len(word) >= _LEAST_WORD)
+        yield from (part for joined in _joined(value) for part in _pieces(joined))
+
+
+def _asked_parts(text: str) -> Iterator[str]:
+    words = _words(text)
+    yield from _pairs(words)
+    for word in words:
+        yield f"1 {word}"
+        yield from _pieces(word)
+    yield from (part for joined in _joined(text) for part in _pieces(joined))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _all_words(text) if word not in _SMALL]
+
+
+def _all_words(text: str) -> list[str]:
+    folded = _GROUPED.sub("", unicodedata.normalize("NFKC", text).casefold())
+    return _WORD.findall(folded)
+
+
+def _joined(text: str) -> tuple[str, str]:
+    """The words joined: those of scripts without spaces, and all others."""
+    words = _all_words(text)
+    dense = {word for word in words if _DENSE.match(word)}
+    return "".join(word for word in words if word in dense), "".join(word for word in words if word not in dense)
+
+
+def _pairs(words: list[str]) -> Iterator[str]:
+    """Neighbouring content words, in either order."""
+    return (f"2 {min(pair)} {max(pair)}" for pair in pairwise(words) if pair[0] != pair[1])
+
+
+def _singles(words: list[str]) -> Iterator[str]:
+    return (f"1 {word}" for word in words if _is_token(word) or (_DIGIT.search(word) and len(word) >= _LEAST_NUMBER))
+
+
+def _is_token(word: str) -> bool:
+    """Longer than a word, or long and with digits: a key, a number, an identifier."""
+    return len(word) >= _LONG or (len(word) >= _PIECE and _DIGIT.search(word) is not None)
+
+
+def _pieces(word: str) -> Iterator[str]:
+    size = _DENSE_PIECE if _DENSE.search(word) else _PIECE
+    return (f"0 {word[at : at + size]}" for at in range(len(word) - size + 1))

@@ -1,101 +1,152 @@
-"""Finds secrets in a text, by rules that look at every place a bounded number of times."""
+"""Finds secrets in a text, by rules that look at every place a bounded number of times, and names them."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import zlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from triskele.privacy import blocks, codes, hinted, numbers, phrases, prose
+from triskele.privacy import api_keys, financial, formats, passwords
+from triskele.privacy.api_keys import PROVIDERS
+from triskele.privacy.encodings import base64_texts, compatible, percent_decoded
 from triskele.privacy.findings import Finding, merge
-from triskele.privacy.providers import PROVIDERS, Provider
-from triskele.privacy.randomness import is_placeholder
-
-_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_CHECKED = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_")
-_CHECK_DIGITS = 6
 
 
 def find(text: str) -> list[Finding]:
-    """Every secret in the text, in order of place, none overlapping another."""
-    return merge(finding for rule in RULES for finding in rule(text))
+    """Every secret in the text, encoded ones included, in order of place and without overlaps."""
+    view = compatible(text)
+    if view is None:
+        return merge(_findings(text))
+    return merge(_moved(finding, *view.original(finding.start, finding.end)) for finding in _findings(view.text))
 
 
 def is_cut(text: str, pieces: Sequence[str]) -> bool:
-    """Whether a secret of the text stands in none of its pieces as a whole."""
+    """Whether splitting the text into these pieces splits one of its secrets."""
     if len(pieces) < 2:
         return False
     return any(all(text[found.start : found.end] not in piece for piece in pieces) for found in find(text))
 
 
-def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> Iterator[Finding]:
-    """Keys and tokens told by the form that their provider gave them."""
-    for provider in providers:
-        if any(mark in text for mark in provider.marks):
-            for match in provider.form.finditer(text):
-                if not is_placeholder(match[0]) and _CHECKS.get(provider.kind, _any)(match[0]):
-                    yield Finding(provider.kind, *match.span(), _why(provider, match[0]))
+def _findings(text: str) -> Iterator[Finding]:
+    yield from _plain(text)
+    view = percent_decoded(text)
+    if view:
+        for finding in _plain(view.text):
+            yield _moved(finding, *view.original(finding.start, finding.end), ", percent-encoded")
+    for decoded, start, end in base64_texts(text):
+        for finding in _plain(decoded):
+            yield _moved(finding, start, end, ", in base64")
 
 
-def _why(provider: Provider, value: str) -> str:
-    """A checksum makes certain, but its failing acquits nobody: forms change."""
-    return f"the form of {_an(provider.label)}{', and its checksum holds' if _checksum_holds(value) else ''}"
+def _plain(text: str) -> Iterator[Finding]:
+    return (finding for rule in RULES for finding in rule(text))
 
 
-def _an(label: str) -> str:
-    return f"{'an' if label[0] in 'AEIOaeio' else 'a'} {label}"
+def _moved(finding: Finding, start: int, end: int, how: str = "") -> Finding:
+    return replace(finding, start=start, end=end, why=finding.why + how)
 
-
-def _checksum_holds(value: str) -> bool:
-    """Whether the last six characters are the CRC-32 of those after the prefix."""
-    if not value.startswith(_CHECKED):
-        return False
-    body = value.partition("_")[2]
-    return zlib.crc32(body[:-_CHECK_DIGITS].encode()) == _number(body[-_CHECK_DIGITS:], _BASE62)
-
-
-def _number(digits: str, alphabet: str) -> int:
-    number = 0
-    for digit in digits:
-        number = number * len(alphabet) + alphabet.index(digit)
-    return number
-
-
-def _names_an_account(value: str) -> bool:
-    """The first part of a Discord token is a number in base 64."""
-    head = value.partition(".")[0]
-    try:
-        return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
-    except binascii.Error:
-        return False
-
-
-def _is_wallet_key(value: str) -> bool:
-    """The last four bytes are the double SHA-256 of the others."""
-    raw = _number(value, _BASE58).to_bytes(40).lstrip(b"\0")
-    return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]
-
-
-def _any(_: str) -> bool:
-    return True
-
-
-_CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account, "bitcoin-key": _is_wallet_key}
 
 # Where rules overlap, the earlier one names the finding.
 RULES: tuple[Callable[[str], Iterator[Finding]], ...] = (
-    blocks.find_private_keys,
-    blocks.find_web_tokens,
-    find_provider_keys,
-    blocks.find_aws_secrets,
-    blocks.find_url_passwords,
-    numbers.find_cards,
-    numbers.find_ibans,
-    phrases.find_phrases,
-    codes.find_codes,
-    prose.find_passwords,
-    hinted.find_keys,
+    formats.find_private_keys,
+    formats.find_web_tokens,
+    api_keys.find_provider_keys,
+    formats.find_aws_secrets,
+    formats.find_azure_signatures,
+    formats.find_url_passwords,
+    formats.find_kubernetes_keys,
+    formats.find_pgpass_passwords,
+    formats.find_wifi_keys,
+    financial.find_cards,
+    financial.find_ibans,
+    financial.find_phrases,
+    financial.find_wallet_keys,
+    passwords.find_codes,
+    formats.find_command_passwords,
+    passwords.find_passwords,
+    passwords.find_passwords_in_languages,
+    api_keys.find_keys,
 )
+
+
+_LABELS = {provider.kind: provider.label for provider in PROVIDERS} | {
+    "private-key": "Private key",
+    "gcp-service-account": "Google service account",
+    "jwt": "Web token",
+    "aws-secret": "AWS secret",
+    "azure-sas": "Azure signature",
+    "wallet-key": "Wallet key",
+    "url-password": "URL with password",
+    "card": "Card number",
+    "iban": "IBAN",
+    "seed-phrase": "Wallet phrase",
+    "pin": "PIN",
+    "recovery-code": "Recovery code",
+    "password": "Password",
+    "secret": "Secret",
+}
+# Kinds made of words: the words after a finding may still belong to the secret.
+_WORD_KINDS = frozenset({"password", "seed-phrase", "recovery-code"})
+_ANNOUNCES = re.compile(
+    r"(?i)(?:pass|pw|kennwort|key|schlüssel|login|credential|zugang|seed|phrase|wallet|recovery|codes?\b)[^\n:=\"]{0,40}+[:=\"]?"
+)
+_PLAIN_WORD = re.compile(r"(?<!\S)[(\"'„“]?(?P<word>[A-Za-zÀ-ÿ][a-zà-ÿ]{1,19}+|[A-Z]{2,5}+)[.,;:!?)\"'“”]{0,2}+(?!\S)")
+_SAID_BY_LABEL = frozenset(
+    "key keys token tokens secret secrets password passwort kennwort passphrase pin pw pwd pass code api iban card"
+    " konto schlüssel login user username credentials value bearer authorization basic export true false"
+    " null none".split()
+)
+_SMALL = frozenset(
+    "the an of for to in on at is was are it its this that my our your her his and or with from by be use used remember"
+    " please again new old one do not lose der die das ein eine für von vom im am an auf ist war und oder mit mein"
+    " unser lautet bitte neu alt".split()
+)
+_MAX_WORDS = 6
+# The shortest piece of a secret that a title must not hold.
+_PIECE = 3
+
+
+def label_of(kind: str) -> str:
+    """The name of a kind of finding."""
+    return _LABELS[kind]
+
+
+def title_for(text: str, findings: Sequence[Finding]) -> str:
+    """The kinds of the secrets, then plain words around them; without findings the kind alone."""
+    labels = list(dict.fromkeys(_LABELS[finding.kind] for finding in findings)) or ["Secret"]
+    said = {word.lower() for label in labels for word in label.split()}
+    words = [word for word in _words_around(text, findings) if word.lower() not in said]
+    return ", ".join(filter(None, [" and ".join(labels[:2]), " ".join(words[:_MAX_WORDS])]))
+
+
+def _words_around(text: str, findings: Sequence[Finding]) -> Iterator[str]:
+    pieces = _pieces(text[finding.start : finding.end] for finding in findings)
+    seen: set[str] = set()
+    for start, end in _spans_between(text, findings):
+        for match in _PLAIN_WORD.finditer(text, start, end):
+            word = match["word"]
+            plain = word.lower()
+            dull = plain in _SMALL or plain in _SAID_BY_LABEL or plain in seen
+            if not dull and not _pieces([word]) & pieces:
+                seen.add(plain)
+                yield word
+
+
+def _spans_between(text: str, findings: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+    """The spans between the secrets; for a secret made of words, only the span before its hint."""
+    start = 0
+    for finding in findings:
+        if finding.kind in _WORD_KINDS:
+            announced = list(_ANNOUNCES.finditer(text, start, finding.start))
+            yield start, announced[-1].end() if announced else start
+            return
+        yield start, finding.start
+        start = finding.end
+    if findings:
+        yield start, len(text)
+
+
+def _pieces(values: Iterable[str]) -> set[str]:
+    return {
+        value[at : at + _PIECE] for value in map(str.lower, values) for at in range(max(1, len(value) - _PIECE + 1))
+    }

@@ -1,9 +1,13 @@
-"""What detection returns, and how findings that overlap become one."""
+"""What detection returns, and whether a value looks random, chosen as a password, or like a placeholder."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class Finding:
 
 
 def merge(findings: Iterable[Finding]) -> list[Finding]:
-    """In order of place; where findings overlap, the first named keeps its kind and covers all of them."""
+    """Findings in order of place; overlapping ones become one, with the kind of the earliest rule."""
     kept: list[Finding] = []
     ranked = sorted(enumerate(findings), key=lambda pair: (pair[1].start, pair[0]))
     best = -1
@@ -31,3 +35,88 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
             kept.append(finding)
             best = rank
     return kept
+
+
+def lowered(text: str) -> str:
+    """The text in lower case, every character in its place."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(map(_lowered, text))
+
+
+def _lowered(character: str) -> str:
+    low = character.lower()
+    return low if len(low) == 1 else character
+
+
+_STAND_INS = re.compile(
+    r"(?i)example|redacted|placeholder|your[_\-. ]|^your|change[_\-]?me|changeit$|replace[_\-]?me|dummy|random[_\-]"
+    r"|\.\.\.|…|\*\*\*|•••|xxxx|insert[_\-]|[_\-]here|0{8}|(?:1234567|abcdefg|0123456)"
+)
+# Published in documentation.
+_FAMOUS = frozenset({"sk_test_" + "4eC39HqLyjWDarjtT1zdp7dc"})
+DOCUMENTED = frozenset(
+    "password pass passwd pwd pw secret passwort kennwort user username postgres root admin guest test mysql token"
+    " changeme example".split()
+)
+# A variable, a template slot, a call, a path or an option refers to a secret without holding it.
+_REFERENCE = re.compile(
+    r"\$[{(].*+|\$[A-Z0-9_]++|\$[A-Za-z_.]++|%[A-Za-z_]++%?|[<{\[(].*+|!\[.*+|[\w.]++[(\[].*+|[~.]{0,2}+/.*+|--[a-z].*+"
+    r"|[=:][A-Za-z]++|\*++[\"'].*+|(?:os|env|process|config|settings|self|secrets|vars?)\.[\w.\[\]\"']++"
+)
+_ORDINARY = re.compile(
+    # Versions, times, amounts, dates.
+    r"v?\d++(?:[.,:]\d++)++\S{0,12}+|\d++[a-zäöü%€$°]{0,12}+(?:[-/]\d++)*+|\d{4}-\d\d-\d\dT?\S*+"
+    # Names in code, paths, addresses.
+    r"|[a-z]++(?:_[a-z0-9]++)++|[A-Z]++(?:_[A-Z0-9]++)++|\w++(?:\.[a-z_]++)++|[\w.~\-]*+/[\w.~\-/]*+|[^\s@]++@[\w.\-]++"
+    # Words with a dash or an apostrophe, numbers of issues.
+    r"|(?:[A-Za-z]{1,12}+-){1,2}+[A-Za-z]{1,12}+|[A-Za-z]++['’][a-z]++|[A-Z]{2,6}+-\d{1,6}+"
+    # Letters that are percent-encoded: judged when decoded.
+    r"|(?:%[0-9A-Fa-f]{2})++"
+)
+_SIGNS = re.compile(r"[^\w\s.,;:()'’\-]|_")
+_CHARACTER_KINDS = (re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"\d"), re.compile(r"[^A-Za-z0-9]"))
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether the value is a placeholder or a reference to a secret."""
+    if value in _FAMOUS or _STAND_INS.search(value) or _REFERENCE.fullmatch(value):
+        return True
+    return len(set(value)) <= max(2, len(value) // 12)
+
+
+def looks_random(value: str, least: int = 20) -> bool:
+    """Whether the value is long enough and mixes digits and cases as words do not."""
+    if len(value) < least or is_placeholder(value):
+        return False
+    kinds = [_kind(character) for character in value]
+    changes = sum(one != other for one, other in pairwise(kinds)) / (len(value) - 1)
+    digits = sum(character.isdigit() for character in value)
+    if not digits and len(value) < 2 * least:
+        return False
+    return changes >= (0.2 if digits else 0.4) and digits < len(value) and entropy_bits(value) >= 2.8
+
+
+def entropy_bits(value: str) -> float:
+    """Shannon entropy for each character."""
+    counts = Counter(value).values()
+    return -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
+
+
+def looks_chosen(value: str) -> bool:
+    """Whether the value looks like a chosen password: letters with digits or signs, not an ordinary name or number."""
+    if len(value) < 5 or is_placeholder(value) or _ORDINARY.fullmatch(value):
+        return False
+    has_letter = any(character.isalpha() for character in value)
+    has_digit = any(character.isdigit() for character in value)
+    return has_letter and (has_digit or _SIGNS.search(value) is not None)
+
+
+def looks_strong(value: str) -> bool:
+    """Whether the value looks like a chosen password of three kinds of characters, which needs no verb before it."""
+    return looks_chosen(value) and len(value) >= 6 and sum(1 for kind in _CHARACTER_KINDS if kind.search(value)) >= 3
+
+
+def _kind(character: str) -> int:
+    if character.isdigit():
+        return 0
+    return 1 if character.islower() else 2 if character.isupper() else 3

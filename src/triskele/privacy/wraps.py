@@ -34,7 +34,7 @@ class Wrap:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is stored of a vault; `generation` seals, `pending` is a wrap that nobody has confirmed yet."""
+    """What is stored of a vault; `generation` seals, `pending` is a wrap that is not confirmed yet."""
 
     name: str
     generation: int
@@ -52,7 +52,7 @@ class Document:
 
     @classmethod
     def from_json(cls, stored: str) -> Document:
-        """The document of this text; refuses what it does not know."""
+        """Parse the document; refuses unknown formats."""
         try:
             said = json.loads(stored)
             number = said["format"]

@@ -225,13 +225,14 @@ def test_one_model_per_process_also_from_many_threads(model: BundledEmbedder) ->
 
 def test_importing_the_room_loads_nothing_heavy() -> None:
     heavy = "{'numpy', 'onnxruntime', 'tokenizers'}"
-    code = f"import sys, triskele.embed; triskele.embed.bundled().fingerprint; print({heavy} & set(sys.modules))"
+    load = "from triskele.models.embed import bundled; bundled().fingerprint"
+    code = f"import sys; {load}; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
 def test_the_runtime_leaves_no_word_about_its_use(tmp_path: Path) -> None:
-    program = "from triskele.embed import bundled; bundled().encode_query('quiet'); import time; time.sleep(1)"
+    program = "from triskele.models.embed import bundled; bundled().encode_query('quiet'); import time; time.sleep(1)"
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     homes = {name: str(tmp_path) for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
     subprocess.run([sys.executable, "-c", program], env=environment | homes, check=True)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from triskele.base.ids import content_hash
 from triskele.errors import Unavailable
-from triskele.privacy.clearance import Cleared, clear_memory, clear_question
+from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.privacy.detect import find
-from triskele.privacy.disguises import readings
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.encodings import readings
 from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
 from triskele.stores.vault import StoreVault
 from triskele.types import Memory, is_secret

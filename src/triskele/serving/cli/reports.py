@@ -272,6 +272,10 @@ def exported(report: ExportReport, target: Path | None) -> RenderableType:
     if report.left_out_secret:
         said = f"{memories(report.left_out_secret, 'secret ')} left out (--with-secrets reveals them into the file)."
         lines.append(note(said, style=QUIET))
+    if report.left_out_versions:
+        versions = f"{report.left_out_versions:,} earlier version{'' if report.left_out_versions == 1 else 's'}"
+        said = f"{versions} left out, private or secret (--private and --with-secrets write them too)."
+        lines.append(note(said, style=QUIET))
     if report.revealed:
         said = f"The file holds {memories(report.revealed, 'secret ')} in clear; only you can read it, keep it so."
         lines.append(note(said, style=WARNING))

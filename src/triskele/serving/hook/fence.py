@@ -27,9 +27,17 @@ _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0000-\U000e0fff]"
 )
 _BREAKS = re.compile("\r\n|[\r\u0085\u2028\u2029\u000b\u000c\u001c\u001d\u001e]")
-# Whatever looks like the beginning of a tag, and fences of code; in a JSON string an escape says the same.
-_ANGLES = "<\uff1c\ufe64\u2039\u02c2\u1438\u227a\u2329\u276c\u276e\u2770\u27e8\u29fc\u3008"
-_TAG = re.compile(rf"[{_ANGLES}](?=\s*[/\u2044\u2215\uff0f\\!?\uff01\uff1f]|\s*[^\W\d_])")
+# Look-alikes of "<", those that hold a stroke included. In a JSON string an escape means the same character.
+_ANGLES = (
+    "<\uff1c\ufe64\u2039\u02c2\u02f1\u1438\u16b2\u226e\u227a\u2280\u22d6\u2329\u276c\u276e\u2770\u27e8\u29fc\u2a79\u3008"
+    "\ufe3f\U0001d236"
+)
+# A "<" stays only where a number or an equals sign shows that it compares; joiners, selectors, soft hyphens and
+# combining strokes may hide what follows, so any other character after it counts as the beginning of a tag.
+_TAG = re.compile(
+    rf"[{_ANGLES}](?! ?[\d=]|\"$)"
+    r"|[\[\uff3b\u3010{\uff5b](?=(?:\\[nt]|[^\w\[{\",]){0,8}[/\u2044\u2215\u29f8\uff0f])"
+)
 _CODE_FENCE = re.compile("[`\u02cb\u1fef\uff40]{3,}|[~\uff5e\u223c\u02dc]{3,}|\uff02")
 
 
@@ -66,4 +74,5 @@ def _is_seen(character: str) -> bool:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return "".join(f"\\u{ord(character):04x}" for character in found[0])
+    units = found[0].encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -12,9 +12,8 @@ import secret_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.privacy.clearance import clear_question
-from triskele.privacy.disguises import readings, unwritten
-from triskele.privacy.quotes import Quotes
+from triskele.privacy.clearance import Quotes, clear_question
+from triskele.privacy.encodings import decodings, readings
 
 TEXT = "Anna is pregnant, the baby is due in October"
 NOTHING = Quotes.of(())
@@ -101,7 +100,7 @@ def test_what_only_looks_like_another_writing_may_leave(question: str) -> None:
 
 @given(st.text(max_size=200))
 def test_every_text_has_readings(text: str) -> None:
-    assert unwritten(text)[0] == text and readings(text)[-1] == text[::-1]
+    assert decodings(text)[0] == text and readings(text)[-1] == text[::-1]
 
 
 @pytest.mark.parametrize("piece", ["a", "a1", "%41", "\\u0041", "0x41,", "zz-", "ab "])

@@ -1,12 +1,19 @@
-"""The forms of keys and tokens that providers hand out: a mark to look for, then the exact shape.
+"""API keys and tokens: matched by the form of their provider, or random values after a word such as "token".
 
 Every repetition is bounded and possessive, so that no text makes a rule look at a place more than a few hundred times.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+
+from triskele.privacy.findings import Finding, is_placeholder, looks_random
 
 _AN = "[A-Za-z0-9]"
 _HEX = "[0-9a-f]"
@@ -29,7 +36,7 @@ def _rule(kind: str, label: str, marks: str, form: str, *, before: str = r"(?<![
 
 
 def _exact(prefix: str, alphabet: str, length: int) -> str:
-    """A body of exactly this length: one more character of its alphabet and it is something else."""
+    """A body of exactly this length: one more character of its alphabet is no match."""
     return f"{prefix}{alphabet}{{{length}}}(?!{alphabet})"
 
 
@@ -173,8 +180,9 @@ PROVIDERS: tuple[Provider, ...] = (
     _rule(
         "azure-key",
         "Azure key",
-        "AccountKey= Q~",
-        rf"AccountKey={_B64}{{86}}==|[\w.~\-]{{3}}[78]Q~[\w.~\-]{{31,34}}+",
+        "AccountKey= SharedAccessKey= Q~ azurewebsites.net/",
+        rf"AccountKey={_B64}{{86}}==|SharedAccessKey={_B64}{{43}}=|[\w.~\-]{{3}}[78]Q~[\w.~\-]{{31,34}}+"
+        rf"|azurewebsites\.net/[\w\-/]{{1,80}}+\?code=[\w\-/%+]{{40,80}}+={{0,2}}+",
     ),
     _rule("heroku-key", "Heroku key", "HRKU-", rf"HRKU-{_URL}{{30,64}}+"),
     _rule("planetscale-token", "PlanetScale token", "pscale_", r"pscale_(?:tkn|pw|oauth)_[\w=.\-]{32,64}+"),
@@ -206,3 +214,128 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     _rule("bitcoin-key", "Bitcoin key", "5 K L", rf"[5KL][1-9A-HJ-NP-Za-km-z]{{50,51}}(?!{_AN})"),
 )
+
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_CHECKED = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_")
+_CHECK_DIGITS = 6
+_QUOTE_MARKS = "\"'`“”„‘’«»"
+_STRONG_HINT = (
+    r"(?:api|access|auth|secret|signing|encryption|service|licen[cs]e|bearer|session|refresh|client|webhook|shared"
+    r"|consumer|master|app|bot|deploy|personal|totp|2fa|otp)[\s_\-]?(?:access[\s_\-]?)?(?:keys?|tokens?|secrets?|schlüssel)|apikey"
+    r"|(?:authorization[\"']?\s?[:=]\s?[\"']?)?(?:bearer|token)(?=\s[^\s]{16})|zugriffstoken|zugangstoken"
+)
+_WEAK_HINT = r"(?:secret|token|credentials?|(?<![a-z])key|schlüssel|geheimnis|auth)(?![a-z])"
+_KEY = re.compile(rf"(?i)(?P<strong>{_STRONG_HINT})|(?P<weak>{_WEAK_HINT})")
+_KEY_LINK = re.compile(
+    rf"[{_QUOTE_MARKS}]?(?:(?P<bridge>[\w \-'’/&()]{{0,50}}?)\s{{0,3}}+(?P<set>:=|={{1,2}}|:|→|->)\s{{0,3}}+"
+    r"|(?P<words>[\w \-'’/&()]{0,50}?)\s(?P<is>is|was|ist|war|lautet)\s(?:now\s|jetzt\s)?"
+    rf"|(?P<space>\s))[{_QUOTE_MARKS}]?(?P<value>[A-Za-z0-9_\-+/=.~]{{16,300}}+)"
+)
+_OTHER_KEYS = re.compile(
+    r"(?i)public|publishable|cache|primary|foreign|partition|sort(?:ing)? key|idempotency|dedup|object|\bs3\b|\brow"
+    r"|hash|sha\d|md5|checksum|digest|etag|fingerprint|commit|(?<![a-z])ids?\b|path|file|name\b|known|translation"
+    r"|kms|gpg|arn:|count|limit|\bsite|request|trace|uuid|revision|integrity|base64,|vectors|pinned|tree|submodule"
+    r"|\bpage\b|pagina|continuation|cursor"
+)
+# Addresses, extended public keys and hashes; a transaction hash looks like a key, so a weak hint is not enough for it.
+_NO_KEY = re.compile(r"0x[0-9a-fA-F]{40}|[xyztuvYZUV]pub[1-9A-HJ-NP-Za-km-z]{100,110}|(?i:sha(?:1|256|384|512)-.*+)")
+_LIKE_TRANSACTION = re.compile(r"0x[0-9a-fA-F]{64}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_REACH = 30
+_LONG_VALUE = re.compile(r"[A-Za-z0-9_\-+/=.~]{20}")
+_BASIC = re.compile(r"(?i)(?:\bbasic\s+|\b_?auth[\"']?\s?[:=]\s?[\"']?)(?P<value>[A-Za-z0-9+/]{8,300}+={0,2}+)")
+
+
+def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> Iterator[Finding]:
+    """Keys and tokens that match the form of their provider."""
+    for provider in providers:
+        if any(mark in text for mark in provider.marks):
+            for match in provider.form.finditer(text):
+                if not is_placeholder(match[0]) and _CHECKS.get(provider.kind, _any)(match[0]):
+                    yield Finding(provider.kind, *match.span(), _why(provider, match[0]))
+
+
+def _why(provider: Provider, value: str) -> str:
+    """A valid checksum is proof; an invalid one is not, because forms change."""
+    return f"the form of {_an(provider.label)}{', and its checksum holds' if _checksum_holds(value) else ''}"
+
+
+def _an(label: str) -> str:
+    return f"{'an' if label[0] in 'AEIOaeio' else 'a'} {label}"
+
+
+def _checksum_holds(value: str) -> bool:
+    """Whether the last six characters are the CRC-32 of those after the prefix."""
+    if not value.startswith(_CHECKED):
+        return False
+    body = value.partition("_")[2]
+    return zlib.crc32(body[:-_CHECK_DIGITS].encode()) == _number(body[-_CHECK_DIGITS:], _BASE62)
+
+
+def _number(digits: str, alphabet: str) -> int:
+    number = 0
+    for digit in digits:
+        number = number * len(alphabet) + alphabet.index(digit)
+    return number
+
+
+def _names_an_account(value: str) -> bool:
+    """The first part of a Discord token is a number in base 64."""
+    head = value.partition(".")[0]
+    try:
+        return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
+    except binascii.Error:
+        return False
+
+
+def _is_wallet_key(value: str) -> bool:
+    """The last four bytes are the double SHA-256 of the others."""
+    raw = _number(value, _BASE58).to_bytes(40).lstrip(b"\0")
+    return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]
+
+
+def _any(_: str) -> bool:
+    return True
+
+
+_CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account, "bitcoin-key": _is_wallet_key}
+
+
+def find_keys(text: str) -> Iterator[Finding]:
+    """Random-looking values after a word such as "api key"; randomness alone does not count."""
+    for hint in _KEY.finditer(text) if _LONG_VALUE.search(text) else ():
+        link = _KEY_LINK.match(text, hint.end(), hint.end() + 400)
+        if link and _is_key(text, hint, link):
+            yield Finding("secret", *link.span("value"), f"looks random and stands after “{hint[0].strip().lower()}”")
+    for match in _BASIC.finditer(text):
+        if _is_pair(match["value"]):
+            yield Finding("secret", *match.span("value"), "a name and password in Basic form")
+
+
+def _is_key(text: str, hint: re.Match[str], link: re.Match[str]) -> bool:
+    value = link["value"].rstrip(".")
+    line = text.rfind("\n", 0, hint.start()) + 1
+    if _OTHER_KEYS.search(text, max(line, hint.start() - _REACH), link.start("value")):
+        return False
+    weak = hint["strong"] is None
+    if _NO_KEY.fullmatch(value) or (weak and (link["space"] or _UUID.fullmatch(value))):
+        return False
+    if _LIKE_TRANSACTION.fullmatch(value) and (weak or link["space"]):
+        return False
+    return looks_random(value) and "/" not in value[:1] and not _is_path(value)
+
+
+def _is_path(value: str) -> bool:
+    """Pieces between dots, slashes and dashes that are mostly words."""
+    pieces = [piece for piece in re.split(r"[./_\-]", value) if piece]
+    wordy = sum(len(piece) for piece in pieces if re.fullmatch(r"[A-Za-z]?[a-z]{2,}|[A-Z]{2,}|\d{1,4}", piece))
+    return wordy * 2 > len(value)
+
+
+def _is_pair(value: str) -> bool:
+    try:
+        user, mark, word = base64.b64decode(value, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    return bool(user and mark) and len(word) >= 3 and word.isprintable()

@@ -1,0 +1,273 @@
+"""Secrets in the formats of tools: key files, tokens, URLs, configuration files, Wi-Fi codes and command lines."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_random
+
+_BEGIN = re.compile(r"-----BEGIN (?P<name>(?:[A-Z0-9]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----")
+_BODY = re.compile(r"(?:[A-Z][A-Za-z\-]{2,12}+: [^\n\\]{1,80}+|[A-Za-z0-9+/=\s]|\\[nr]){1,20000}+")
+_END = re.compile(r"-----END [A-Z0-9 ]{5,40}-----")
+_PRIVATE_END = re.compile(r"-----END (?:[A-Z0-9]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+# Read backwards from the END line of a block whose BEGIN line is gone.
+_BODY_BACKWARDS = re.compile(r"(?:[A-Za-z0-9+/=\s]|[nr]\\){1,8000}+")
+_BODY_REACH = 8000
+_LEAST_BODY = 40
+# PKCS#8 and OpenSSH bodies start with these bytes; public keys do not.
+_BARE_BODY = re.compile(
+    r"(?<![A-Za-z0-9+/])(?:MII[A-Za-z0-9+/]{4}BADANBgkqhkiG9w0BAQEF|b3BlbnNzaC1rZXktdjEA)(?:[A-Za-z0-9+/=]|\\[nr]|\n){60,20000}+"
+)
+_PUTTY = re.compile(
+    r"Private-Lines: {0,2}\d{1,4}(?:\s|\\[rn]){1,6}+"
+    r"(?P<body>[A-Za-z0-9+/]{24,80}+={0,2}+(?:(?:\s|\\[rn]){1,6}[A-Za-z0-9+/]{4,80}+={0,2}(?![\w\-]*:)){0,400}+)"
+)
+
+_JWT = re.compile(r"(?<![\w\-])eyJ[\w\-]{8,2000}+\.(?P<body>eyJ[\w\-]{4,8000}+)\.[\w\-]{16,2000}+")
+_URL = re.compile(
+    r"\b[a-zA-Z][a-zA-Z0-9+.\-]{1,20}+://(?P<user>[^\s:/@?#\"'<>]{0,100}+):(?P<word>[^\s@\"'<>]{1,200}+)@[\w\[]"
+)
+_AWS_ID = re.compile(r"(?<![A-Za-z0-9])A(?:KI|SI)A[A-Z2-7]{16}(?![A-Z0-9])")
+_AWS_HINT = re.compile(r"(?i)aws[\w .\-]{0,20}?secret")
+_AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
+_AWS_REACH = 160
+_SAS_SIGNATURE = re.compile(r"(?<![A-Za-z])sig=(?P<value>[A-Za-z0-9%+/_\-]{40,120}+={0,2}+)")
+# Read backwards from the signature.
+_SAS_QUERY = re.compile(r"[^\s?\"'<>;]{0,800}+")
+_SAS_FIELD = re.compile(r"(?:^|&|=)(?:sv|se|sp|sr|si|skn|st|srt)=")
+_SAS_REACH = 800
+
+_KUBERNETES = re.compile(
+    r"client-key-data[\"']?\s{0,3}:\s{0,3}[\"']?(?P<key>[A-Za-z0-9+/]{40,20000}+={0,2}+)"
+    r"|token[\"']?(?:\s{0,3}:\s{0,3}|[= ])[\"']?(?P<bootstrap>[a-z0-9]{6}\.[a-z0-9]{16})(?![\w.])"
+    r"|(?<![A-Za-z0-9])(?P<node>K10[0-9a-f]{64}::[\w\-]{1,40}:[\w.]{16,80}+)"
+    r"|--certificate-key[= ](?P<certificate>[0-9a-f]{64})(?![0-9a-f])"
+)
+_PGPASS = re.compile(
+    r"(?<![^\s\"'])(?:\\[:\\]|[\w.\-*/\[\]]){1,253}+:(?:\d{4,5}|\*):(?:[A-Za-z_][\w\-]{0,62}+|\*):[A-Za-z_][\w\-.@]{0,62}+"
+    r":(?P<value>(?:\\[:\\]|[^\s:\"'\\]){5,120}+)"
+)
+_WIFI_CODE = re.compile(
+    r"WIFI:(?:[A-OQ-Z]:(?:\\.|[^;\\\n]){0,100}+;){0,6}P:\"?(?P<value>(?:\\.|[^;\\\n\"]){5,100}+)\"?;"
+)
+_WIFI_FILES = re.compile(
+    r"(?:<keyMaterial>|\bwep_key\d=\"?|\bwpa_psk=|\b[pP]re-?[sS]hared-?[kK]ey=)(?P<value>[^\s<\"]{5,64}+)"
+    r"|\boption key ['\"](?P<uci>[^'\"\n]{5,64}+)['\"]"
+    r"|\bpsk=(?P<hash>[0-9a-fA-F]{64})(?![0-9a-fA-F])"
+)
+_WIFI_FILE_MARKS = ("keyMaterial", "wep_key", "wpa_psk", "hared", "option key", "psk=")
+
+
+def find_private_keys(text: str) -> Iterator[Finding]:
+    """PEM, PGP and PuTTY blocks with a body, also where their first or last line was cut off."""
+    end = 0
+    for match in _BEGIN.finditer(text) if "-----BEGIN" in text else ():
+        if match.start() < end:
+            continue
+        body = _BODY.match(text, match.end())
+        if body is None or not _is_body(body[0]):
+            continue
+        closed = _END.match(text, body.end())
+        end = closed.end() if closed else body.end()
+        of_google = '"service_account"' in text
+        yield Finding(
+            "gcp-service-account" if of_google else "private-key", match.start(), end, f"a block of {match['name']}"
+        )
+    if "-----END" in text:
+        yield from _headless(text)
+    if "Private-Lines" in text:
+        yield from (
+            Finding("private-key", *match.span("body"), "the private lines of a PuTTY key")
+            for match in _PUTTY.finditer(text)
+        )
+    if "BADANBgkqhkiG9w0BAQEF" in text or "b3BlbnNzaC1rZXktdjEA" in text:
+        yield from (
+            Finding("private-key", *match.span(), "the first bytes of a private key")
+            for match in _BARE_BODY.finditer(text)
+        )
+
+
+def _headless(text: str) -> Iterator[Finding]:
+    """Blocks whose first line is missing."""
+    for match in _PRIVATE_END.finditer(text):
+        before = text[max(0, match.start() - _BODY_REACH) : match.start()]
+        body = _BODY_BACKWARDS.match(before[::-1])
+        if body and _is_body(body[0][::-1]):
+            yield Finding("private-key", match.start() - body.end(), match.end(), "the last lines of a private key")
+
+
+def _is_body(body: str) -> bool:
+    """Whether the body holds a long piece without a space; sentences about such files do not."""
+    pieces = re.split(r"\s|\\[nr]", body)
+    return max(len(piece) for piece in pieces) >= _LEAST_BODY
+
+
+def find_web_tokens(text: str) -> Iterator[Finding]:
+    """Tokens whose first two parts decode to JSON."""
+    if "eyJ" not in text:
+        return
+    for match in _JWT.finditer(text):
+        head = match[0].partition(".")[0]
+        if _is_json(head) and _is_json(match["body"]):
+            yield Finding("jwt", *match.span(), "a JSON web token: head and body decode")
+
+
+def _is_json(part: str) -> bool:
+    try:
+        return isinstance(json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))), dict)
+    except (binascii.Error, ValueError, RecursionError):
+        return False
+
+
+def find_url_passwords(text: str) -> Iterator[Finding]:
+    """The password of `scheme://user:password@host`."""
+    if "://" not in text:
+        return
+    for match in _URL.finditer(text):
+        user, word = match["user"], match["word"]
+        if word.lower() in DOCUMENTED or word == user or is_placeholder(word) or (word.isdigit() and len(word) <= 5):
+            continue
+        yield Finding("url-password", *match.span("word"), "the password of a URL")
+
+
+def find_aws_secrets(text: str) -> Iterator[Finding]:
+    """Forty random characters next to an AWS key id, or after the words "aws … secret"."""
+    for anchor in (*_AWS_ID.finditer(text), *_AWS_HINT.finditer(text)):
+        for match in _AWS_SECRET.finditer(text, anchor.end(), anchor.end() + _AWS_REACH):
+            if looks_random(match[0], least=40):
+                yield Finding("aws-secret", *match.span(), "forty random characters beside an AWS key")
+
+
+def find_azure_signatures(text: str) -> Iterator[Finding]:
+    """Shared access signatures: the query up to and including its signature."""
+    if "sig=" not in text:
+        return
+    for match in _SAS_SIGNATURE.finditer(text):
+        before = _SAS_QUERY.match(text[max(0, match.start() - _SAS_REACH) : match.start()][::-1])
+        start = match.start() - (before.end() if before else 0)
+        around = text[start : match.start()], text[match.end() : match.end() + 60]
+        if any(map(_SAS_FIELD.search, around)) and not is_placeholder(match["value"]):
+            yield Finding("azure-sas", start, match.end(), "a shared access signature of Azure")
+
+
+def find_kubernetes_keys(text: str) -> Iterator[Finding]:
+    """Client keys, bootstrap tokens and node tokens of a cluster."""
+    if "client-key-data" in text or "token" in text or "K10" in text or "certificate-key" in text:
+        for match in _KUBERNETES.finditer(text):
+            part = str(match.lastgroup)
+            if not is_placeholder(match[part]):
+                kind = "private-key" if part == "key" else "secret"
+                yield Finding(kind, *match.span(part), "a key or token of a Kubernetes cluster")
+
+
+def find_pgpass_passwords(text: str) -> Iterator[Finding]:
+    """The last field of a line `host:port:database:user:password`."""
+    if text.count(":") < 4:
+        return
+    for match in _PGPASS.finditer(text):
+        word = match["value"]
+        if word.lower() not in DOCUMENTED and looks_chosen(word):
+            yield Finding("password", *match.span("value"), "the last field of a .pgpass line")
+
+
+def find_wifi_keys(text: str) -> Iterator[Finding]:
+    """The key in a Wi-Fi code and in the configuration files of Wi-Fi tools."""
+    patterns = [_WIFI_CODE] if "WIFI:" in text else []
+    if any(mark in text for mark in _WIFI_FILE_MARKS):
+        patterns.append(_WIFI_FILES)
+    for match in (match for pattern in patterns for match in pattern.finditer(text)):
+        part = str(match.lastgroup)
+        if match[part].lower() not in DOCUMENTED and not is_placeholder(match[part]):
+            yield Finding("password", *match.span(part), "the key of a Wi-Fi network")
+
+
+_COMMAND_VALUE = r"(?P<quote>['\"])?(?P<value>(?(quote)[^'\"\n]{4,80}+|[^\s'\"\-][^\s'\"]{3,79}+))"
+_COMMAND_PAIR = r"(?P<quote>['\"])?[^\s:'\"]{1,60}+:(?P<value>(?(quote)[^'\"\n]{4,80}+|[^\s'\"]{4,80}+))"
+_BETWEEN = r"\b[^\n|]{0,120}?\s"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A tool, and the form of the option that takes a password; the form is tried only on texts that hold a mark."""
+
+    name: str
+    marks: tuple[str, ...]
+    form: re.Pattern[str]
+
+
+def _command(name: str, marks: str, form: str) -> Command:
+    return Command(name, tuple(marks.split(",")), re.compile(form, re.M))
+
+
+def _option(name: str, marks: str, program: str, option: str, value: str = _COMMAND_VALUE) -> Command:
+    return _command(name, marks, rf"\b(?:{program}){_BETWEEN}(?:{option}){value}")
+
+
+COMMANDS: tuple[Command, ...] = (
+    _option("redis-cli", "redis-cli", "redis-cli", r"-a\s?|--pass[= ]"),
+    _command(
+        "redis",
+        "AUTH,requirepass,masterauth",
+        rf"(?:> AUTH|^requirepass|^masterauth) (?:\w{{1,20}} )?{_COMMAND_VALUE}['\"]?$",
+    ),
+    _command("redis-cli", "REDISCLI_AUTH", rf"\bREDISCLI_AUTH={_COMMAND_VALUE}"),
+    _option("mysql", "mysql,mariadb", r"mysql\w{0,10}|mariadb[\w\-]{0,10}", r"-p(?=[^\s\-])|--password[= ]"),
+    _option("mongo", "mongo", r"mongo\w{0,10}", r"-p\s?|--password[= ]"),
+    _option("curl", "curl,wget,http ", "curl|wget|http", r"-u\s?|--user[= ]|--proxy-user[= ]|-U\s|-a\s", _COMMAND_PAIR),
+    _option("wget", "wget", "wget", r"--(?:http-|ftp-|proxy-)?password[= ]"),
+    _option("sshpass", "sshpass", "sshpass", r"-p\s?"),
+    _option("login", "login", r"(?:docker|podman|buildah|oras|nerdctl|registry|az|oc) login", r"-p[= ]|--password[= ]"),
+    _command("htpasswd", "htpasswd", rf"\bhtpasswd -\w{{0,4}}b\w{{0,4}}\s\S{{1,80}}+\s\S{{1,40}}+\s{_COMMAND_VALUE}"),
+    _option("smbclient", "smbclient,rpcclient", "smbclient|rpcclient", r"-U\s?['\"]?[^\s%'\"]{1,60}+%"),
+    _command("net use", "net use", rf"\bnet use\b[^\n]{{0,120}}?\s/user:\S{{1,60}}+\s{_COMMAND_VALUE}"),
+    _command("openssl", "pass:", rf"\s-pass(?:in|out)?\s['\"]?pass:{_COMMAND_VALUE}"),
+    _option("7z", "7z,rar ", "7z[ar]?|(?:un)?rar", r"-p(?=[^\s\-])"),
+    _option("zip", "zip", "(?:un)?zip", r"-P\s?"),
+    _option("ldap", "ldap", r"ldap\w{2,12}", r"-w\s?"),
+    _option("sqlcmd", "sqlcmd,bcp ", "sqlcmd|bcp", r"-P\s?"),
+    _command(
+        "rabbitmqctl",
+        "rabbitmqctl",
+        rf"\brabbitmqctl (?:add_user|change_password|authenticate_user)\s\S{{1,60}}+\s{_COMMAND_VALUE}",
+    ),
+    _option("mosquitto", "mosquitto_", r"mosquitto_\w{3}", r"-P\s?"),
+    _option("ipmitool", "ipmitool", "ipmitool", r"-P\s?"),
+    _option("snmp", "snmp", r"snmp\w{3,9}", r"-[AX]\s?"),
+    _option("remote desktop", "freerdp,rdesktop", r"[xw]?freerdp|rdesktop", r"/p:|-p\s?"),
+    _command("chpasswd", "chpasswd", rf"\b(?:echo|printf)\s{_COMMAND_PAIR}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?\bchpasswd"),
+    _command(
+        "a pipe",
+        "echo",
+        rf"\becho\s(?:-n\s)?{_COMMAND_VALUE}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?"
+        r"(?:sudo -S|kinit|passwd --stdin|--password-stdin)",
+    ),
+    _option("gpg", "passphrase", "gpg2?|borg|restic|ssh-keygen", r"--passphrase[= ]|-N\s"),
+    _option("keytool", "keytool,jarsigner", "keytool|jarsigner", r"-(?:store|key|deststore|srcstore)pass\s"),
+    _option("lftp", "lftp,ncftp", "lftp|ncftp", r"-u\s?['\"]?[^\s,'\"]{1,60}+,"),
+    _command(
+        "wpa_passphrase",
+        "wpa_passphrase",
+        rf"\bwpa_passphrase\s(?:['\"][^'\"\n]{{1,32}}+['\"]|\S{{1,32}}+)\s(?=['\"]?[^\s'\"]{{0,63}}\d){_COMMAND_VALUE}",
+    ),
+    _option("nmcli", "nmcli", "nmcli", r"password\s|\S{0,20}psk\s"),
+    _command("SQL", "IDENTIFIED BY,identified by", rf"(?i)\bidentified by (?:password )?(?=['\"]){_COMMAND_VALUE}"),
+)
+
+
+def find_command_passwords(text: str) -> Iterator[Finding]:
+    """Passwords in the options of command lines."""
+    for command in COMMANDS:
+        if any(mark in text for mark in command.marks):
+            for match in command.form.finditer(text):
+                if _is_given(match["value"]):
+                    yield Finding("password", *match.span("value"), f"a password given to {command.name}")
+
+
+def _is_given(value: str) -> bool:
+    """Whether the value is a password, not a variable, a documented placeholder, a redirection or an option."""
+    return not is_placeholder(value) and value.lower() not in DOCUMENTED and value[0] not in "-<>|&;("
