@@ -5,15 +5,16 @@ The oracle is a store in which the other owner never was: each call must answer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import TriskeleError
 from triskele.stores.derived import BY_HAND, EMBED, NAMES, NameCounts, Named
-from triskele.stores.protocols import START, VAULT, Census, Document, OwnerStore, Use
+from triskele.stores.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
 from triskele.types import (
     Add,
     Change,
@@ -23,7 +24,6 @@ from triskele.types import (
     Link,
     LinkKind,
     Memory,
-    Outcome,
     Reveal,
     Revise,
     Scope,
@@ -34,6 +34,23 @@ from triskele.types import (
 )
 
 MODEL, HOSTED = "model@1", "hosted-model@1"
+# What is larger is a time in microseconds.
+_TIMES = 10**12
+# Fields that hold numbers of a pool.
+_NUMBERS = {
+    "seq",
+    "undoes",
+    "row",
+    "slot",
+    "mention",
+    "merge",
+    "name",
+    "concept",
+    "before",
+    "after",
+    "source",
+    "target",
+}
 KEYS, TALK, PRINT, BATCH, KIND = "the keys", "talk", "print", "first", "song"
 
 
@@ -54,16 +71,21 @@ class Known:
         return self.memories[0].id
 
 
-def seed_truth(store: OwnerStore, make: Callable[..., Memory]) -> Known:
+def made(make: Callable[..., Memory]) -> tuple[Memory, ...]:
+    """The memories of one owner, the last of them a secret."""
+    texts = [f"Argo is run by Helm {number}" for number in range(3)]
+    return (*(make(text, project="garden") for text in texts), make("a title", sensitivity=Sensitivity.SECRET))
+
+
+def seed_truth(store: OwnerStore, drafts: Sequence[Memory]) -> Known:
     """Memories that stand, were edited, were forgotten and are sealed, and a link."""
-    memories = tuple(make(f"Argo is run by Helm {number}", owner=store.owner, project="garden") for number in range(3))
-    secret = make("a title", owner=store.owner, sensitivity=Sensitivity.SECRET)
+    *memories, secret = (replace(memory, owner=store.owner) for memory in drafts)
     link = Link(source=memories[0].id, kind=LinkKind.SUPERSEDES, target=memories[1].id, known_from=timestamps.now())
     store.documents.put(VAULT, {"keys": Document(KEYS)})
     store.apply([Add(memory) for memory in memories], batch=BATCH)
     store.apply([Add(secret, sealed=Sealed(b"sealed", content_hash(KEYS))), Connect(link)], batch="second")
     store.apply([Revise(replace(memories[0], tags=("edited",)), base=1), Forget(memories[2].id)], batch="third")
-    return Known(memories, secret, link, tuple(row for row, _ in store.versions()))
+    return Known(tuple(memories), secret, link, tuple(row for row, _ in store.versions()))
 
 
 def seed_derived(store: OwnerStore, known: Known) -> Known:
@@ -93,7 +115,7 @@ def truth_of(store: OwnerStore) -> list[Any]:
         store.journal(),
         store.sealed(),
         store.position(),
-        plain(store.census()),
+        replace(store.census(), bytes=0),
         store.browse(scope),
         store.changes_since(START),
     ]
@@ -121,24 +143,36 @@ def derived_of(store: OwnerStore) -> list[Any]:
 
 
 def outcome_of(call: Callable[[OwnerStore, Known], Any], store: OwnerStore, known: Known) -> Any:
-    """What a call gives, or how it fails."""
+    """The shape of what a call gives, or how it fails."""
     try:
-        return plain(call(store, known))
+        return shape(call(store, known))
     except TriskeleError as error:
         return type(error), str(error)
 
 
-def plain(answer: Any) -> Any:
-    """An answer without the numbers that owners of one file draw from one pool, and without sizes."""
-    if isinstance(answer, Iterator):
-        return [plain(each) for each in answer]
-    if isinstance(answer, list):
-        return [plain(each) for each in answer]
-    if isinstance(answer, Outcome):
-        return replace(answer, seq=None)
-    if isinstance(answer, Census | NameCounts):
-        return replace(answer, bytes=0)
-    return answer
+def shape(answer: Any, *, is_number: bool = False) -> Any:
+    """An answer without times, sizes and the numbers of rows, slots and names: one file has one pool of each."""
+    match answer:
+        case int() if is_number and not isinstance(answer, bool):
+            return "none" if answer < 0 else "number"
+        case int() | datetime():
+            return "time" if isinstance(answer, datetime) or answer > _TIMES else answer
+        case Cursor():
+            return "start" if answer == START else "cursor"
+        case float() | bytes() | str() | None:
+            return answer
+        case Census() | NameCounts():
+            return replace(answer, bytes=0)
+        case Mapping():
+            return [(shape(key, is_number=True), shape(value, is_number=True)) for key, value in answer.items()]
+        case tuple() if hasattr(answer, "_fields"):
+            named = zip(answer._fields, answer, strict=True)
+            return [shape(value, is_number=name in _NUMBERS) for name, value in named]
+        case tuple():
+            return [shape(value, is_number=True) for value in answer]
+        case Iterable():
+            return [shape(each) for each in answer]
+    return [shape(getattr(answer, each.name), is_number=each.name in _NUMBERS) for each in fields(answer)]
 
 
 def _apply(*changes: Callable[[OwnerStore, Known], Change]) -> list[Callable[[OwnerStore, Known], Any]]:
@@ -205,7 +239,7 @@ TRUTH: Calls = {
     "changes_since": [lambda store, _: store.changes_since(START)],
     "position": [lambda store, _: store.position()],
     # The one thing that owners share: which run of the journals this is.
-    "epoch": [lambda store, _: type(store.epoch())],
+    "epoch": [lambda store, _: bool(store.epoch())],
     "snapshot": [_read_at_once],
     "census": [lambda store, _: store.census()],
 }
@@ -217,7 +251,7 @@ VECTORS: Calls = {
     "keep": [lambda store, known: store.vectors.keep(MODEL, {known.memories[1].content_hash: b"theirs"})],
     "drop": [lambda store, known: store.vectors.drop(known.slots)],
     "page": [lambda store, _: store.vectors.page(MODEL)],
-    "last_slot": [lambda store, _: store.vectors.last_slot(MODEL)],
+    "last_slot": [lambda store, _: store.vectors.last_slot(MODEL) > 0],
     "contents": [lambda store, known: store.vectors.contents(known.slots)],
     "catalog": [
         lambda store, _: store.vectors.catalog(MODEL),
@@ -233,7 +267,7 @@ MODELS: Calls = {
     "count_clear_for": [lambda store, _: store.models.count_clear_for("hosted-any")],
     "keep": [lambda store, known: store.models.keep(HOSTED, {known.memories[0].content_hash: b"theirs"})],
     "withheld": [lambda store, _: store.models.withheld()],
-    "seen": [lambda store, _: store.models.seen()],
+    "seen": [lambda store, _: str(store.models.seen())],
 }
 
 ENTITIES: Calls = {
@@ -245,8 +279,8 @@ ENTITIES: Calls = {
         )
     ],
     "mentions": [lambda store, _: store.entities.mentions()],
-    "last_mention": [lambda store, _: store.entities.last_mention()],
-    "changes": [lambda store, _: store.entities.changes()],
+    "last_mention": [lambda store, _: store.entities.last_mention() > 0],
+    "changes": [lambda store, _: store.entities.changes() > 0],
     "known": [lambda store, _: store.entities.known()],
     "find": [lambda store, _: store.entities.find(["argo", "helm"])],
     "akin": [lambda store, _: store.entities.akin(["A", "H"])],
@@ -263,7 +297,7 @@ ENTITIES: Calls = {
 
 JOBS: Calls = {
     "add": [lambda store, known: store.jobs.add(EMBED, [known.memories[0].content_hash])],
-    "claim": [lambda store, _: [store.jobs.claim(kind) for kind in (EMBED, NAMES, "other")]],
+    "claim": [lambda store, _: [len(store.jobs.claim(kind)) for kind in (EMBED, NAMES, "other")]],
     "complete": [lambda store, known: store.jobs.complete(NAMES, map(str, known.rows))],
     "fail": [lambda store, known: store.jobs.fail(NAMES, map(str, known.rows), "theirs")],
     "count": [lambda store, _: [store.jobs.count(kind) for kind in (EMBED, NAMES, "other")]],
