@@ -266,7 +266,7 @@ def over_triples(course: Course, ground: Ground, path: Path) -> Measured:
         known = _Known(next(memory.owner for _, memory in engine.store.versions()), engine.lexical, (), ())
         listed = {row: course.rows[number] for row, number in stored.numbers.items()}
         found = {row: _written(known, window.text, spoken[window.document]) for row, window in listed.items()}
-        engine.store.entities.keep(found, through=max(found))
+        engine.store.entities.keep(found, read=found)
         measured = _run(course, apart, WITH)
         apart.close()
     return measured
@@ -393,7 +393,7 @@ def _room(home: Path) -> Figures:
     """Bytes that the graph takes per memory: rows and their indexes in the store, and the file of mentions."""
     with stores.open_engine(home) as engine:
         engine.meaning().mentions.rebuild()  # type: ignore[union-attr]
-        with engine.store._reading() as connection:  # type: ignore[attr-defined]
+        with engine.store._database.reading() as connection:  # type: ignore[attr-defined]
             owned = f"SELECT name FROM sqlite_schema WHERE tbl_name IN {TABLES}"
             rows = connection.execute(f"SELECT sum(pgsize) FROM dbstat WHERE name IN ({owned})").get
             counts = {table: connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES}
