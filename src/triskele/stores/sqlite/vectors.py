@@ -10,12 +10,11 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.config import HOSTED
-from triskele.stores.derived import EMBED, NAMES, CatalogRow, Job
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory, Sensitivity
 
-MOST_TRIES = 5
 _PAGE = 1000
 _WAITING = f"owner = ? AND kind = ? AND tries < {MOST_TRIES}"
 _JOB = "kind, key, tries, error"
