@@ -1,16 +1,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+CORE := $(addprefix tests/,base graph index recall privacy contract test_rooms.py test_config.py test_validation.py test_ingest.py)
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test e2e lint bench lock clean
+.PHONY: demo test quick e2e lint bench lock clean
 
 demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 	$(BIN)/triskele demo
 
 test: lint  ## everything that must hold
 	$(BIN)/python -m pytest
+
+quick: $(VENV)/dev.done  ## style, types and the tests of the core, in less than a minute
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	$(BIN)/python -m pytest $(CORE) -m 'not e2e and not slow' && wait $$lint
 
 e2e: $(VENV)/dev.done  ## real clients, installed from npm into a scratch folder
 	$(BIN)/python -m pytest tests/e2e -m e2e -rs

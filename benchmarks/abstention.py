@@ -15,13 +15,12 @@ from typing import Any
 
 import texts
 
-from triskele.evaluation.abstention import abstention
 from triskele.evaluation.arms import arm
 from triskele.evaluation.bench import run_bench
-from triskele.evaluation.datasets import load_dataset
-from triskele.evaluation.ground import Ground
-from triskele.evaluation.measured import Course, depth_of
-from triskele.evaluation.windows import windows
+from triskele.evaluation.datasets import windows
+from triskele.evaluation.harness import BenchHarness
+from triskele.evaluation.loaders import load_dataset
+from triskele.evaluation.metrics import abstention
 
 ARM = "default"
 
@@ -43,12 +42,10 @@ def _elsewhere(folder: Path) -> Iterator[dict[str, Any]]:
     if len(scopes) < 2:
         return
     following = dict(zip(scopes, [*scopes[1:], scopes[0]], strict=True))
-    rows = windows(data.documents)
-    course = Course(data, data.ranked(), (), rows, depth_of(rows))
-    with Ground.laid(rows, [text for text, _ in asked]) as ground:
-        searcher = ground.searcher(arm(ARM))
-        here = [course.sureness(searcher, text, scope) for text, scope in asked]
-        there = [course.sureness(searcher, text, following[scope]) for text, scope in asked]
+    with BenchHarness(windows(data.documents)) as harness:
+        retriever = harness.retriever(arm(ARM))
+        here = [retriever.search(text, scope).confidence for text, scope in asked]
+        there = [retriever.search(text, following[scope]).confidence for text, scope in asked]
     yield abstention(here, {"the wrong scope": there})
 
 

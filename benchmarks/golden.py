@@ -103,10 +103,11 @@ def _build_one(stores: Path, folder: Path) -> None:
 
 def _rank_one(stores: Path, folder: Path) -> Rankings:
     from triskele import config, engine
-    from triskele.evaluation.datasets import load_dataset
+    from triskele.evaluation.loaders import load_dataset
     from triskele.types import Sort
 
-    (home,) = (stores / folder.name).glob("ground-*")
+    # Stores of older versions are called ground.
+    (home,) = (path for kind in ("harness", "ground") for path in (stores / folder.name).glob(f"{kind}-*"))
     queries = load_dataset(folder).queries
     ranked: Rankings = {variant: {} for variant in VARIANTS}
     with tempfile.TemporaryDirectory() as scratch:

@@ -42,21 +42,22 @@ import stores
 import texts
 
 from triskele.engine import Engine
-from triskele.evaluation import compare
+from triskele.evaluation import comparison
 from triskele.evaluation.arms import arm
-from triskele.evaluation.datasets import BenchQuery, half, load_dataset
-from triskele.evaluation.ground import Ground
-from triskele.evaluation.measured import Course, Measured, depth_of
-from triskele.evaluation.windows import windows
+from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
+from triskele.evaluation.harness import BenchHarness
+from triskele.evaluation.loaders import load_dataset
+from triskele.evaluation.measure import Measured, measure
 from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
 from triskele.index.entity_linking import FOUND, _Known, read_names
+from triskele.index.local.local_corpus import LocalCorpus
 from triskele.index.mentions import Layers
-from triskele.recall import graph_scores
-from triskele.stores.protocol import Named
+from triskele.recall import candidates, graph_leg
+from triskele.stores.derived import Named
 
 if TYPE_CHECKING:
-    from triskele.evaluation.metrics import Scores
+    from triskele.recall.fusion import Scores
 
 RESULTS = Path(__file__).parent / "results" / "graph.json"
 WITH, WITHOUT, RANDOM, WRITTEN = "default", "default-graph", "random links", "written triples"
@@ -88,11 +89,11 @@ BARE = ", without encoding"
 TABLES = ("names", "mentions", "merges")
 # Of one question: where the time goes, as functions of the ranking and the label that they are told under.
 TIMED = (
-    (graph_scores, "connected", "graph, all of it"),
-    (graph_scores, "_titles", "titles in the question"),
-    (graph_scores, "_with_more", "rescoring of neighbours"),
-    (graph_scores, "_added", "walk and gain"),
-    (graph_scores, "_arriving", "walk"),
+    (candidates, "with_graph", "graph, all of it"),
+    (graph_leg, "titles", "titles in the question"),
+    (candidates.Scored, "with_rows", "rescoring of neighbours"),
+    (graph_leg, "gains", "walk and gain"),
+    (graph_leg, "_arriving", "walk"),
 )
 MOST_BULK_MS, MOST_WALK_MS, MOST_GAIN_MS, MOST_RATIO, MOST_GROWTH = 3.0, 2.0, 3.0, 1.5, 1.5
 
@@ -150,23 +151,22 @@ def measured(seeds: int, folder: Path) -> Figures:
     """Every arm on one set."""
     started = time.monotonic()
     data = load_dataset(folder)
-    queries, rows = data.ranked(), windows(data.documents)
-    course = Course(data, queries, (), rows, depth_of(rows))
-    with Ground.laid(rows, [query.text for query in queries]) as ground:
-        runs = {name: _run(course, ground, name) for name in (WITHOUT, WITH, BESIDE)}
-        runs |= {f"{LEG} {weight}": _run(course, ground, f"{LEG}:graph={weight}") for weight in LEG_WEIGHTS}
+    queries = data.ranked()
+    with BenchHarness(windows(data.documents)) as harness:
+        runs = {name: _run(data, harness, name) for name in (WITHOUT, WITH, BESIDE)}
+        runs |= {f"{LEG} {weight}": _run(data, harness, f"{LEG}:graph={weight}") for weight in LEG_WEIGHTS}
         seeded = []
         for seed in range(seeds):
-            with random_links(ground, seed):
-                seeded.append(_run(course, ground, WITH))
+            with random_links(harness, seed):
+                seeded.append(_run(data, harness, WITH))
         if (folder / TRIPLES).exists():
-            runs[WRITTEN] = over_triples(course, ground, folder / TRIPLES)
+            runs[WRITTEN] = over_triples(data, harness, folder / TRIPLES)
     print(f"{folder.name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return _report(queries, runs, seeded)
 
 
-def _run(course: Course, ground: Ground, name: str) -> Measured:
-    return course.run(arm(name), ground.searcher(arm(name)), lambda _stage, _done, _total: None)
+def _run(data: Dataset, harness: BenchHarness, name: str) -> Measured:
+    return measure(harness, arm(name), data.ranked(), data.qrels)
 
 
 def _report(queries: Sequence[BenchQuery], runs: Runs, seeded: Sequence[Measured]) -> Figures:
@@ -209,7 +209,7 @@ def _means(scores: Scores, places: Sequence[int]) -> Figures:
 
 
 def _compared(scores: Mapping[str, Scores], a: str, b: str, strata: Mapping[str, Sequence[int]]) -> Iterator[Figures]:
-    for found in compare.compare({a: scores[a], b: scores[b]}, b, strata, seed=SEED):
+    for found in comparison.compare({a: scores[a], b: scores[b]}, b, strata, seed=SEED):
         if found.metric in METRICS:
             low, high = (round(100 * edge, 2) for edge in found.ci95)
             figures = {"delta": round(100 * found.delta, 2), "low": low, "high": high, "p": round(found.p, 4)}
@@ -223,19 +223,23 @@ def _changed(before: Measured, after: Measured) -> float:
 
 
 @contextmanager
-def random_links(ground: Ground, seed: int) -> Iterator[None]:
+def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     """Walk where every memory holds the mentions of another one of its scope; titles in the question stay true."""
-    stored = ground._memory
-    assert stored is not None, "an arm over the store was measured before"
     projects = defaultdict(list)
-    for row, memory in stored.engine.store.versions():
+    for row, memory in harness.engine.store.versions():
         projects[memory.project].append(row)
-    layers = stored.engine.meaning().mentions.layers()  # type: ignore[union-attr]
+    layers = harness.engine.meaning().mentions.layers()  # type: ignore[union-attr]
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
-    exchanged, both = _exchanged(layers, rows, others), graph_scores._both
-    with patch.object(graph_scores, "_both", lambda question, _layers: both(question, exchanged)):
+    exchanged, edges = _exchanged(layers, rows, others), graph_leg.concept_edges
+
+    def walked_over(corpus: LocalCorpus, nodes: Ints, most: int) -> object:
+        other = LocalCorpus(corpus._indexes, corpus.scope)
+        other.__dict__["_layers"] = exchanged
+        return edges(other, nodes, most)
+
+    with patch.object(graph_leg, "concept_edges", walked_over):
         yield
 
 
@@ -247,27 +251,24 @@ def _exchanged(layers: Layers, rows: Ints, others: Ints) -> Layers:
     return Layers(Bipartite.build(others[places], concepts, is_subject), empty, layers.spread)
 
 
-def over_triples(course: Course, ground: Ground, path: Path) -> Measured:
-    """The default over names that a language model wrote down, in a copy of the ground."""
+def over_triples(data: Dataset, harness: BenchHarness, path: Path) -> Measured:
+    """The default over names that a language model wrote down, in a copy of the store."""
     spoken: dict[str, list[tuple[str, str]]] = defaultdict(list)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             said = json.loads(line)
             spoken[said["doc_id"]].append((said["subject"], said["object"]))
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "ground"
-        shutil.copytree(ground._folder, copy)
-        apart = Ground(course.rows, ground._questions, copy, ground._step)
-        apart.searcher(arm(WITH))
-        stored = apart._memory
-        assert stored is not None
-        engine = stored.engine
-        engine.store.names.forget()
+        shutil.copytree(harness.folder, Path(folder) / "store")
+        apart = BenchHarness(harness.windows, folder=Path(folder) / "store")
+        apart.retriever(arm(WITH))
+        engine = apart.engine
+        engine.store.entities.forget()
         known = _Known(next(memory.owner for _, memory in engine.store.versions()), engine.lexical, (), ())
-        listed = {row: course.rows[number] for row, number in stored.numbers.items()}
+        listed = {row: apart.windows_by_memory[memory.id] for row, memory in engine.store.versions()}
         found = {row: _written(known, window.text, spoken[window.document]) for row, window in listed.items()}
-        engine.store.names.keep(found, through=max(found))
-        measured = _run(course, apart, WITH)
+        engine.store.entities.keep(found, through=max(found))
+        measured = _run(data, apart, WITH)
         apart.close()
     return measured
 

@@ -24,9 +24,6 @@ from typing import Any
 import stores
 import texts
 
-from triskele.recall.legs import lexical
-from triskele.types import Query
-
 RESULTS = Path(__file__).parent / "results"
 WARMING = 10
 LARGE_BATCH = 5000
@@ -79,7 +76,7 @@ def measure(home: Path, asked: Sequence[str]) -> Point:
         stores.rehearse(engine, asked).is_rehearsed = True
         opening = _cpu_ms(lambda: engine.recall(asked[0]))
         arms = {
-            LEG: lambda text: lexical.rank(Query(text=text, scope=engine.scope(), depth=50), engine.lexical),
+            LEG: lambda text: stores.lexical_leg(engine, text),
             WORDS: lambda text: engine.recall(text, legs=["lexical"]),
             BARE: engine.recall,
         }

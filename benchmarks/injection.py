@@ -21,9 +21,9 @@ import texts
 
 from triskele.engine import Engine
 from triskele.evaluation.arms import arm
-from triskele.evaluation.datasets import BenchQuery, Dataset, half, load_dataset
-from triskele.evaluation.ground import Ground, PlanSearcher
-from triskele.evaluation.windows import windows
+from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
+from triskele.evaluation.harness import BenchHarness
+from triskele.evaluation.loaders import load_dataset
 from triskele.recall.reasons import tokens_of
 from triskele.serving.cli.demo import temporary_memory
 from triskele.serving.hook import injection
@@ -98,15 +98,13 @@ def _standing(engine: Engine, id: str) -> str:
 
 def _locomo(folder: Path) -> None:
     data = load_dataset(folder)
-    rows = windows(data.documents)
-    with Ground.laid(rows) as ground:
-        searcher = ground.searcher(arm("default"))
-        assert isinstance(searcher, PlanSearcher)
-        engine = searcher.stored.engine
+    with BenchHarness(windows(data.documents)) as harness:
+        # Embeds what has no vectors yet.
+        harness.retriever(arm("default"))
         ids: dict[str, set[str]] = {}
-        for window, (_, memory) in zip(rows, engine.store.versions(), strict=True):
-            ids.setdefault(window.document, set()).add(memory.id)
-        _tell("locomo", engine, list(_conversations(data, ids)))
+        for memory, window in harness.windows_by_memory.items():
+            ids.setdefault(window.document, set()).add(memory)
+        _tell("locomo", harness.engine, list(_conversations(data, ids)))
 
 
 def _conversations(data: Dataset, ids: Mapping[str, set[str]]) -> Iterator[Asked]:

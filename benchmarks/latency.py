@@ -29,11 +29,9 @@ from peer import NAME as PEER
 from peer import HybridPeer, open_peer
 
 from triskele.engine import Engine
-from triskele.evaluation.baseline import FtsBaseline
-from triskele.evaluation.windows import Window
+from triskele.evaluation.datasets import Window
+from triskele.evaluation.retrievers import FtsBaseline
 from triskele.index.entity_linking import read_names
-from triskele.recall.legs import lexical
-from triskele.types import Query
 
 RESULTS = Path(__file__).parent / "results" / "latency.json"
 WARMING = 50
@@ -107,9 +105,6 @@ def arms(
 ) -> Iterator[tuple[str, Arm]]:
     """What is raced; every arm answers the same question in turn."""
 
-    def leg(text: str) -> object:
-        return lexical.rank(Query(text=text, scope=engine.scope(), depth=50), engine.lexical)
-
     def recall(text: str, is_rehearsed: bool, legs: Sequence[str] | None = ("lexical", "dense")) -> object:
         embedder.is_rehearsed = is_rehearsed
         return engine.recall(text, legs=legs)
@@ -119,7 +114,7 @@ def arms(
         return embedder.encode_query(text)
 
     yield BASELINE, lambda text: baseline.search(text, None, 50)
-    yield LEG, leg
+    yield LEG, lambda text: stores.lexical_leg(engine, text)
     yield WORDS, lambda text: engine.recall(text, legs=["lexical"])
     yield BARE, lambda text: recall(text, True)
     yield ENCODE, encode

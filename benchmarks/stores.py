@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from triskele import config
 from triskele.engine import Engine
 from triskele.models.embedders import Embedder, Encoding
+from triskele.recall import legs
+from triskele.recall.pipeline import query_terms
+from triskele.types import Query, Ranking
 
 # What is left of real English without stop words and punctuation.
 TOKENS_PER_CHARACTER = 0.13
@@ -88,9 +91,16 @@ def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = B
     chance = np.random.default_rng(seed)
     width = meaning.embedder.token_dimensions
     done = 0
-    while waiting := engine.store.waiting(batch):
+    while waiting := engine.store.vectors.waiting(batch):
         found = {digest: vectors[done + place].tobytes() for place, (digest, _) in enumerate(waiting)}
-        slots = engine.store.keep_vectors(meaning.embedder.fingerprint, found)
+        slots = engine.store.vectors.keep(meaning.embedder.fingerprint, found)
         counts = {slots[digest]: max(1, int(len(text) * TOKENS_PER_CHARACTER)) for digest, text in waiting}
         meaning.tokens.add({slot: chance.integers(-40, 40, (n, width), np.int8) for slot, n in counts.items()})
         done += len(waiting)
+
+
+def lexical_leg(engine: Engine, text: str) -> Ranking:
+    """The lexical leg alone, to the depth of a recall."""
+    query = Query(text=text, scope=engine.scope(), depth=50)
+    corpus = engine.mind.indexes(None).corpus(query.scope)
+    return legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer, with_stop_words=False), corpus)

@@ -2,8 +2,8 @@
 
     python scripts/trace_recall.py [--list] [QUESTION]
 
-The recall runs on the sample corpus with the default plan. Only files of triskele count. A switch is a step of the
-program, by a call or a return, from a function of one file to a function of another.
+The recall runs on the sample corpus with the default plan. Only functions of triskele count. A switch is a call of a
+function whose file differs from that of the function called before it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from triskele.serving.cli.showcase import throw_away_memory
-
 import triskele
+from triskele.serving.cli.demo import temporary_memory
 
 SOURCE = str(Path(triskele.__file__).parent)
 QUESTION = "how do releases reach the cluster?"
@@ -34,16 +33,10 @@ class Trace:
     _current: str = ""
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
-        """Follow the program: after a return the caller's file runs on."""
-        target = frame if event == "call" else frame.f_back if event == "return" else None
-        while target is not None and not target.f_code.co_filename.startswith(SOURCE):
-            # Functions of other packages count as part of the file that called them.
-            if event == "call":
-                return
-            target = target.f_back
-        if target is None:
+        """Note the file of every function that is called."""
+        if event != "call" or not frame.f_code.co_filename.startswith(SOURCE):
             return
-        file = target.f_code.co_filename.removeprefix(SOURCE + "/")
+        file = frame.f_code.co_filename.removeprefix(SOURCE + "/")
         if file != self._current:
             self.switches += bool(self._current)
             self.files[file] += 1
@@ -67,7 +60,7 @@ def main() -> None:
     parser.add_argument("question", nargs="?", default=QUESTION)
     parser.add_argument("--list", action="store_true", help="also list the files, most often entered first")
     arguments = parser.parse_args()
-    with throw_away_memory() as engine:
+    with temporary_memory() as engine:
         for _ in range(3):
             engine.recall(arguments.question, logged=False)
         trace = traced(lambda: engine.recall(arguments.question, logged=False))

@@ -46,7 +46,12 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     opened: list[Engine] = []
 
     def open_one(
-        path: Path | None = None, *, tail_cap: int = 256, busy_timeout_s: float = 30.0, model: str = "none"
+        path: Path | None = None,
+        *,
+        tail_cap: int = 256,
+        busy_timeout_s: float = 30.0,
+        model: str = "none",
+        owner: str = "me",
     ) -> Engine:
         environment = {
             "TRISKELE_HOME": str(tmp_path / "home"),
@@ -55,6 +60,7 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
             "TRISKELE_STORE_BUSY_TIMEOUT_S": str(busy_timeout_s),
             "TRISKELE_RECALL_MODEL": model,
             "TRISKELE_PRIVACY_KEY": "file",
+            "TRISKELE_MEMORY_OWNER": owner,
         }
         url = f"sqlite:///{path or tmp_path / 'home' / 'memories.db'}"
         opened.append(Engine(config.load(environment, store_url=url), tmp_path))

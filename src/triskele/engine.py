@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from triskele import config, validation
@@ -21,12 +20,12 @@ from triskele.curation import undo
 from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
-from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
-from triskele.stores.protocol import Census, Store
-from triskele.stores.sqlite import recovery
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores import factory
+from triskele.stores.protocols import Census, Maintenance, OwnerStore
 from triskele.types import (
+    USER,
     Add,
     Answer,
     Change,
@@ -58,18 +57,13 @@ if TYPE_CHECKING:
     from triskele.recall.why_not import WhyNot
     from triskele.stores.vault import Ask, StoreVault
 
-_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at", "sensitivities", "origins"}
 _NARROWING = ("category", "tags", "as_of", "known_at")
 SHORTEST_PREFIX = 4
 EVERYWHERE = ""
 
 
 def open_memory(
-    store: str | None = None,
-    *,
-    settings: Settings | None = None,
-    folder: Path | None = None,
-    ask: Ask | None = None,
+    store: str | None = None, *, settings: Settings | None = None, folder: Path | None = None, ask: Ask | None = None
 ) -> Engine:
     """Open the memory at a store address, or the user's own; `ask` is asked for the passphrase of a vault."""
     settings = settings or config.load(store_url=store)
@@ -78,13 +72,12 @@ def open_memory(
 
 def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[Engine, Path | None]:
     """Replace a store by a verified backup, even one that cannot be opened; the memory, and where the old files lie."""
-    path = config.sqlite_path(settings.store.url)
     try:
-        if not recovery.exists(path):
-            raise StoreDamaged(f"the store {path} is missing or empty")
+        if not factory.exists(settings):
+            raise StoreDamaged(f"the store {settings.store.url} is missing or empty")
         engine = open_memory(settings=settings, ask=ask)
     except (StoreDamaged, StoreNewer):
-        kept = recovery.replace_damaged(path, source, timeout_s=settings.store.busy_timeout_s)
+        kept = factory.replace_damaged(settings, source)
         engine = open_memory(settings=settings, ask=ask)
         engine.reindex()
         return engine, kept
@@ -100,42 +93,48 @@ class Engine:
 
     def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
         self.settings = settings
+        self.actor = USER
         self.project = validation.check_name(settings.project or project.resolve(folder), "the project")
         analyzer = Analyzer(settings.index.language)
-        path = config.sqlite_path(settings.store.url)
-        self._index_folder = path.with_name(path.name + ".index")
-        traces = recovery.traces(settings)
-        self.store: Store = SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s, traces=traces)
-        self.lexical = LexicalIndex(
-            self._index_folder,
-            self.store,
-            analyzer,
-            tail_cap=settings.index.tail_cap,
-        )
+        unbound = factory.open_store(settings)
+        self.store: OwnerStore = unbound.of(settings.memory.owner)
+        self._maintenance = unbound.maintenance
+        self._close_store = unbound.close
+        self._index_folder = factory.index_folder(settings)
+        self.lexical = LexicalIndex(self._index_folder, self.store, analyzer, tail_cap=settings.index.tail_cap)
         self._ask = ask
+        # Shared by those who act as others.
+        self._vault = cache(self._open_vault)
         self.mind = ModelRuntime(settings, self._index_folder, self.store, self.lexical, lambda: self.safe)
 
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Let go of files and connections."""
         self.mind.close()
-        if "safe" in vars(self):
+        if self._vault.cache_info().currsize:
             self.safe.close()
         self.lexical.close()
-        self.store.close()
+        self._close_store()
 
-    # Both know many rules and ciphers, which whoever only reads need not load.
+    def acting_as(self, actor: str) -> Engine:
+        """The same memory; the journal names this actor instead of the user."""
+        other = copy(self)
+        other.actor = actor
+        return other
 
-    @cached_property
+    # Vault and drafter load many rules and ciphers, which reading does not need.
+
+    @property
     def safe(self) -> StoreVault:
         """Where secrets are sealed."""
+        return self._vault()
+
+    def _open_vault(self) -> StoreVault:
         from triskele.stores.vault import StoreVault
 
         return StoreVault(self.store, self.settings.privacy, self.settings.home, self._ask)
@@ -193,7 +192,7 @@ class Engine:
         from triskele.curation import secrecy
 
         versions = secrecy.sealed_versions(self.store, self.safe, self.resolve(reference), title, self.settings.memory)
-        outcome = self.store.seal(versions, batch=_new_batch())
+        outcome = self.store.seal(versions, batch=_new_batch(), actor=self.actor)
         self.lexical.rebuild()
         self.mind.rebuild()
         return outcome
@@ -214,7 +213,7 @@ class Engine:
     def erase(self, *references: str) -> list[Outcome]:
         """Remove these memories for good from every file of the store; backups made before keep them."""
         ids = [self.resolve(reference) for reference in references]
-        outcomes = self.store.erase(ids, batch=_new_batch())
+        outcomes = self.store.erase(ids, batch=_new_batch(), actor=self.actor)
         self.lexical.rebuild()
         self.mind.rebuild()
         return outcomes
@@ -240,7 +239,7 @@ class Engine:
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
         sealed = [self.safe.sealed(change) for change in changes]
-        outcomes = self.store.apply(sealed, batch=batch or _new_batch(), undoes=undoes)
+        outcomes = self.store.apply(sealed, batch=batch or _new_batch(), actor=self.actor, undoes=undoes)
         if any(map(withholds, changes)):
             self.mind.take_back()
         self.mind.wake()
@@ -267,8 +266,8 @@ class Engine:
     ) -> Answer:
         """The memories that answer a question, each with its reasons; filters are those of `scope`.
 
-        `near` is a memory that the best hits are to be near to, by the names that they share. `hurried` is for those
-        who cannot wait: nobody but the local model is asked, whoever the settings name, and no reasons are given.
+        `near` is a memory: the best hits are ordered by the names they share with it. `hurried` asks local models alone
+        and gives no reasons.
         """
         from triskele.recall.pipeline import pack
 
@@ -280,8 +279,7 @@ class Engine:
             plan = replace(plan, rerank=DEFAULT)
         wanted = validation.check_limit(settings.limit if limit is None else limit)
         if plan.asks_meaning and not self.mind.is_at_work and settings.embed_first:
-            # What was written in the last minutes; much more is left to `embed` or to the background.
-            # Whatever hinders it does not hinder the answer.
+            # The newest few; a failure does not prevent the answer.
             with suppress(Unavailable, OSError):
                 self.embed(limit=settings.embed_first, wait=False)
         start = self.resolve(near) if near else ""
@@ -306,25 +304,28 @@ class Engine:
         plan: Plan,
         *,
         limit: int = 10,
+        depth: int | None = None,
         sort: Sort = Sort.RELEVANCE,
         show_superseded: bool = False,
         near: str = "",
         hurried: bool = False,
+        model: SemanticIndex | None = None,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
     ) -> Answer:
-        """Recall by a plan of one's own."""
+        """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force."""
         from triskele.recall.pipeline import recall
 
         if self.mind.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
-        depth = max(self.settings.recall.depth, 2 * limit)
+        if depth is None:
+            depth, plan = leg_depth(self.settings.recall, limit), replace(plan, rescored=max(plan.rescored, limit))
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
-        readers = self.mind.readers(text, plan, is_by_relevance=sort is Sort.RELEVANCE, alone=hurried)
+        sources = self.mind.sources(query, plan, local_only=hurried, model=model)
         named = None if all_projects else project if project is not None else self.project
-        return recall(query, plan, readers, project=named, show_superseded=show_superseded)
+        return recall(query, plan, sources, project=named, show_superseded=show_superseded)
 
     def plan_in_force(self, asked: Plan | None = None) -> Plan:
         """How recall ranks: as asked, else by the plan that was adopted, else as shipped."""
@@ -343,15 +344,11 @@ class Engine:
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
-        from triskele.recall.why_not import why_not
+        from triskele.recall.why_not import Recall, why_not
 
-        scope = self.scope(**{name: value for name, value in options.items() if name in _SCOPE_OPTIONS})
-        options["limit"] = self.settings.recall.limit if options.get("limit") is None else options["limit"]
-        latest = self.get(reference)
-        memory = self.store.memories([latest.id], known_at=scope.known_at).get(latest.id, latest)
-        return why_not(
-            memory, text, options, scope, lambda asked, how: self.recall(asked, logged=False, **how), self.lexical
-        )
+        plan = self.plan_in_force(Plan(legs=frozenset(options.get("legs") or Plan().legs)))
+        recall = Recall(self.recall, self.scope, self.mind.sources, plan, self.settings.recall)
+        return why_not(self.get(reference), text, options, recall)
 
     def meaning(self) -> SemanticIndex | None:
         """The local model and its indexes, opened when first needed; None where there is no model."""
@@ -360,10 +357,7 @@ class Engine:
     def embed(
         self, *, limit: int | None = None, wait: bool = True, progress: Callable[[int], None] | None = None
     ) -> int:
-        """Give vectors to memories that wait for them, and read the names in those that were not read yet.
-
-        Returns how many got a vector; without `wait` writers go first.
-        """
+        """Embed memories without vectors and read their names; returns how many; without `wait` writers go first."""
         return self.mind.embed(limit=limit, wait=wait, progress=progress)
 
     def work_in_background(self) -> None:
@@ -371,13 +365,7 @@ class Engine:
         self.mind.work_in_background()
 
     def browse(
-        self,
-        *,
-        sort: Sort = Sort.RECENCY,
-        limit: int = 50,
-        offset: int = 0,
-        any_time: bool = True,
-        **filters: Any,
+        self, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0, any_time: bool = True, **filters: Any
     ) -> list[Memory]:
         """Memories of a scope, newest or most important first; those out of date are included."""
         scope = replace(self.scope(**filters), any_time=any_time)
@@ -395,10 +383,7 @@ class Engine:
         sensitivities: Iterable[Sensitivity] | None = None,
         origins: Iterable[Origin] | None = None,
     ) -> Scope:
-        """What a reader may see: the current project and what belongs everywhere, unless told otherwise.
-
-        Sensitivities and origins are those that the reader may see; None means all.
-        """
+        """What a reader may see: by default the current project and what belongs everywhere, of any origin."""
         settings = self.settings.memory
         named = self.project if project is None else validation.check_name(project, "the project")
         known = validation.check_moment(known_at)
@@ -460,24 +445,28 @@ class Engine:
 
     # Upkeep
 
+    @property
+    def maintenance(self) -> Maintenance:
+        """Care for the store's files; raise where it has none."""
+        if self._maintenance is None:
+            raise BadInput("the store has no files of its own: use the tools of its database")
+        return self._maintenance
+
     def backup(self, target: Path) -> None:
         """Write a verified copy of the live store."""
-        self.store.backup(target)
+        self.maintenance.backup(target)
 
     def restore(self, source: Path) -> Path | None:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
-        path = config.sqlite_path(self.settings.store.url)
-        kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
-        where = self.store.restore(source, kept=kept)
-        # Opened anew: the backup may know another model.
+        kept = self.maintenance.restore(source)
+        # Opened again: the backup may know another model.
         self.mind.forget()
         self.reindex()
-        return where
+        return kept
 
     def earlier_copies(self) -> list[Path]:
         """The backups and damaged files that `restore` left beside the store; an erased text may still be in them."""
-        path = config.sqlite_path(self.settings.store.url)
-        return [*sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db")), *recovery.asides(path)]
+        return [] if self._maintenance is None else self._maintenance.earlier_copies()
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Build every derived index anew."""
@@ -490,6 +479,7 @@ class Engine:
 
         return health.inspect(
             self.store,
+            self._maintenance,
             self.lexical,
             self.meaning(),
             needs_model=self.mind.model == BUNDLED,

@@ -201,6 +201,15 @@ class Action(StrEnum):
 LASTING = frozenset({Action.REVEALED, Action.SEALED})
 
 
+# Who makes a change, as the journal names it; a client is named by `client_actor`.
+USER, IMPORT, CURATION = "user", "import", "curation"
+
+
+def client_actor(name: str | None) -> str:
+    """A client as the journal names it."""
+    return f"client:{name or 'unknown'}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of one change; `seq` is None where it wrote nothing, `batch` is what undo takes.
@@ -219,7 +228,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One line of the append-only journal; text lives in the versions it names."""
+    """One entry of the append-only journal; `seq` identifies it, the versions that it names hold the text."""
 
     seq: int
     at: datetime
@@ -231,6 +240,7 @@ class JournalEntry:
     other: str | None = None
     batch: str
     undoes: int | None = None
+    actor: str = USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +295,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a memory was reached: a name that it shares with another one, which the question led to."""
+    """How the graph reached a memory: a name that it shares with another hit, and the beginning of that one's text."""
 
     name: str
     other: str
@@ -294,7 +304,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegEvidence:
-    """What one leg said about a hit, and what that added to its score."""
+    """A hit's rank and score in one leg, what that added to its score, the terms that matched and the path to it."""
 
     rank: int
     score: float
@@ -306,12 +316,17 @@ class LegEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A memory that answers, with the reasons; `stands_for` is the older memory that matched."""
+    """A memory that answers, with its evidence; `reason` is the evidence as a sentence.
+
+    `words` are the query's words as the matching memory writes them. `stands_for` is the older memory that matched,
+    where this one is its successor.
+    """
 
     memory: Memory
     score: float
     reason: str
     legs: dict[str, LegEvidence] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
     prior: float = 1.0
     superseded: bool = False
     stands_for: str | None = None

@@ -1,4 +1,4 @@
-"""Every store passes the same tests: one factory per store, given an empty folder."""
+"""Every store passes the same tests; one that keeps truth alone passes those of the modules that say `TRUTH = True`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,46 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from contract.memory_store import MemoryStores
 
-from triskele.stores.protocol import Store
-from triskele.stores.sqlite.store import SqliteStore
+from triskele import config
+from triskele.stores import factory
+from triskele.stores.protocols import Maintenance, OwnerStore, Store
 from triskele.types import Add, Change, Memory, Outcome
 
-STORES: dict[str, Callable[[Path], Store]] = {"sqlite": lambda folder: SqliteStore(folder / "store.db")}
+Open = Callable[[Path], Store]
 
 
-@pytest.fixture(params=sorted(STORES))
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Store]]:
-    """Opens the store of a name; the same name twice is the same store."""
+def _sqlite() -> Open:
+    def open_one(folder: Path) -> Store:
+        settings = config.load({"TRISKELE_HOME": str(folder)}, store_url=f"sqlite:///{folder / 'store.db'}")
+        return factory.open_store(settings)
+
+    return open_one
+
+
+# By name: what makes a function that opens the store of a folder. The first keep everything, the others truth alone.
+WHOLE: dict[str, Callable[[], Open]] = {"sqlite": _sqlite}
+TRUTH_ALONE: dict[str, Callable[[], Open]] = {"memory": MemoryStores}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test over every store that can pass it."""
+    if "store_kind" in metafunc.fixturenames:
+        kinds = WHOLE | TRUTH_ALONE if getattr(metafunc.module, "TRUTH", False) else WHOLE
+        metafunc.parametrize("store_kind", sorted(kinds))
+
+
+@pytest.fixture
+def open_unbound(store_kind: str, tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """Opens the store of a name, bound to no owner; the same name twice is the same store."""
     opened: list[Store] = []
+    opener = (WHOLE | TRUTH_ALONE)[store_kind]()
 
     def open_one(name: str = "first") -> Store:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        opened.append(STORES[request.param](folder))
+        opened.append(opener(folder))
         return opened[-1]
 
     yield open_one
@@ -31,12 +54,42 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
 
 
 @pytest.fixture
-def store(open_store: Callable[..., Store]) -> Store:
-    return open_store()
+def unbound(open_unbound: Callable[..., Store]) -> Store:
+    return open_unbound()
 
 
 @pytest.fixture
-def do(store: Store) -> Callable[..., list[Outcome]]:
+def open_store(open_unbound: Callable[..., Store]) -> Callable[..., OwnerStore]:
+    """Opens the store of a name as one owner sees it."""
+    return lambda name="first", owner="me": open_unbound(name).of(owner)
+
+
+@pytest.fixture
+def store(unbound: Store) -> OwnerStore:
+    return unbound.of("me")
+
+
+@pytest.fixture
+def maintenance(unbound: Store) -> Maintenance:
+    """Care for the files of the store."""
+    assert unbound.maintenance is not None
+    return unbound.maintenance
+
+
+@pytest.fixture
+def open_maintenance(open_unbound: Callable[..., Store]) -> Callable[..., Maintenance]:
+    """Opens the store of a name to care for its files."""
+
+    def open_one(name: str) -> Maintenance:
+        found = open_unbound(name).maintenance
+        assert found is not None
+        return found
+
+    return open_one
+
+
+@pytest.fixture
+def do(store: OwnerStore) -> Callable[..., list[Outcome]]:
     """Applies changes under a batch name of their own."""
     batches = iter(range(1, 10_000))
 

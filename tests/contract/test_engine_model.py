@@ -349,4 +349,4 @@ TestStory.settings = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-TestStory.pytestmark = [pytest.mark.timeout(3600 if IS_LONG else 300)]
+TestStory.pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if IS_LONG else 300)]

@@ -10,11 +10,13 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.errors import Conflict, NotFound
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Action, Add, Connect, Disconnect, Forget, Link, LinkKind, Memory, Outcome
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
+
+TRUTH = True
 
 LONG_AGO = datetime(2021, 3, 4, tzinfo=UTC)
 
@@ -24,7 +26,7 @@ def _link(source: Memory, target: Memory, kind: LinkKind = LinkKind.SUPERSEDES) 
 
 
 @pytest.mark.parametrize("kind", list(LinkKind))
-def test_a_link_is_found_from_either_end(store: Store, do: Do, add: Make, kind: LinkKind) -> None:
+def test_a_link_is_found_from_either_end(store: OwnerStore, do: Do, add: Make, kind: LinkKind) -> None:
     one, other, stranger = add(), add(), add()
     link = _link(one, other, kind)
     [outcome] = do(Connect(link))
@@ -34,7 +36,7 @@ def test_a_link_is_found_from_either_end(store: Store, do: Do, add: Make, kind: 
     assert store.links([]) == []
 
 
-def test_links_can_be_asked_for_by_kind(store: Store, do: Do, add: Make) -> None:
+def test_links_can_be_asked_for_by_kind(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     links = [_link(one, other, kind) for kind in LinkKind]
     do(*map(Connect, links))
@@ -43,31 +45,31 @@ def test_links_can_be_asked_for_by_kind(store: Store, do: Do, add: Make) -> None
         assert store.links([other.id], kind=link.kind) == [link]
 
 
-def test_a_link_that_stands_is_not_made_twice(store: Store, do: Do, add: Make) -> None:
+def test_a_link_that_stands_is_not_made_twice(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     do(Connect(_link(one, other)))
-    entries = store.last_seq()
+    entries = store.position()
     [outcome] = do(Connect(_link(one, other)))
     assert (outcome.action, outcome.seq) == (Action.UNCHANGED, None)
-    assert (len(list(store.all_links())), store.last_seq()) == (1, entries)
+    assert (len(list(store.all_links())), store.position()) == (1, entries)
 
 
 @pytest.mark.parametrize("kind", list(LinkKind))
-def test_a_memory_is_not_linked_to_itself(store: Store, do: Do, add: Make, kind: LinkKind) -> None:
+def test_a_memory_is_not_linked_to_itself(store: OwnerStore, do: Do, add: Make, kind: LinkKind) -> None:
     memory = add()
     with pytest.raises(Conflict):
         do(Connect(_link(memory, memory, kind)))
     assert list(store.all_links()) == []
 
 
-def test_both_ends_must_exist(store: Store, do: Do, add: Make, make_memory: Make) -> None:
+def test_both_ends_must_exist(store: OwnerStore, do: Do, add: Make, make_memory: Make) -> None:
     memory, absent = add(), make_memory()
     for link in (_link(memory, absent), _link(absent, memory)):
         with pytest.raises(NotFound):
             do(Connect(link))
 
 
-def test_a_circle_of_successors_is_refused_at_any_length(store: Store, do: Do, add: Make) -> None:
+def test_a_circle_of_successors_is_refused_at_any_length(store: OwnerStore, do: Do, add: Make) -> None:
     chain = [add() for _ in range(13)]
     for older, newer in pairwise(chain):
         do(Connect(_link(newer, older)))
@@ -77,14 +79,14 @@ def test_a_circle_of_successors_is_refused_at_any_length(store: Store, do: Do, a
     assert len(store.links([memory.id for memory in chain])) == 12
 
 
-def test_a_branch_is_no_circle_and_other_kinds_may_go_round(store: Store, do: Do, add: Make) -> None:
+def test_a_branch_is_no_circle_and_other_kinds_may_go_round(store: OwnerStore, do: Do, add: Make) -> None:
     one, two, three = add(), add(), add()
     do(Connect(_link(two, one)), Connect(_link(three, one)), Connect(_link(three, two)))
     do(Connect(_link(one, two, LinkKind.SEE_ALSO)), Connect(_link(two, one, LinkKind.SEE_ALSO)))
     assert len(store.links([one.id])) == 4
 
 
-def test_a_closed_link_stays_known_and_leaves_room_for_the_reverse(store: Store, do: Do, add: Make) -> None:
+def test_a_closed_link_stays_known_and_leaves_room_for_the_reverse(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     link = _link(one, other)
     do(Connect(link))
@@ -101,27 +103,29 @@ def test_a_closed_link_stays_known_and_leaves_room_for_the_reverse(store: Store,
     assert [found.source for found in store.links([one.id])] == [other.id]
 
 
-def test_a_link_made_again_is_another_link(store: Store, do: Do, add: Make) -> None:
+def test_a_link_made_again_is_another_link(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     do(Connect(_link(one, other)))
     do(Disconnect(_link(one, other)))
     between = timestamps.now()
+    while timestamps.now() <= between:
+        pass
     do(Connect(_link(one, other)))
     assert [link.known_to is None for link in store.all_links()] == [False, True]
     assert store.links([one.id], known_at=between) == []
 
 
-def test_closing_what_does_not_stand_changes_nothing(store: Store, do: Do, add: Make) -> None:
+def test_closing_what_does_not_stand_changes_nothing(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     do(Connect(_link(one, other)))
-    entries = store.last_seq()
+    entries = store.position()
     for link in (_link(other, one), _link(one, other, LinkKind.PART_OF)):
         [outcome] = do(Disconnect(link))
         assert (outcome.action, outcome.seq) == (Action.UNCHANGED, None)
-    assert (len(store.links([one.id])), store.last_seq()) == (1, entries)
+    assert (len(store.links([one.id])), store.position()) == (1, entries)
 
 
-def test_a_closed_link_can_be_taken_over(store: Store, do: Do, add: Make) -> None:
+def test_a_closed_link_can_be_taken_over(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     past = Link(source=one.id, kind=LinkKind.PART_OF, target=other.id, known_from=LONG_AGO, known_to=timestamps.now())
     do(Connect(past))
@@ -130,7 +134,7 @@ def test_a_closed_link_can_be_taken_over(store: Store, do: Do, add: Make) -> Non
     assert store.links([one.id], known_at=LONG_AGO) == [past]
 
 
-def test_links_outlive_the_forgetting_of_an_end(store: Store, do: Do, add: Make) -> None:
+def test_links_outlive_the_forgetting_of_an_end(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     link = _link(one, other)
     do(Connect(link))
@@ -138,7 +142,7 @@ def test_links_outlive_the_forgetting_of_an_end(store: Store, do: Do, add: Make)
     assert store.links([one.id]) == [link]
 
 
-def test_a_refused_link_takes_its_whole_list_back(store: Store, do: Do, add: Make, make_memory: Make) -> None:
+def test_a_refused_link_takes_its_whole_list_back(store: OwnerStore, do: Do, add: Make, make_memory: Make) -> None:
     one, newcomer = add(), make_memory()
     with pytest.raises(Conflict):
         do(Add(newcomer), Connect(_link(newcomer, one)), Connect(_link(one, newcomer)))
@@ -146,7 +150,7 @@ def test_a_refused_link_takes_its_whole_list_back(store: Store, do: Do, add: Mak
     assert list(store.all_links()) == []
 
 
-def test_links_of_very_many_memories_are_each_given_once(store: Store, do: Do, make_memory: Make) -> None:
+def test_links_of_very_many_memories_are_each_given_once(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memories = [make_memory(f"number {number}") for number in range(1100)]
     do(*map(Add, memories))
     links = [_link(memories[place], memories[-1 - place], LinkKind.SEE_ALSO) for place in range(550)]

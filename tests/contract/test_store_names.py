@@ -9,7 +9,8 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.errors import NotFound
-from triskele.stores.protocol import BY_HAND, NameCounts, Named, Store
+from triskele.stores.derived import BY_HAND, NameCounts, Named
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 
 Make = Callable[..., Memory]
@@ -20,150 +21,150 @@ def _named(text: str, kind: str = "name", joins: tuple[str, str] | None = None) 
     return Named(text.lower(), text.lower()[:1], text, text.islower(), kind, joins)
 
 
-def _read(store: Store, mentioned: dict[str, list[Named]]) -> None:
+def _read(store: OwnerStore, mentioned: dict[str, list[Named]]) -> None:
     """Read everything that waits; what a memory mentions is told by its content."""
-    unread = store.names.unread(1000)
-    store.names.keep(
+    unread = store.entities.unread(1000)
+    store.entities.keep(
         {row: mentioned[memory.content] for row, memory in unread if memory.content in mentioned},
-        through=unread[-1][0],
+        read=[row for row, _ in unread],
     )
 
 
-def test_versions_are_read_once_in_order(store: Store, do: Do, add: Make) -> None:
+def test_versions_are_read_once_in_order(store: OwnerStore, do: Do, add: Make) -> None:
     first, second = add("one"), add("two")
-    assert [memory.id for _, memory in store.names.unread()] == [first.id, second.id]
-    assert [memory.id for _, memory in store.names.unread(1)] == [first.id]
-    store.names.keep({}, through=store.names.unread(1)[0][0])
-    assert [memory.id for _, memory in store.names.unread()] == [second.id]
+    assert [memory.id for _, memory in store.entities.unread()] == [first.id, second.id]
+    assert [memory.id for _, memory in store.entities.unread(1)] == [first.id]
+    store.entities.keep({}, read=[store.entities.unread(1)[0][0]])
+    assert [memory.id for _, memory in store.entities.unread()] == [second.id]
     _read(store, {})
-    assert store.names.count_unread() == 0
+    assert store.entities.count_unread() == 0
     do(Revise(replace(first, content="one again"), base=1))
-    assert [memory.content for _, memory in store.names.unread()] == ["one again"]
+    assert [memory.content for _, memory in store.entities.unread()] == ["one again"]
 
 
-def test_a_mark_never_goes_back(store: Store, add: Make) -> None:
-    add("one")
-    row = store.names.unread()[0][0]
-    store.names.keep({}, through=row)
-    store.names.keep({}, through=0)
-    assert store.names.count_unread() == 0
+def test_a_version_may_be_read_twice_and_out_of_order(store: OwnerStore, add: Make) -> None:
+    for text in ("one", "two", "three"):
+        add(text)
+    rows = [row for row, _ in store.entities.unread()]
+    for _ in range(2):
+        store.entities.keep({}, read=rows[1:2])
+    assert [row for row, _ in store.entities.unread()] == [rows[0], rows[2]]
 
 
-def test_a_name_is_known_once_and_its_mentions_come_in_order(store: Store, add: Make) -> None:
+def test_a_name_is_known_once_and_its_mentions_come_in_order(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     _read(store, {"one": [_named("Argo", "title"), _named("Helm")], "two": [_named("Argo")]})
-    names = store.names.find("me", ["argo", "helm", "nobody"])
+    names = store.entities.find(["argo", "helm", "nobody"])
     assert {key: name.text for key, name in names.items()} == {"argo": "Argo", "helm": "Helm"}
-    mentions = store.names.mentions()
+    mentions = store.entities.mentions()
     assert [(m.name, m.kind) for m in mentions] == [
         (names["argo"].name, "title"),
         (names["helm"].name, "name"),
         (names["argo"].name, "name"),
     ]
-    assert store.names.last_mention() == mentions[-1].mention
-    assert store.names.mentions(after=mentions[0].mention) == mentions[1:]
-    assert [name.text for name in store.names.known("me")] == ["Argo", "Helm"]
-    assert list(store.names.known("you")) == []
-    assert [name.text for name in store.names.akin("me", ["h", "z"])] == ["Helm"]
-    assert store.names.numbered([names["helm"].name])[names["helm"].name].key == "helm"
+    assert store.entities.last_mention() == mentions[-1].mention
+    assert store.entities.mentions(after=mentions[0].mention) == mentions[1:]
+    assert [name.text for name in store.entities.known()] == ["Argo", "Helm"]
+    assert [name.text for name in store.entities.akin(["h", "z"])] == ["Helm"]
+    assert store.entities.numbered([names["helm"].name])[names["helm"].name].key == "helm"
 
 
-def test_a_name_met_in_small_letters_may_be_written_so(store: Store, add: Make) -> None:
+def test_a_name_met_in_small_letters_may_be_written_so(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     _read(store, {"one": [Named("argo", "a", "Argo", False, "name")], "two": [Named("argo", "a", "argo", True, "tag")]})
-    assert store.names.find("me", ["argo"])["argo"].any_case
+    assert store.entities.find(["argo"])["argo"].any_case
 
 
-def test_a_name_whose_words_stand_in_many_texts_is_common(store: Store, add: Make) -> None:
+def test_a_name_whose_words_stand_in_many_texts_is_common(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     rare, once, often = (Named("film", "f", "Film", False, "name", spread=number) for number in (3, 21, 40))
     _read(store, {"one": [once], "two": [often, rare, _named("Helm")]})
-    film = store.names.find("me", ["film"])["film"]
-    assert store.names.common(20) == [(film.name, 40)]
-    assert store.names.common(40) == []
+    film = store.entities.find(["film"])["film"]
+    assert store.entities.common(20) == [(film.name, 40)]
+    assert store.entities.common(40) == []
 
 
-def test_names_can_be_joined_and_parted_again(store: Store, add: Make) -> None:
+def test_names_can_be_joined_and_parted_again(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     joined = _named("CI", joins=("continuous integration", "acronym"))
     _read(store, {"one": [_named("Continuous Integration")], "two": [joined]})
-    whole, short = (store.names.find("me", [key])[key] for key in ("continuous integration", "ci"))
+    whole, short = (store.entities.find([key])[key] for key in ("continuous integration", "ci"))
     assert short.concept == whole.concept == whole.name
-    assert store.names.grouped() == [(short.name, whole.name)]
-    before = store.names.changes()
-    store.names.regroup({short.name: short.name}, "split")
-    assert store.names.grouped() == []
-    assert store.names.changes() > before
-    told = [(merge.before, merge.after, merge.reason) for merge in store.names.merges([short.name])]
+    assert store.entities.grouped() == [(short.name, whole.name)]
+    before = store.entities.changes()
+    store.entities.regroup({short.name: short.name}, "split")
+    assert store.entities.grouped() == []
+    assert store.entities.changes() > before
+    told = [(merge.before, merge.after, merge.reason) for merge in store.entities.merges([short.name])]
     assert told == [(short.name, whole.name, "acronym"), (whole.name, short.name, "split")]
-    assert store.names.merges([whole.name]) == []
+    assert store.entities.merges([whole.name]) == []
     with pytest.raises(NotFound):
-        store.names.regroup({short.name: 10**6}, "merge")
+        store.entities.regroup({short.name: 10**6}, "merge")
 
 
-def test_names_move_all_at_once_or_not_at_all(store: Store, add: Make) -> None:
+def test_names_move_all_at_once_or_not_at_all(store: OwnerStore, add: Make) -> None:
     add("one")
     _read(store, {"one": [_named("Argo"), _named("Helm"), _named("Kite")]})
-    argo, helm, kite = (store.names.find("me", [key])[key].name for key in ("argo", "helm", "kite"))
+    argo, helm, kite = (store.entities.find([key])[key].name for key in ("argo", "helm", "kite"))
     with pytest.raises(NotFound):
-        store.names.regroup({argo: kite, helm: 10**6}, BY_HAND)
-    assert store.names.grouped() == []
-    store.names.regroup({argo: kite, helm: kite}, BY_HAND)
-    assert [name.key for name in store.names.members([kite])] == ["argo", "helm", "kite"]
-    assert store.names.members([argo]) == []
-    assert len({merge.at for merge in store.names.merges([argo, helm])}) == 1
+        store.entities.regroup({argo: kite, helm: 10**6}, BY_HAND)
+    assert store.entities.grouped() == []
+    store.entities.regroup({argo: kite, helm: kite}, BY_HAND)
+    assert [name.key for name in store.entities.members([kite])] == ["argo", "helm", "kite"]
+    assert store.entities.members([argo]) == []
+    assert len({merge.at for merge in store.entities.merges([argo, helm])}) == 1
 
 
-def test_edges_run_from_the_subject_and_close_with_their_evidence(store: Store, do: Do, add: Make) -> None:
+def test_edges_run_from_the_subject_and_close_with_their_evidence(store: OwnerStore, do: Do, add: Make) -> None:
     forgotten, superseded, standing = add("one", valid_from=timestamps.parse("2024-01-01")), add("two"), add("three")
     said = [_named("Argo", "title"), _named("Helm")]
     _read(store, {"one": said, "two": said, "three": said})
     do(Forget(forgotten.id))
     link = Link(source=standing.id, kind=LinkKind.SUPERSEDES, target=superseded.id, known_from=timestamps.now())
     do(Connect(link))
-    names = store.names.find("me", ["argo", "helm"])
-    edges = {edge.evidence: edge for edge in store.names.edges(names["helm"].concept)}
+    names = store.entities.find(["argo", "helm"])
+    edges = {edge.evidence: edge for edge in store.entities.edges(names["helm"].concept)}
     assert {(edge.source, edge.target) for edge in edges.values()} == {(names["argo"].name, names["helm"].name)}
     assert edges[standing.id].known_to is None
     assert edges[superseded.id].known_to == link.known_from
     assert edges[forgotten.id].known_to is not None
     assert edges[forgotten.id].valid_from == timestamps.parse("2024-01-01")
-    assert store.names.edges(names["argo"].concept, limit=1)[0].evidence == standing.id
+    assert store.entities.edges(names["argo"].concept, limit=1)[0].evidence == standing.id
 
 
-def test_edges_can_be_asked_for_by_project_and_without_closed_ones(store: Store, do: Do, add: Make) -> None:
+def test_edges_can_be_asked_for_by_project_and_without_closed_ones(store: OwnerStore, do: Do, add: Make) -> None:
     here, there, gone = add("one", project="here"), add("two", project="there"), add("three", project="here")
     said = [_named("Argo", "title"), _named("Helm"), _named("helm charts", joins=("helm", "alias"))]
     _read(store, {"one": said, "two": said, "three": said})
     do(Forget(gone.id))
-    helm = store.names.find("me", ["helm"])["helm"].concept
+    helm = store.entities.find(["helm"])["helm"].concept
     # Two names of one thing in one memory are one edge.
-    assert [edge.evidence for edge in store.names.edges(helm, projects=["there"])] == [there.id]
-    assert [edge.evidence for edge in store.names.edges(helm, projects=["here"], closed=False)] == [here.id]
-    assert [edge.evidence for edge in store.names.edges(helm, projects=["here"])] == [here.id, gone.id]
-    assert {edge.evidence for edge in store.names.edges(helm)} == {here.id, there.id, gone.id}
+    assert [edge.evidence for edge in store.entities.edges(helm, projects=["there"])] == [there.id]
+    assert [edge.evidence for edge in store.entities.edges(helm, projects=["here"], closed=False)] == [here.id]
+    assert [edge.evidence for edge in store.entities.edges(helm, projects=["here"])] == [here.id, gone.id]
+    assert {edge.evidence for edge in store.entities.edges(helm)} == {here.id, there.id, gone.id}
 
 
-def test_everything_is_counted(store: Store, add: Make) -> None:
-    assert replace(store.names.counts(), bytes=0) == NameCounts(0, 0, 0, 0, 0, read=0, waiting=0, bytes=0)
+def test_everything_is_counted(store: OwnerStore, add: Make) -> None:
+    assert replace(store.entities.counts(), bytes=0) == NameCounts(0, 0, 0, 0, 0, read=0, waiting=0, bytes=0)
     add("one")
     add("two")
     said = [_named("Argo"), _named("Helm"), _named("helms", joins=("helm", "plural"))]
     _read(store, {"one": said, "two": [_named("Argo")]})
-    names = store.names.find("me", ["argo", "helm"])
-    store.names.regroup({names["argo"].name: names["helm"].name}, BY_HAND)
+    names = store.entities.find(["argo", "helm"])
+    store.entities.regroup({names["argo"].name: names["helm"].name}, BY_HAND)
     add("three")
-    counts = store.names.counts()
+    counts = store.entities.counts()
     assert (counts.names, counts.concepts, counts.mentions, counts.merges, counts.by_hand) == (3, 1, 4, 2, 1)
     assert (counts.read, counts.waiting) == (2, 1)
     assert counts.bytes > 0
 
 
-def test_an_erased_memory_takes_the_names_along_that_nobody_else_says(store: Store, add: Make) -> None:
+def test_an_erased_memory_takes_the_names_along_that_nobody_else_says(store: OwnerStore, add: Make) -> None:
     first, _ = add("one"), add("two")
     _read(
         store,
@@ -173,23 +174,23 @@ def test_an_erased_memory_takes_the_names_along_that_nobody_else_says(store: Sto
         },
     )
     store.erase([first.id], batch="gone")
-    left = {name.key: name for name in store.names.known("me")}
+    left = {name.key: name for name in store.entities.known()}
     assert set(left) == {"helm", "zp"}
     assert left["zp"].concept == left["zp"].name
-    assert {m.name for m in store.names.mentions()} == {left["helm"].name, left["zp"].name}
+    assert {m.name for m in store.entities.mentions()} == {left["helm"].name, left["zp"].name}
 
 
-def test_a_group_that_loses_its_first_name_stays_together(store: Store, add: Make) -> None:
+def test_a_group_that_loses_its_first_name_stays_together(store: OwnerStore, add: Make) -> None:
     first, _ = add("one"), add("two")
     others = [_named(text, joins=("zephyrine", "alias")) for text in ("ZP", "Zephyr", "Zeph")]
     _read(store, {"one": [_named("Zephyrine")], "two": others})
     store.erase([first.id], batch="gone")
-    left = list(store.names.known("me"))
+    left = list(store.entities.known())
     assert [name.key for name in left] == ["zp", "zephyr", "zeph"]
     assert {name.concept for name in left} == {left[0].name}
 
 
-def test_a_spelling_goes_with_the_last_text_that_had_it(store: Store, add: Make) -> None:
+def test_a_spelling_goes_with_the_last_text_that_had_it(store: OwnerStore, add: Make) -> None:
     first, _, _ = add("ZePhyr and HELM"), add("zephyr and HELM"), add("zephyr")
     _read(
         store,
@@ -199,43 +200,43 @@ def test_a_spelling_goes_with_the_last_text_that_had_it(store: Store, add: Make)
         },
     )
     store.erase([first.id], batch="gone")
-    assert [name.text for name in store.names.known("me")] == ["zephyr", "HELM"]
+    assert [name.text for name in store.entities.known()] == ["zephyr", "HELM"]
 
 
-def test_what_was_erased_while_it_was_read_leaves_nothing(store: Store, add: Make) -> None:
+def test_what_was_erased_while_it_was_read_leaves_nothing(store: OwnerStore, add: Make) -> None:
     memory = add("one")
-    row = store.names.unread()[0][0]
+    row = store.entities.unread()[0][0]
     store.erase([memory.id], batch="gone")
-    store.names.keep({row: [_named("Argo")]}, through=row)
-    assert list(store.names.known("me")) == []
-    assert store.names.last_mention() == 0
+    store.entities.keep({row: [_named("Argo")]}, read=[row])
+    assert list(store.entities.known()) == []
+    assert store.entities.last_mention() == 0
 
 
-def test_everything_can_be_forgotten_and_read_again(store: Store, add: Make) -> None:
+def test_everything_can_be_forgotten_and_read_again(store: OwnerStore, add: Make) -> None:
     add("one")
     _read(store, {"one": [_named("Argo")]})
-    store.names.forget()
-    assert list(store.names.known("me")) == []
-    assert store.names.count_unread() == 1
+    store.entities.forget()
+    assert list(store.entities.known()) == []
+    assert store.entities.count_unread() == 1
 
 
-def test_what_was_decided_by_hand_outlives_forgetting(store: Store, add: Make) -> None:
+def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     alike = _named("Argos", joins=("argo", "plural"))
     said = {"one": [_named("Argo"), _named("Helm"), _named("Kite")], "two": [alike, _named("Chart")]}
     _read(store, said)
-    argo, helm, argos, chart = (store.names.find("me", [key])[key] for key in ("argo", "helm", "argos", "chart"))
+    argo, helm, argos, chart = (store.entities.find([key])[key] for key in ("argo", "helm", "argos", "chart"))
     assert argos.concept == argo.name
-    store.names.regroup({argos.name: argos.name}, BY_HAND)
-    store.names.regroup({chart.name: helm.name}, BY_HAND)
-    store.names.forget()
-    assert {name.key for name in store.names.known("me")} == {"argo", "helm", "argos", "chart"}
-    assert store.names.count_unread() == 2
-    assert store.names.last_mention() == 0
+    store.entities.regroup({argos.name: argos.name}, BY_HAND)
+    store.entities.regroup({chart.name: helm.name}, BY_HAND)
+    store.entities.forget()
+    assert {name.key for name in store.entities.known()} == {"argo", "helm", "argos", "chart"}
+    assert store.entities.count_unread() == 2
+    assert store.entities.last_mention() == 0
     _read(store, said)
-    found = store.names.find("me", ["argo", "helm", "argos", "chart", "kite"])
+    found = store.entities.find(["argo", "helm", "argos", "chart", "kite"])
     assert found["argos"].concept == argos.name
     assert found["chart"].concept == helm.name
     assert len(found) == 5
-    assert [merge.reason for merge in store.names.merges([argos.name])] == ["plural", BY_HAND]
+    assert [merge.reason for merge in store.entities.merges([argos.name])] == ["plural", BY_HAND]

@@ -12,14 +12,14 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import Maintenance, OwnerStore, Store
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
 
 
-def _everything(store: Store) -> tuple[object, ...]:
+def _everything(store: OwnerStore) -> tuple[object, ...]:
     return list(store.versions()), list(store.all_links()), store.journal(limit=10_000)
 
 
@@ -28,7 +28,7 @@ def _link(source: Memory, target: Memory, kind: LinkKind = LinkKind.SUPERSEDES) 
 
 
 @pytest.fixture
-def filled(store: Store, do: Do, add: Make) -> list[Memory]:
+def filled(store: OwnerStore, do: Do, add: Make) -> list[Memory]:
     """Three memories: an edited one, its successor, and a forgotten one."""
     old, new, gone = add("old words", project="garden"), add("new words"), add("gone words", category="people")
     do(Revise(replace(old, tags=("edited",)), base=1), Connect(_link(new, old)))
@@ -36,7 +36,7 @@ def filled(store: Store, do: Do, add: Make) -> list[Memory]:
     return [old, new, gone]
 
 
-def test_a_census_counts_what_stands_and_what_stood(store: Store, filled: list[Memory]) -> None:
+def test_a_census_counts_what_stands_and_what_stood(store: OwnerStore, filled: list[Memory]) -> None:
     census = store.census()
     counted = (census.memories, census.forgotten, census.superseded, census.versions, census.links, census.journal)
     assert counted == (2, 1, 1, 4, 2, 7)
@@ -45,30 +45,36 @@ def test_a_census_counts_what_stands_and_what_stood(store: Store, filled: list[M
 
 
 def test_a_memory_whose_successor_is_forgotten_counts_as_not_superseded(
-    store: Store, do: Do, filled: list[Memory]
+    store: OwnerStore, do: Do, filled: list[Memory]
 ) -> None:
     do(Forget(filled[1].id))
     assert store.census().superseded == 0
 
 
-def test_an_empty_store_counts_nothing(store: Store) -> None:
+def test_an_empty_store_counts_nothing(store: OwnerStore) -> None:
     census = store.census()
     assert (census.memories, census.forgotten, census.links, census.journal, census.by_category) == (0, 0, 0, 0, {})
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_a_sound_store_has_no_findings(store: Store, filled: list[Memory], deep: bool) -> None:
-    assert store.check(deep=deep) == []
+def test_a_sound_store_has_no_findings(
+    store: OwnerStore, maintenance: Maintenance, filled: list[Memory], deep: bool
+) -> None:
+    assert maintenance.check(deep=deep) == []
 
 
-def test_content_that_does_not_fit_its_hash_is_found(store: Store, do: Do, make_memory: Make) -> None:
+def test_content_that_does_not_fit_its_hash_is_found(
+    store: OwnerStore, maintenance: Maintenance, do: Do, make_memory: Make
+) -> None:
     memory = replace(make_memory("true words"), content_hash="0" * 64)
     do(Add(memory))
-    findings = store.check(deep=True)
+    findings = maintenance.check(deep=True)
     assert [memory.id in finding.subject for finding in findings] == [True]
 
 
-def test_an_erased_memory_is_gone_from_everywhere_but_its_journal_lines(store: Store, filled: list[Memory]) -> None:
+def test_an_erased_memory_is_gone_from_everywhere_but_its_journal_lines(
+    store: OwnerStore, maintenance: Maintenance, filled: list[Memory]
+) -> None:
     old, new, _ = filled
     [outcome] = store.erase([old.id], batch="gone")
     assert (outcome.action, outcome.id) == (Action.ERASED, old.id)
@@ -78,12 +84,12 @@ def test_an_erased_memory_is_gone_from_everywhere_but_its_journal_lines(store: S
     assert list(store.all_links()) == []
     assert old.id not in {memory.id for _, memory in store.versions()}
     assert store.journal(id=old.id)[-1].action is Action.ERASED
-    assert store.is_scrubbed()
+    assert maintenance.is_scrubbed()
     assert store.memories([new.id]).keys() == {new.id}
-    assert store.check(deep=True) == []
+    assert maintenance.check(deep=True) == []
 
 
-def test_several_are_erased_together_or_not_at_all(store: Store, filled: list[Memory]) -> None:
+def test_several_are_erased_together_or_not_at_all(store: OwnerStore, filled: list[Memory]) -> None:
     before = _everything(store)
     with pytest.raises(NotFound):
         store.erase([filled[0].id, "nobody"], batch="gone")
@@ -92,7 +98,7 @@ def test_several_are_erased_together_or_not_at_all(store: Store, filled: list[Me
     assert [memory.id for _, memory in store.versions()] == [filled[1].id]
 
 
-def test_the_row_numbers_of_erased_versions_are_not_used_again(store: Store, do: Do, make_memory: Make) -> None:
+def test_the_row_numbers_of_erased_versions_are_not_used_again(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memory = make_memory("to be erased")
     do(Add(memory))
     [(row, _)] = store.versions()
@@ -101,87 +107,103 @@ def test_the_row_numbers_of_erased_versions_are_not_used_again(store: Store, do:
     assert store.rows([row]) == {}
 
 
-def test_scrubbing_keeps_everything_that_stands(store: Store, filled: list[Memory]) -> None:
+def test_scrubbing_keeps_everything_that_stands(
+    store: OwnerStore, maintenance: Maintenance, filled: list[Memory]
+) -> None:
     before = _everything(store)
-    store.scrub()
+    maintenance.scrub()
     assert _everything(store) == before
 
 
 def test_a_backup_brings_back_everything_as_it_was(
-    store: Store, do: Do, add: Make, filled: list[Memory], tmp_path: Path
+    store: OwnerStore, maintenance: Maintenance, do: Do, add: Make, filled: list[Memory], tmp_path: Path
 ) -> None:
     before = _everything(store)
-    store.backup(tmp_path / "deep" / "copy.backup")
+    maintenance.backup(tmp_path / "deep" / "copy.backup")
     add("after the backup")
     do(Forget(filled[1].id))
-    store.restore(tmp_path / "deep" / "copy.backup")
+    maintenance.restore(tmp_path / "deep" / "copy.backup")
     assert _everything(store) == before
-    assert store.check(deep=True) == []
+    assert maintenance.check(deep=True) == []
 
 
 def test_a_backup_fills_another_store(
-    store: Store, filled: list[Memory], open_store: Callable[..., Store], tmp_path: Path
+    store: OwnerStore,
+    maintenance: Maintenance,
+    filled: list[Memory],
+    open_store: Callable[..., OwnerStore],
+    tmp_path: Path,
+    open_maintenance: Callable[..., Maintenance],
 ) -> None:
-    store.backup(tmp_path / "copy.backup")
+    maintenance.backup(tmp_path / "copy.backup")
     second = open_store("second")
-    second.restore(tmp_path / "copy.backup")
+    open_maintenance("second").restore(tmp_path / "copy.backup")
     assert _everything(second) == _everything(store)
 
 
-def test_a_restored_store_begins_a_lineage_and_goes_on(
-    store: Store, add: Make, filled: list[Memory], tmp_path: Path, open_store: Callable[..., Store]
+def test_a_restored_store_begins_a_epoch_and_goes_on(
+    store: OwnerStore,
+    maintenance: Maintenance,
+    add: Make,
+    filled: list[Memory],
+    tmp_path: Path,
+    open_store: Callable[..., OwnerStore],
 ) -> None:
-    lineage = store.lineage()
-    store.backup(tmp_path / "copy.backup")
-    assert store.lineage() == lineage
+    epoch = store.epoch()
+    maintenance.backup(tmp_path / "copy.backup")
+    assert store.epoch() == epoch
     watching = open_store()
-    lineages = {lineage}
+    epochs = {epoch}
     for number in range(2):
-        store.restore(tmp_path / "copy.backup")
-        lineages.add(watching.lineage())
+        maintenance.restore(tmp_path / "copy.backup")
+        epochs.add(watching.epoch())
         memory = add(f"after restore {number}")
         assert watching.memories([memory.id]).keys() == {memory.id}
-    assert len(lineages) == 3
+    assert len(epochs) == 3
 
 
-def test_a_backup_never_overwrites(store: Store, filled: list[Memory], tmp_path: Path) -> None:
+def test_a_backup_never_overwrites(
+    store: OwnerStore, maintenance: Maintenance, filled: list[Memory], tmp_path: Path
+) -> None:
     target = tmp_path / "copy.backup"
     target.write_bytes(b"precious")
     with pytest.raises(BadInput):
-        store.backup(target)
+        maintenance.backup(target)
     assert target.read_bytes() == b"precious"
 
 
 @pytest.mark.parametrize("content", [b"", b"no backup at all", bytes(8192)], ids=["empty", "text", "zeros"])
 def test_what_is_no_backup_is_refused_and_changes_nothing(
-    store: Store, filled: list[Memory], tmp_path: Path, content: bytes
+    store: OwnerStore, maintenance: Maintenance, filled: list[Memory], tmp_path: Path, content: bytes
 ) -> None:
-    before = _everything(store), store.lineage()
+    before = _everything(store), store.epoch()
     source = tmp_path / "copy.backup"
     source.write_bytes(content)
     with pytest.raises((BadInput, StoreUnavailable)):
-        store.restore(source)
+        maintenance.restore(source)
     with pytest.raises(BadInput):
-        store.restore(tmp_path / "missing.backup")
-    assert (_everything(store), store.lineage()) == before
+        maintenance.restore(tmp_path / "missing.backup")
+    assert (_everything(store), store.epoch()) == before
 
 
-def test_half_a_backup_is_refused_and_changes_nothing(store: Store, filled: list[Memory], tmp_path: Path) -> None:
+def test_half_a_backup_is_refused_and_changes_nothing(
+    store: OwnerStore, maintenance: Maintenance, filled: list[Memory], tmp_path: Path
+) -> None:
     before = _everything(store)
     source = tmp_path / "copy.backup"
-    store.backup(source)
+    maintenance.backup(source)
     source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
     with pytest.raises((BadInput, StoreUnavailable)):
-        store.restore(source)
+        maintenance.restore(source)
     assert _everything(store) == before
 
 
 def test_a_backup_with_a_flipped_bit_is_refused_or_the_flip_is_harmless(
-    store: Store, filled: list[Memory], tmp_path: Path
+    store: OwnerStore, maintenance: Maintenance, filled: list[Memory], tmp_path: Path
 ) -> None:
     before = _everything(store)
     source = tmp_path / "copy.backup"
-    store.backup(source)
+    maintenance.backup(source)
     sound = source.read_bytes()
     places = Random(7).sample(range(8 * len(sound)), 30)
     # The text itself is hit for certain.
@@ -189,7 +211,7 @@ def test_a_backup_with_a_flipped_bit_is_refused_or_the_flip_is_harmless(
     for place in places:
         source.write_bytes(_flipped(sound, place))
         with suppress(BadInput, StoreUnavailable):
-            store.restore(source)
+            maintenance.restore(source)
         assert _everything(store) == before
 
 
@@ -199,19 +221,21 @@ def _flipped(data: bytes, place: int) -> bytes:
     return bytes(changed)
 
 
-def test_a_damaged_store_gives_no_backup(store: Store, do: Do, make_memory: Make, tmp_path: Path) -> None:
+def test_a_damaged_store_gives_no_backup(
+    store: OwnerStore, maintenance: Maintenance, do: Do, make_memory: Make, tmp_path: Path
+) -> None:
     do(Add(replace(make_memory("true words"), content_hash="0" * 64)))
     with pytest.raises(StoreUnavailable):
-        store.backup(tmp_path / "copy.backup")
+        maintenance.backup(tmp_path / "copy.backup")
     assert not list(tmp_path.glob("copy*"))
 
 
-def test_a_store_can_be_closed_twice(store: Store, filled: list[Memory]) -> None:
-    store.close()
-    store.close()
+def test_a_store_can_be_closed_twice(unbound: Store, filled: list[Memory]) -> None:
+    unbound.close()
+    unbound.close()
 
 
-def test_a_conflict_leaves_the_store_usable(store: Store, do: Do, filled: list[Memory], add: Make) -> None:
+def test_a_conflict_leaves_the_store_usable(store: OwnerStore, do: Do, filled: list[Memory], add: Make) -> None:
     with pytest.raises(Conflict):
         do(Connect(_link(filled[0], filled[1])))
     memory = add("after the conflict")

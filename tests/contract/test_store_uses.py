@@ -10,9 +10,8 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
-from triskele.stores.protocol import VAULT, Document, Store
+from triskele.stores.protocols import VAULT, Document, Maintenance, OwnerStore, Use
 from triskele.stores.sqlite import usage as ledger
-from triskele.stores.usage import Use
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity
 
 Make = Callable[..., Memory]
@@ -33,48 +32,50 @@ def _use(memory: Memory, tokens: int = 10, *prints: str) -> Use:
     return Use(memory.id, tokens, memory.content_hash, prints)
 
 
-def _given(store: Store, conversation: str) -> list[str]:
-    return [each.id for each in store.uses.given(conversation)]
+def _given(store: OwnerStore, conversation: str) -> list[str]:
+    return [each.id for each in store.usage.given(conversation)]
 
 
-def test_uses_are_counted_by_memory(store: Store, add: Make, clock: Callable[[datetime], None]) -> None:
+def test_uses_are_counted_by_memory(store: OwnerStore, add: Make, clock: Callable[[datetime], None]) -> None:
     one, two, three = add(), add(), add()
     clock(NOON)
-    store.uses.recalled([_use(one, 5), _use(two, 7)])
+    store.usage.recalled([_use(one, 5), _use(two, 7)])
     clock(NOON + timedelta(hours=1))
-    store.uses.injected("talk", [_use(one, 20)])
-    store.uses.injected(None, [_use(one, 20)])
-    assert store.uses.counts([one.id, two.id, three.id]) == {
+    store.usage.injected("talk", [_use(one, 20)])
+    store.usage.injected(None, [_use(one, 20)])
+    assert store.usage.counts([one.id, two.id, three.id]) == {
         one.id: (one.id, 1, 2, 45, NOON + timedelta(hours=1)),
         two.id: (two.id, 1, 0, 7, NOON),
     }
-    assert [count.id for count in store.uses.most_used()] == [one.id, two.id]
-    assert [count.id for count in store.uses.most_used(1)] == [one.id]
+    assert [count.id for count in store.usage.most_used()] == [one.id, two.id]
+    assert [count.id for count in store.usage.most_used(1)] == [one.id]
 
 
-def test_uses_are_counted_by_day(store: Store, add: Make, clock: Callable[[datetime], None]) -> None:
+def test_uses_are_counted_by_day(store: OwnerStore, add: Make, clock: Callable[[datetime], None]) -> None:
     one, two = add(), add()
     for days in (0, 0, 1, 9):
         clock(NOON + timedelta(days=days))
-        store.uses.recalled([_use(one, 5), _use(two, 7)])
-        store.uses.injected("talk", [_use(one, 20)])
-    assert store.uses.days() == [
+        store.usage.recalled([_use(one, 5), _use(two, 7)])
+        store.usage.injected("talk", [_use(one, 20)])
+    assert store.usage.days() == [
         ("2026-03-13", 2, 1, 32),
         ("2026-03-05", 2, 1, 32),
         ("2026-03-04", 4, 2, 64),
     ]
-    assert [day.day for day in store.uses.days(1)] == ["2026-03-13"]
+    assert [day.day for day in store.usage.days(1)] == ["2026-03-13"]
 
 
-def test_a_conversation_knows_what_it_was_given(store: Store, add: Make, clock: Callable[[datetime], None]) -> None:
+def test_a_conversation_knows_what_it_was_given(
+    store: OwnerStore, add: Make, clock: Callable[[datetime], None]
+) -> None:
     one, two = add(), add()
     clock(NOON)
-    store.uses.injected("talk", [_use(one)])
+    store.usage.injected("talk", [_use(one)])
     clock(NOON + timedelta(hours=1))
-    store.uses.injected("talk", [_use(two)])
-    store.uses.injected("other", [_use(two)])
-    store.uses.recalled([_use(one)])
-    assert store.uses.given("talk") == [
+    store.usage.injected("talk", [_use(two)])
+    store.usage.injected("other", [_use(two)])
+    store.usage.recalled([_use(one)])
+    assert store.usage.given("talk") == [
         (two.id, two.content_hash, NOON + timedelta(hours=1), False),
         (one.id, one.content_hash, NOON, False),
     ]
@@ -82,141 +83,148 @@ def test_a_conversation_knows_what_it_was_given(store: Store, add: Make, clock: 
     assert _given(store, "nobody") == []
 
 
-def test_what_was_lost_is_forgotten_with_the_next_thing_given(store: Store, add: Make) -> None:
+def test_what_was_lost_is_forgotten_with_the_next_thing_given(store: OwnerStore, add: Make) -> None:
     one, two, three = add(), add(), add()
-    store.uses.injected("talk", [_use(one), _use(two)])
-    store.uses.injected("other", [_use(one)])
-    store.uses.lose("talk")
-    assert {each.lost for each in store.uses.given("talk")} == {True}
-    assert {each.lost for each in store.uses.given("other")} == {False}
-    store.uses.injected("talk", [_use(two), _use(three)])
-    assert {each.id: each.lost for each in store.uses.given("talk")} == {two.id: False, three.id: False}
+    store.usage.injected("talk", [_use(one), _use(two)])
+    store.usage.injected("other", [_use(one)])
+    store.usage.lose("talk")
+    assert {each.lost for each in store.usage.given("talk")} == {True}
+    assert {each.lost for each in store.usage.given("other")} == {False}
+    store.usage.injected("talk", [_use(two), _use(three)])
+    assert {each.id: each.lost for each in store.usage.given("talk")} == {two.id: False, three.id: False}
 
 
-def test_a_conversation_may_begin_anew(store: Store, add: Make) -> None:
+def test_a_conversation_may_begin_anew(store: OwnerStore, add: Make) -> None:
     one = add()
-    store.uses.injected("talk", [_use(one)])
-    store.uses.injected("other", [_use(one)])
-    store.uses.forget("talk")
+    store.usage.injected("talk", [_use(one)])
+    store.usage.injected("other", [_use(one)])
+    store.usage.forget("talk")
     assert (_given(store, "talk"), _given(store, "other")) == ([], [one.id])
 
 
 def test_only_the_newest_conversations_are_kept(
-    store: Store, add: Make, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
+    store: OwnerStore, add: Make, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "MOST_CONVERSATIONS", 3)
     one, two = add(), add()
     clock(NOON)
-    store.uses.injected("first", [_use(two, 1, "print")])
+    store.usage.injected("first", [_use(two, 1, "print")])
     for number in range(4):
         clock(NOON + timedelta(minutes=1 + number))
-        store.uses.injected(f"talk {number}", [_use(one)])
+        store.usage.injected(f"talk {number}", [_use(one)])
     assert [_given(store, name) for name in ("first", "talk 0", "talk 1")] == [[], [], [one.id]]
-    assert store.uses.echoed(["print"]) == {}
-    assert store.uses.counts([two.id])[two.id].injected == 1
+    assert store.usage.echoed(["print"]) == {}
+    assert store.usage.counts([two.id])[two.id].injected == 1
 
 
 def test_a_clock_set_back_does_not_push_out_the_conversation_that_begins(
-    store: Store, add: Make, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
+    store: OwnerStore, add: Make, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "MOST_CONVERSATIONS", 1)
     one = add()
     clock(NOON)
-    store.uses.injected("before", [_use(one)])
+    store.usage.injected("before", [_use(one)])
     clock(NOON - timedelta(days=1))
-    store.uses.injected("after", [_use(one)])
+    store.usage.injected("after", [_use(one)])
     assert _given(store, "after") == [one.id]
 
 
 def test_old_conversations_go_and_those_that_are_over_go_sooner(
-    store: Store, add: Make, clock: Callable[[datetime], None]
+    store: OwnerStore, add: Make, clock: Callable[[datetime], None]
 ) -> None:
     one = add()
     clock(NOON)
     for name in ("open", "over", "taken up again"):
-        store.uses.injected(name, [_use(one)])
-    store.uses.end("over")
-    store.uses.end("taken up again")
-    store.uses.injected("taken up again", [_use(one)])
+        store.usage.injected(name, [_use(one)])
+    store.usage.end("over")
+    store.usage.end("taken up again")
+    store.usage.injected("taken up again", [_use(one)])
     assert _given(store, "over") == [one.id]
     clock(NOON + ledger.KEPT_WHEN_OVER + timedelta(days=1))
-    store.uses.injected("new", [_use(one)])
+    store.usage.injected("new", [_use(one)])
     assert [_given(store, name) for name in ("open", "over", "taken up again")] == [[one.id], [], [one.id]]
     clock(NOON + ledger.KEPT + timedelta(days=1))
-    store.uses.injected("newer", [_use(one)])
+    store.usage.injected("newer", [_use(one)])
     assert [_given(store, name) for name in ("open", "taken up again", "new")] == [[], [], [one.id]]
 
 
-def test_fingerprints_lead_to_what_was_injected(store: Store, add: Make) -> None:
+def test_fingerprints_lead_to_what_was_injected(store: OwnerStore, add: Make) -> None:
     one, two = add(), add()
-    store.uses.injected("talk", [_use(one, 1, "a", "b"), _use(two, 1, "b")])
-    store.uses.injected("talk", [_use(one, 1, "a")])
-    store.uses.recalled([_use(two, 1, "c")])
-    assert store.uses.echoed(["a", "b", "c", "d"]) == {"a": [one.id], "b": sorted([one.id, two.id])}
+    store.usage.injected("talk", [_use(one, 1, "a", "b"), _use(two, 1, "b")])
+    store.usage.injected("talk", [_use(one, 1, "a")])
+    store.usage.recalled([_use(two, 1, "c")])
+    assert store.usage.echoed(["a", "b", "c", "d"]) == {"a": [one.id], "b": sorted([one.id, two.id])}
 
 
-def test_an_erasing_leaves_the_totals_alone(store: Store, add: Make) -> None:
+def test_an_erasing_leaves_the_totals_alone(store: OwnerStore, add: Make) -> None:
     one, two = add(), add()
-    store.uses.injected("talk", [_use(one, 3, "a"), _use(two, 4, "b")])
+    store.usage.injected("talk", [_use(one, 3, "a"), _use(two, 4, "b")])
     store.erase([one.id], batch="gone")
-    assert [count.id for count in store.uses.most_used()] == [two.id]
+    assert [count.id for count in store.usage.most_used()] == [two.id]
     assert _given(store, "talk") == [two.id]
-    assert store.uses.echoed(["a", "b"]) == {"b": [two.id]}
-    assert [day[1:] for day in store.uses.days()] == [(0, 2, 7)]
+    assert store.usage.echoed(["a", "b"]) == {"b": [two.id]}
+    assert [day[1:] for day in store.usage.days()] == [(0, 2, 7)]
 
 
-def test_a_sealing_takes_everything_about_the_memory(store: Store, make_memory: Make, add: Make) -> None:
+def test_a_sealing_takes_everything_about_the_memory(store: OwnerStore, make_memory: Make, add: Make) -> None:
     one, two = add(), add()
-    store.uses.injected("talk", [_use(one, 3, "a"), _use(two, 4, "b")])
-    store.shelve(VAULT, {"keys": Document("keys")})
+    store.usage.injected("talk", [_use(one, 3, "a"), _use(two, 4, "b")])
+    store.documents.put(VAULT, {"keys": Document("keys")})
     title = make_memory("a title", id=one.id, sensitivity=Sensitivity.SECRET)
     store.seal([(title, Sealed(b"blob", content_hash("keys")))], batch="sealed")
-    assert store.uses.echoed(["a", "b"]) == {"b": [two.id]}
+    assert store.usage.echoed(["a", "b"]) == {"b": [two.id]}
     assert _given(store, "talk") == [two.id]
-    assert store.uses.counts([one.id]) == {}
-    store.uses.injected("talk", [_use(one, 3, "a"), _use(title, 3, "c")])
-    assert store.uses.echoed(["a", "c"]) == {}
+    assert store.usage.counts([one.id]) == {}
+    store.usage.injected("talk", [_use(one, 3, "a"), _use(title, 3, "c")])
+    assert store.usage.echoed(["a", "c"]) == {}
 
 
-def test_what_comes_after_an_erasing_is_not_kept(store: Store, add: Make) -> None:
+def test_what_comes_after_an_erasing_is_not_kept(store: OwnerStore, add: Make) -> None:
     one, two = add(), add()
     store.erase([one.id], batch="gone")
-    store.uses.injected("talk", [_use(one, 1, "a"), _use(two, 1, "b")])
-    store.uses.recalled([_use(one)])
-    assert [count.id for count in store.uses.most_used()] == [two.id]
+    store.usage.injected("talk", [_use(one, 1, "a"), _use(two, 1, "b")])
+    store.usage.recalled([_use(one)])
+    assert [count.id for count in store.usage.most_used()] == [two.id]
     assert _given(store, "talk") == [two.id]
-    assert store.uses.echoed(["a", "b"]) == {"b": [two.id]}
+    assert store.usage.echoed(["a", "b"]) == {"b": [two.id]}
 
 
-def test_a_text_that_the_memory_no_longer_has_leaves_no_fingerprint(store: Store, add: Make) -> None:
+def test_a_text_that_the_memory_no_longer_has_leaves_no_fingerprint(store: OwnerStore, add: Make) -> None:
     one = add()
-    store.uses.injected("talk", [Use(one.id, 1, "another content", ("a",))])
-    assert (store.uses.echoed(["a"]), _given(store, "talk")) == ({}, [])
-    assert store.uses.counts([one.id])[one.id].injected == 1
+    store.usage.injected("talk", [Use(one.id, 1, "another content", ("a",))])
+    assert (store.usage.echoed(["a"]), _given(store, "talk")) == ({}, [])
+    assert store.usage.counts([one.id])[one.id].injected == 1
 
 
-def test_forgetting_keeps_the_counts(store: Store, add: Make, do: Callable[..., list[Outcome]]) -> None:
+def test_forgetting_keeps_the_counts(store: OwnerStore, add: Make, do: Callable[..., list[Outcome]]) -> None:
     one = add()
-    store.uses.recalled([_use(one)])
+    store.usage.recalled([_use(one)])
     do(Forget(one.id))
-    assert store.uses.counts([one.id])[one.id].recalled == 1
+    assert store.usage.counts([one.id])[one.id].recalled == 1
 
 
-def test_a_backup_carries_the_ledger(store: Store, open_store: Callable[..., Store], add: Make, tmp_path: Path) -> None:
+def test_a_backup_carries_the_ledger(
+    store: OwnerStore,
+    maintenance: Maintenance,
+    open_store: Callable[..., OwnerStore],
+    open_maintenance: Callable[..., Maintenance],
+    add: Make,
+    tmp_path: Path,
+) -> None:
     one = add()
-    store.uses.injected("talk", [_use(one, 2, "a")])
-    store.backup(tmp_path / "copy.db")
-    store.uses.injected("talk", [_use(one, 2, "b")])
+    store.usage.injected("talk", [_use(one, 2, "a")])
+    maintenance.backup(tmp_path / "copy.db")
+    store.usage.injected("talk", [_use(one, 2, "b")])
     other = open_store("second")
-    other.restore(tmp_path / "copy.db")
-    assert other.uses.counts([one.id])[one.id][1:4] == (0, 1, 2)
+    open_maintenance("second").restore(tmp_path / "copy.db")
+    assert other.usage.counts([one.id])[one.id][1:4] == (0, 1, 2)
     assert _given(other, "talk") == [one.id]
-    assert other.uses.echoed(["a", "b"]) == {"a": [one.id]}
+    assert other.usage.echoed(["a", "b"]) == {"a": [one.id]}
 
 
-def test_counting_is_no_change_to_the_memories(store: Store, add: Make) -> None:
+def test_counting_is_no_change_to_the_memories(store: OwnerStore, maintenance: Maintenance, add: Make) -> None:
     one = add()
-    before = store.last_seq()
-    store.uses.injected("talk", [_use(one)])
-    assert store.last_seq() == before
-    assert store.check(deep=True) == []
+    before = store.position()
+    store.usage.injected("talk", [_use(one)])
+    assert store.position() == before
+    assert maintenance.check(deep=True) == []

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import NotFound, StoreUnavailable
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import Maintenance, OwnerStore
 from triskele.stores.sqlite import vectors
-from triskele.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
-from triskele.stores.sqlite.store import SqliteStore
-from triskele.types import Action, Add, Change, Forget, Memory, Outcome, Revise
+from triskele.types import Add, Change, Forget, Memory, Outcome, Revise
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
@@ -26,44 +22,44 @@ Make = Callable[..., Memory]
 ONE, OTHER = "one-model@1", "other-model@2"
 
 
-def _waiting(store: Store) -> list[str]:
-    return [text for _, text in store.waiting()]
+def _waiting(store: OwnerStore) -> list[str]:
+    return [text for _, text in store.vectors.waiting()]
 
 
-def _embed(store: Store, fingerprint: str = ONE, *, only: int = 256) -> dict[str, int]:
+def _embed(store: OwnerStore, fingerprint: str = ONE, *, only: int = 256) -> dict[str, int]:
     """Give every content that waits the vector of a made-up model."""
-    found = {digest: f"{fingerprint} on {text}".encode() for digest, text in store.waiting(only)}
-    return store.keep_vectors(fingerprint, found)
+    found = {digest: f"{fingerprint} on {text}".encode() for digest, text in store.vectors.waiting(only)}
+    return store.vectors.keep(fingerprint, found)
 
 
 def _anew(memory: Memory, content: str, **details: Any) -> Memory:
     return replace(memory, content=content, content_hash=content_hash(content), **details)
 
 
-def _said(store: Store, fingerprint: str = ONE) -> list[bytes]:
-    return [vector for _, _, vector in store.vectors(fingerprint)]
+def _said(store: OwnerStore, fingerprint: str = ONE) -> list[bytes]:
+    return [vector for _, _, vector in store.vectors.page(fingerprint)]
 
 
-def test_contents_wait_oldest_first_with_their_hashes(store: Store, add: Make) -> None:
+def test_contents_wait_oldest_first_with_their_hashes(store: OwnerStore, add: Make) -> None:
     memories = [add(f"number {number}") for number in range(5)]
-    assert store.waiting() == [(memory.content_hash, memory.content) for memory in memories]
-    assert [text for _, text in store.waiting(2)] == ["number 0", "number 1"]
-    assert store.count_waiting() == 5
+    assert store.vectors.waiting() == [(memory.content_hash, memory.content) for memory in memories]
+    assert [text for _, text in store.vectors.waiting(2)] == ["number 0", "number 1"]
+    assert store.vectors.count_waiting() == 5
 
 
-def test_a_text_that_several_memories_say_waits_once(store: Store, add: Make) -> None:
+def test_a_text_that_several_memories_say_waits_once(store: OwnerStore, add: Make) -> None:
     add("said twice", project="garden")
     add("said twice", project="kitchen")
     assert _waiting(store) == ["said twice"]
 
 
-def test_the_queue_moves_with_the_write_or_not_at_all(store: Store, do: Do, make_memory: Make) -> None:
+def test_the_queue_moves_with_the_write_or_not_at_all(store: OwnerStore, do: Do, make_memory: Make) -> None:
     with pytest.raises(NotFound):
         do(Add(make_memory("never committed")), Forget("nobody"))
     assert _waiting(store) == []
 
 
-def test_an_edit_queues_the_new_content_and_the_old_vector_stays(store: Store, do: Do, add: Make) -> None:
+def test_an_edit_queues_the_new_content_and_the_old_vector_stays(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("old words")
     _embed(store)
     do(Revise(_anew(memory, "new words"), base=1))
@@ -71,136 +67,137 @@ def test_an_edit_queues_the_new_content_and_the_old_vector_stays(store: Store, d
     assert _said(store) == [b"one-model@1 on old words"]
 
 
-def test_labels_alone_queue_nothing_that_the_model_has_seen(store: Store, do: Do, add: Make) -> None:
-    store.queue_for(ONE)
+def test_labels_alone_queue_nothing_that_the_model_has_seen(store: OwnerStore, do: Do, add: Make) -> None:
+    store.vectors.queue_for(ONE)
     memory = add("same words")
     _embed(store)
     do(Revise(replace(memory, tags=("new",)), base=1))
     do(Forget(memory.id))
     do(Revise(memory, base=2))
     assert _waiting(store) == []
-    slots = {entry[-1] for entry in store.catalog(ONE)}
-    assert slots == {store.last_slot(ONE)}
+    slots = {entry[-1] for entry in store.vectors.catalog(ONE)}
+    assert slots == {store.vectors.last_slot(ONE)}
 
 
-def test_keeping_vectors_takes_their_contents_off_the_queue(store: Store, add: Make) -> None:
+def test_keeping_vectors_takes_their_contents_off_the_queue(store: OwnerStore, add: Make) -> None:
     for number in range(5):
         add(f"number {number}")
     slots = _embed(store, only=2)
     assert len(slots) == 2
     assert _waiting(store) == ["number 2", "number 3", "number 4"]
-    assert store.count_waiting() == 3
-    assert store.keep_vectors(ONE, {}) == {}
+    assert store.vectors.count_waiting() == 3
+    assert store.vectors.keep(ONE, {}) == {}
 
 
-def test_slots_only_rise_and_name_texts(store: Store, do: Do, add: Make) -> None:
+def test_slots_only_rise_and_name_texts(store: OwnerStore, do: Do, add: Make) -> None:
     memories = [add(f"number {number}") for number in range(3)]
     slots = _embed(store)
     numbers = [slots[memory.content_hash] for memory in memories]
     assert numbers == sorted(numbers)
-    assert store.last_slot(ONE) == numbers[-1]
-    assert store.slot_contents(numbers[1:]) == {numbers[1]: "number 1", numbers[2]: "number 2"}
-    assert store.slot_contents([99_999]) == store.slot_contents([]) == {}
+    assert store.vectors.last_slot(ONE) == numbers[-1]
+    assert store.vectors.contents(numbers[1:]) == {numbers[1]: "number 1", numbers[2]: "number 2"}
+    assert store.vectors.contents([99_999]) == store.vectors.contents([]) == {}
     store.erase([memories[2].id], batch="erase")
     add("number 3")
     [slot] = _embed(store).values()
     assert slot > numbers[-1]
 
 
-def test_the_first_vector_of_a_content_stays(store: Store, add: Make) -> None:
+def test_the_first_vector_of_a_content_stays(store: OwnerStore, add: Make) -> None:
     memory = add("one content")
     first = _embed(store)
-    again = store.keep_vectors(ONE, {memory.content_hash: b"another answer"})
+    again = store.vectors.keep(ONE, {memory.content_hash: b"another answer"})
     assert again == first
     assert _said(store) == [b"one-model@1 on one content"]
 
 
-def test_models_stand_side_by_side(store: Store, add: Make) -> None:
+def test_models_stand_side_by_side(store: OwnerStore, add: Make) -> None:
     add("seen by both")
     _embed(store, ONE)
-    store.queue_for(OTHER)
+    store.vectors.queue_for(OTHER)
     _embed(store, OTHER)
     add("seen by the other alone")
     _embed(store, OTHER)
     assert _said(store, ONE) == [b"one-model@1 on seen by both"]
     assert _said(store, OTHER) == [b"other-model@2 on seen by both", b"other-model@2 on seen by the other alone"]
-    assert 0 < store.last_slot(ONE) < store.last_slot(OTHER)
-    assert store.last_slot("nobody") == 0
-    assert [entry[-1] for entry in store.catalog(ONE)] == [store.last_slot(ONE), -1]
+    assert 0 < store.vectors.last_slot(ONE) < store.vectors.last_slot(OTHER)
+    assert store.vectors.last_slot("nobody") == 0
+    assert [entry[-1] for entry in store.vectors.catalog(ONE)] == [store.vectors.last_slot(ONE), -1]
 
 
-def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: Store, do: Do, add: Make) -> None:
-    store.queue_for(ONE)
+def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: OwnerStore, do: Do, add: Make) -> None:
+    store.vectors.queue_for(ONE)
     kept, edited = add("kept"), add("edited once")
     do(Revise(_anew(edited, "edited twice"), base=1))
     _embed(store)
-    store.queue_for(ONE)
+    store.vectors.queue_for(ONE)
     assert _waiting(store) == []
-    store.queue_for(OTHER)
+    store.vectors.queue_for(OTHER)
     assert set(_waiting(store)) == {"kept", "edited once", "edited twice"}
-    store.keep_vectors(OTHER, {kept.content_hash: b"seen"})
-    store.queue_for(ONE)
+    store.vectors.keep(OTHER, {kept.content_hash: b"seen"})
+    store.vectors.queue_for(ONE)
     assert _waiting(store) == []
-    store.queue_for(OTHER)
+    store.vectors.queue_for(OTHER)
     assert set(_waiting(store)) == {"edited once", "edited twice"}
 
 
-def test_vectors_come_in_pages_in_the_order_of_slots(store: Store, add: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_come_in_pages_in_the_order_of_slots(
+    store: OwnerStore, add: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vectors, "_PAGE", 2)
     for number in range(5):
         add(f"number {number}")
     slots = sorted(_embed(store).values())
     pages, last = [], 0
-    while page := store.vectors(ONE, after=last):
+    while page := store.vectors.page(ONE, after=last):
         pages.append([slot for slot, _, _ in page])
         last = page[-1][0]
     assert pages == [slots[:2], slots[2:4], slots[4:]]
 
 
-def test_an_erased_text_leaves_neither_vector_nor_place_in_the_queue(store: Store, add: Make) -> None:
+def test_an_erased_text_leaves_neither_vector_nor_place_in_the_queue(store: OwnerStore, add: Make) -> None:
     embedded, waiting, kept = add("embedded"), add("waiting"), add("kept")
-    store.keep_vectors(ONE, {memory.content_hash: memory.content.encode() for memory in (embedded, kept)})
-    store.keep_vectors(OTHER, {embedded.content_hash: b"embedded too"})
+    store.vectors.keep(ONE, {memory.content_hash: memory.content.encode() for memory in (embedded, kept)})
+    store.vectors.keep(OTHER, {embedded.content_hash: b"embedded too"})
     store.erase([embedded.id, waiting.id], batch="erase")
     assert _said(store, ONE) == [b"kept"]
     assert _said(store, OTHER) == []
     assert _waiting(store) == []
 
 
-def test_a_text_that_another_memory_still_says_keeps_its_vector(store: Store, add: Make) -> None:
+def test_a_text_that_another_memory_still_says_keeps_its_vector(store: OwnerStore, add: Make) -> None:
     gone, _ = add("said twice", project="garden"), add("said twice", project="kitchen")
     _embed(store)
     store.erase([gone.id], batch="erase")
     assert _said(store) == [b"one-model@1 on said twice"]
 
 
-def test_a_vector_that_comes_after_its_text_was_erased_is_not_kept(store: Store, add: Make) -> None:
+def test_a_vector_that_comes_after_its_text_was_erased_is_not_kept(store: OwnerStore, add: Make) -> None:
     memory, other = add("erased while it was being embedded"), add("still there")
-    under_way = {digest: text.encode() for digest, text in store.waiting()}
+    under_way = {digest: text.encode() for digest, text in store.vectors.waiting()}
     store.erase([memory.id], batch="erase")
-    assert set(store.keep_vectors(ONE, under_way)) == {other.content_hash}
+    assert set(store.vectors.keep(ONE, under_way)) == {other.content_hash}
     assert _said(store) == [b"still there"]
-    assert store.count_waiting() == 0
+    assert store.vectors.count_waiting() == 0
 
 
-def test_vectors_thrown_away_wait_again(store: Store, add: Make) -> None:
+def test_vectors_thrown_away_wait_again(store: OwnerStore, add: Make) -> None:
     bad, good = add("bad"), add("good")
     slots = _embed(store)
-    store.drop_vectors([slots[bad.content_hash]])
+    store.vectors.drop([slots[bad.content_hash]])
     assert _said(store) == [b"one-model@1 on good"]
     assert _waiting(store) == ["bad"]
-    store.drop_vectors([])
-    assert store.slot_contents(list(slots.values())) == {slots[good.content_hash]: "good"}
+    store.vectors.drop([])
+    assert store.vectors.contents(list(slots.values())) == {slots[good.content_hash]: "good"}
 
 
-def test_the_catalog_holds_every_version_in_the_order_of_rows(store: Store, do: Do, add: Make) -> None:
+def test_the_catalog_holds_every_version_in_the_order_of_rows(store: OwnerStore, do: Do, add: Make) -> None:
     begin, end = timestamps.parse("2026-01-01"), timestamps.parse("2027-01-01")
     memory = add(
         "first words",
         category="people",
         tags=("red", "very green"),
         importance=0.75,
-        owner="ada",
         project="garden",
         session="talk",
         position=3,
@@ -217,26 +214,25 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: Store, do: 
         times = (found.valid_from, found.valid_to, found.known_from, found.known_to)
         micros = [None if time is None else timestamps.to_micros(time) for time in times]
         access = (found.owner, found.project, str(found.sensitivity), str(found.origin))
-        labels = (found.category, json.dumps(found.tags), found.importance)
-        expected.append((row, *access, *labels, found.session, found.position, *micros, slots[found.content_hash]))
-    entries = [(*entry[:6], json.dumps(tuple(json.loads(entry[6]))), *entry[7:]) for entry in store.catalog(ONE)]
-    assert entries == expected
-    assert [entry[0] for entry in store.catalog(ONE, ids=[plain.id])] == [rows["plain", 1][0]]
-    assert list(store.catalog(ONE, ids=[])) == []
+        labels = (*access, found.category, found.tags, found.importance)
+        expected.append((row, *labels, found.session, found.position, *micros, slots[found.content_hash]))
+    assert list(store.vectors.catalog(ONE)) == expected
+    assert [entry[0] for entry in store.vectors.catalog(ONE, ids=[plain.id])] == [rows["plain", 1][0]]
+    assert list(store.vectors.catalog(ONE, ids=[])) == []
 
 
 def test_the_catalog_of_many_memories_is_in_the_order_of_rows_too(
-    store: Store, do: Do, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+    store: OwnerStore, do: Do, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "_PAGE", 2)
     ids = [f"{letter}000" for letter in "edcba"]
     do(*(Add(make_memory(f"words of {id}", id=id)) for id in ids))
-    rows = [entry[0] for entry in store.catalog(ONE, ids=sorted(ids))]
+    rows = [entry[0] for entry in store.vectors.catalog(ONE, ids=sorted(ids))]
     assert len(rows) == 5
     assert rows == sorted(rows)
 
 
-def test_newly_placed_names_every_version_of_a_content(store: Store, do: Do, add: Make) -> None:
+def test_newly_placed_names_every_version_of_a_content(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("same words")
     do(Revise(replace(memory, tags=("new",)), base=1))
     first = max(_embed(store).values())
@@ -246,80 +242,48 @@ def test_newly_placed_names_every_version_of_a_content(store: Store, do: Do, add
     for row, version in store.versions():
         rows[version.content].append(row)
     assert len(rows["same words"]) == 2
-    assert sorted(store.newly_placed(ONE, after=0)) == sorted(
+    assert sorted(store.vectors.newly_placed(ONE, after=0)) == sorted(
         [(row, first) for row in rows["same words"]] + [(row, second) for row in rows["later words"]]
     )
-    assert store.newly_placed(ONE, after=first) == [(rows["later words"][0], second)]
-    assert store.newly_placed(ONE, after=second) == store.newly_placed(OTHER, after=0) == []
+    assert store.vectors.newly_placed(ONE, after=first) == [(rows["later words"][0], second)]
+    assert store.vectors.newly_placed(ONE, after=second) == store.vectors.newly_placed(OTHER, after=0) == []
 
 
 def test_a_backup_holds_vectors_and_queue(
-    store: Store, open_store: Callable[..., Store], add: Make, tmp_path: Path
+    store: OwnerStore,
+    maintenance: Maintenance,
+    open_store: Callable[..., OwnerStore],
+    open_maintenance: Callable[..., Maintenance],
+    add: Make,
+    tmp_path: Path,
 ) -> None:
     add("embedded")
     _embed(store)
     add("waiting")
-    store.backup(tmp_path / "copy.db")
+    maintenance.backup(tmp_path / "copy.db")
     other = open_store("second")
-    other.restore(tmp_path / "copy.db")
-    assert other.vectors(ONE) == store.vectors(ONE)
+    open_maintenance("second").restore(tmp_path / "copy.db")
+    assert other.vectors.page(ONE) == store.vectors.page(ONE)
     assert _waiting(other) == ["waiting"]
-    assert other.check(deep=True) == []
-
-
-def _file_of_the_first_format(path: Path, memories: list[Memory]) -> None:
-    """A store as the first release wrote it, before there were vectors."""
-    filled = SqliteStore(path.with_name("filled.db"))
-    filled.apply([Add(memory) for memory in memories], batch="old")
-    filled.close()
-    connection = apsw.Connection(str(path))
-    connection.execute(MIGRATIONS[0])
-    connection.pragma("user_version", 1)
-    connection.pragma("application_id", APPLICATION_ID)
-    connection.execute("ATTACH ? AS filled", [str(path.with_name("filled.db"))])
-    for table in ("versions", "journal"):
-        connection.execute(f"INSERT INTO main.{table} SELECT * FROM filled.{table}")
-    connection.close()
-
-
-def test_a_store_from_before_there_were_vectors_queues_all_it_holds(tmp_path: Path, make_memory: Make) -> None:
-    memories = [make_memory(f"number {number}") for number in range(3)]
-    _file_of_the_first_format(tmp_path / "old.db", [*memories, make_memory("number 0", project="garden")])
-    store = SqliteStore(tmp_path / "old.db")
-    assert sorted(_waiting(store)) == ["number 0", "number 1", "number 2"]
-    assert store.check(deep=True) == []
-    assert len(_embed(store)) == 3
-    [outcome] = store.apply([Add(make_memory("written since"))], batch="new")
-    assert outcome.action is Action.ADDED
-    assert _waiting(store) == ["written since"]
-    store.close()
-
-
-def test_a_backup_from_before_there_were_vectors_can_be_restored(tmp_path: Path, make_memory: Make) -> None:
-    _file_of_the_first_format(tmp_path / "old.db", [make_memory("from the old days")])
-    store = SqliteStore(tmp_path / "new" / "store.db")
-    store.apply([Add(make_memory("soon gone"))], batch="new")
-    store.restore(tmp_path / "old.db")
-    assert _waiting(store) == ["from the old days"]
-    store.close()
+    assert open_maintenance("second").check(deep=True) == []
 
 
 def test_without_waiting_a_store_that_is_being_written_refuses_vectors_at_once(
-    open_store: Callable[..., Store], make_memory: Make
+    open_store: Callable[..., OwnerStore], make_memory: Make
 ) -> None:
     store = open_store()
     memory = make_memory("a kestrel hovers")
-    store.queue_for(ONE)
+    store.vectors.queue_for(ONE)
     store.apply([Add(memory)], batch="one")
     refused: list[type[Exception]] = []
 
     def write_meanwhile() -> Iterator[Change]:
         try:
-            open_store().keep_vectors(ONE, {memory.content_hash: b"a vector"}, wait=False)
+            open_store().vectors.keep(ONE, {memory.content_hash: b"a vector"}, wait=False)
         except StoreUnavailable as error:
             refused.append(type(error))
         yield Add(make_memory("a marmot whistles"))
 
     store.apply(write_meanwhile(), batch="two")  # type: ignore[arg-type]
     assert refused == [StoreUnavailable]
-    assert store.count_waiting() == 2
+    assert store.vectors.count_waiting() == 2

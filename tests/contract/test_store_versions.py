@@ -11,11 +11,13 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.errors import Conflict, NotFound
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import START, OwnerStore, Store
 from triskele.types import Action, Add, Change, Forget, Memory, Origin, Outcome, Revise, Sensitivity
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
+
+TRUTH = True
 
 LONG_AGO = datetime(2021, 3, 4, 5, 6, 7, 890123, tzinfo=UTC)
 
@@ -25,7 +27,7 @@ def _words(memory: Memory) -> Memory:
     return replace(memory, known_from=memory.created_at, known_to=None)
 
 
-def test_a_memory_comes_back_as_it_was_given(store: Store, do: Do, make_memory: Make) -> None:
+def test_a_memory_comes_back_as_it_was_given(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memory = make_memory(
         "Ünïcode: 数据库 🌱\nsecond line",
         category="decisions",
@@ -33,7 +35,6 @@ def test_a_memory_comes_back_as_it_was_given(store: Store, do: Do, make_memory: 
         keywords="plants water",
         importance=0.1,
         sensitivity=Sensitivity.PRIVATE,
-        owner="ada",
         project="garden",
         origin=Origin.TOOL,
         session="talk 7",
@@ -48,7 +49,9 @@ def test_a_memory_comes_back_as_it_was_given(store: Store, do: Do, make_memory: 
     assert _words(store.memories([memory.id])[memory.id]) == _words(memory)
 
 
-def test_a_memory_is_known_from_its_write_on_and_not_from_its_draft(store: Store, do: Do, make_memory: Make) -> None:
+def test_a_memory_is_known_from_its_write_on_and_not_from_its_draft(
+    store: OwnerStore, do: Do, make_memory: Make
+) -> None:
     memory = make_memory()
     between = timestamps.now()
     do(Add(memory))
@@ -57,7 +60,7 @@ def test_a_memory_is_known_from_its_write_on_and_not_from_its_draft(store: Store
 
 
 def test_a_memory_taken_over_verbatim_keeps_its_moments_and_may_repeat_content(
-    store: Store, do: Do, make_memory: Make
+    store: OwnerStore, do: Do, make_memory: Make
 ) -> None:
     ended = make_memory("old words", known_from=LONG_AGO, known_to=LONG_AGO + timedelta(days=1))
     current = replace(make_memory("new words", id=ended.id, version=2), known_from=LONG_AGO + timedelta(days=1))
@@ -67,34 +70,35 @@ def test_a_memory_taken_over_verbatim_keeps_its_moments_and_may_repeat_content(
     assert store.memories([twin.id]).keys() == {twin.id}
 
 
-def test_what_was_stored_is_there_after_reopening(open_store: Callable[..., Store], add: Make, store: Store) -> None:
+def test_what_was_stored_is_there_after_reopening(
+    unbound: Store, open_store: Callable[..., OwnerStore], add: Make, store: OwnerStore
+) -> None:
     memory = add()
-    before = store.history(memory.id), store.journal(), store.lineage()
-    store.close()
+    before = store.history(memory.id), store.journal(), store.epoch()
+    unbound.close()
     again = open_store()
-    assert (again.history(memory.id), again.journal(), again.lineage()) == before
+    assert (again.history(memory.id), again.journal(), again.epoch()) == before
 
 
-def test_two_openings_of_one_store_see_each_other(open_store: Callable[..., Store], add: Make) -> None:
+def test_two_openings_of_one_store_see_each_other(open_store: Callable[..., OwnerStore], add: Make) -> None:
     other = open_store()
     memory = add()
     assert other.memories([memory.id]).keys() == {memory.id}
 
 
-def test_known_content_is_answered_with_the_known_memory(store: Store, do: Do, make_memory: Make) -> None:
+def test_known_content_is_answered_with_the_known_memory(store: OwnerStore, do: Do, make_memory: Make) -> None:
     first = make_memory("water the fern")
     do(Add(first))
-    entries = store.last_seq()
+    entries = store.position()
     [outcome] = do(Add(make_memory("water the fern")))
     assert (outcome.action, outcome.id, outcome.seq) == (Action.DUPLICATE, first.id, None)
-    assert store.last_seq() == entries
+    assert store.position() == entries
     assert store.census().memories == 1
 
 
 @pytest.mark.parametrize(
     "difference",
     [
-        {"owner": "ada"},
         {"project": "kitchen"},
         {"session": "talk 8"},
         {"session": None, "position": None},
@@ -106,7 +110,7 @@ def test_known_content_is_answered_with_the_known_memory(store: Store, do: Do, m
     ids=str,
 )
 def test_content_of_another_place_or_time_is_no_duplicate(
-    store: Store, do: Do, make_memory: Make, difference: dict[str, Any]
+    store: OwnerStore, do: Do, make_memory: Make, difference: dict[str, Any]
 ) -> None:
     details = {
         "project": "garden",
@@ -123,7 +127,7 @@ def test_content_of_another_place_or_time_is_no_duplicate(
 
 
 def test_the_content_of_a_forgotten_memory_or_older_version_is_no_duplicate(
-    store: Store, do: Do, make_memory: Make
+    store: OwnerStore, do: Do, make_memory: Make
 ) -> None:
     forgotten, edited = make_memory("water the fern"), make_memory("feed the fish")
     do(Add(forgotten), Add(edited), Forget(forgotten.id), Revise(_saying(edited, "feed the cat"), base=1))
@@ -131,7 +135,7 @@ def test_the_content_of_a_forgotten_memory_or_older_version_is_no_duplicate(
     assert [outcome.action for outcome in outcomes] == [Action.ADDED, Action.ADDED]
 
 
-def test_an_id_is_taken_once(store: Store, do: Do, add: Make, make_memory: Make) -> None:
+def test_an_id_is_taken_once(store: OwnerStore, do: Do, add: Make, make_memory: Make) -> None:
     memory = add()
     with pytest.raises(Conflict):
         do(Add(make_memory("other words", id=memory.id), verbatim=True))
@@ -139,7 +143,7 @@ def test_an_id_is_taken_once(store: Store, do: Do, add: Make, make_memory: Make)
         do(Add(make_memory("other words", id=memory.id, version=2), verbatim=True))
 
 
-def test_versions_follow_each_other_without_gap_or_overlap(store: Store, do: Do, add: Make) -> None:
+def test_versions_follow_each_other_without_gap_or_overlap(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("first words")
     for base, text in enumerate(("second words", "third words"), start=1):
         [outcome] = do(Revise(_saying(memory, text), base=base))
@@ -151,7 +155,7 @@ def test_versions_follow_each_other_without_gap_or_overlap(store: Store, do: Do,
     assert store.memories([memory.id]) == {memory.id: history[-1]}
 
 
-def test_every_moment_shows_what_was_known_then(store: Store, do: Do, add: Make) -> None:
+def test_every_moment_shows_what_was_known_then(store: OwnerStore, do: Do, add: Make) -> None:
     before = timestamps.now()
     memory = add("first words")
     moment_of = {"first words": timestamps.now()}
@@ -165,7 +169,7 @@ def test_every_moment_shows_what_was_known_then(store: Store, do: Do, add: Make)
     assert store.memories([memory.id], known_at=gone) == {}
 
 
-def test_a_version_ends_at_the_very_moment_that_the_next_begins(store: Store, do: Do, add: Make) -> None:
+def test_a_version_ends_at_the_very_moment_that_the_next_begins(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("first words")
     do(Revise(_saying(memory, "second words"), base=1))
     edge = store.history(memory.id)[1].known_from
@@ -175,7 +179,7 @@ def test_a_version_ends_at_the_very_moment_that_the_next_begins(store: Store, do
 
 
 def test_a_clock_set_back_never_turns_a_period_around(
-    store: Store, do: Do, add: Make, monkeypatch: pytest.MonkeyPatch
+    store: OwnerStore, do: Do, add: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = add("first words")
     monkeypatch.setattr(timestamps, "now", lambda: LONG_AGO)
@@ -186,22 +190,22 @@ def test_a_clock_set_back_never_turns_a_period_around(
     assert periods[0][1] == periods[1][0]
 
 
-def test_an_edit_on_a_stale_base_is_a_conflict_and_changes_nothing(store: Store, do: Do, add: Make) -> None:
+def test_an_edit_on_a_stale_base_is_a_conflict_and_changes_nothing(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("first words")
     do(Revise(_saying(memory, "second words"), base=1))
-    history, entries = store.history(memory.id), store.last_seq()
+    history, entries = store.history(memory.id), store.position()
     for base in (0, 1, 3):
         with pytest.raises(Conflict):
             do(Revise(_saying(memory, "stale words"), base=base))
-    assert (store.history(memory.id), store.last_seq()) == (history, entries)
+    assert (store.history(memory.id), store.position()) == (history, entries)
 
 
-def test_an_edit_that_changes_nothing_writes_nothing(store: Store, do: Do, add: Make) -> None:
+def test_an_edit_that_changes_nothing_writes_nothing(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("first words")
-    entries = store.last_seq()
+    entries = store.position()
     [outcome] = do(Revise(replace(memory, updated_at=timestamps.now()), base=1))
     assert (outcome.action, outcome.version, outcome.seq) == (Action.UNCHANGED, 1, None)
-    assert (len(store.history(memory.id)), store.last_seq()) == (1, entries)
+    assert (len(store.history(memory.id)), store.position()) == (1, entries)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,7 @@ def test_an_edit_that_changes_nothing_writes_nothing(store: Store, do: Do, add: 
     ],
     ids=str,
 )
-def test_every_detail_can_be_revised(store: Store, do: Do, add: Make, change: dict[str, Any]) -> None:
+def test_every_detail_can_be_revised(store: OwnerStore, do: Do, add: Make, change: dict[str, Any]) -> None:
     memory = add("first words")
     [outcome] = do(Revise(replace(memory, **change), base=1))
     assert outcome.action is Action.EDITED
@@ -226,7 +230,7 @@ def test_every_detail_can_be_revised(store: Store, do: Do, add: Make, change: di
     assert {name: getattr(current, name) for name in change} == change
 
 
-def test_a_forgotten_memory_stays_in_the_history_and_can_be_brought_back(store: Store, do: Do, add: Make) -> None:
+def test_a_forgotten_memory_stays_in_the_history_and_can_be_brought_back(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("first words")
     [forgotten] = do(Forget(memory.id))
     assert forgotten.action is Action.FORGOTTEN
@@ -240,16 +244,16 @@ def test_a_forgotten_memory_stays_in_the_history_and_can_be_brought_back(store: 
     assert current.known_from >= kept.known_to
 
 
-def test_forgetting_twice_changes_nothing(store: Store, do: Do, add: Make) -> None:
+def test_forgetting_twice_changes_nothing(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add()
     do(Forget(memory.id))
-    entries, history = store.last_seq(), store.history(memory.id)
+    entries, history = store.position(), store.history(memory.id)
     [outcome] = do(Forget(memory.id))
     assert (outcome.action, outcome.seq) == (Action.UNCHANGED, None)
-    assert (store.last_seq(), store.history(memory.id)) == (entries, history)
+    assert (store.position(), store.history(memory.id)) == (entries, history)
 
 
-def test_unknown_ids_are_told_or_left_out(store: Store, do: Do, make_memory: Make) -> None:
+def test_unknown_ids_are_told_or_left_out(store: OwnerStore, do: Do, make_memory: Make) -> None:
     with pytest.raises(NotFound):
         do(Forget("nobody"))
     with pytest.raises(NotFound):
@@ -261,7 +265,7 @@ def test_unknown_ids_are_told_or_left_out(store: Store, do: Do, make_memory: Mak
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_list_of_changes_happens_as_a_whole_or_not_at_all(
-    store: Store, do: Do, add: Make, make_memory: Make, place: int
+    store: OwnerStore, do: Do, add: Make, make_memory: Make, place: int
 ) -> None:
     standing = add("standing words")
     good: list[Change] = [Add(make_memory("more words")), Forget(standing.id)]
@@ -272,7 +276,7 @@ def test_a_list_of_changes_happens_as_a_whole_or_not_at_all(
     assert [outcome.action for outcome in do(*good)] == [Action.ADDED, Action.FORGOTTEN]
 
 
-def test_later_changes_of_a_list_see_the_earlier_ones(store: Store, do: Do, make_memory: Make) -> None:
+def test_later_changes_of_a_list_see_the_earlier_ones(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memory = make_memory("first words")
     outcomes = do(
         Add(memory),
@@ -286,12 +290,12 @@ def test_later_changes_of_a_list_see_the_earlier_ones(store: Store, do: Do, make
     assert store.memories([memory.id])[memory.id].content == "third words"
 
 
-def test_no_changes_are_no_trouble(store: Store, do: Do) -> None:
+def test_no_changes_are_no_trouble(store: OwnerStore, do: Do) -> None:
     assert do() == []
-    assert store.last_seq() == 0
+    assert store.position() == START
 
 
-def test_rows_name_versions_for_good(store: Store, do: Do, add: Make) -> None:
+def test_rows_name_versions_for_good(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("first words")
     [(row, first)] = store.versions([memory.id])
     do(Revise(_saying(memory, "second words"), base=1))
@@ -300,7 +304,7 @@ def test_rows_name_versions_for_good(store: Store, do: Do, add: Make) -> None:
     assert store.rows([row])[row].known_to is not None
 
 
-def test_versions_come_in_row_order_however_many_are_asked_for(store: Store, do: Do, make_memory: Make) -> None:
+def test_versions_come_in_row_order_however_many_are_asked_for(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memories = [make_memory(f"number {number}") for number in range(1203)]
     do(*map(Add, memories))
     do(Revise(_saying(memories[0], "number 0 again"), base=1))

@@ -42,7 +42,7 @@ def test_eight_processes_add_at_once_while_others_read(
     assert len(told) == CROWD * ADDS
     engine = open_engine(path)
     assert {memory.id: memory.content for memory in engine.browse(all_projects=True, limit=10_000)} == told
-    assert engine.store.last_seq() == CROWD * ADDS
+    assert engine.census().journal == CROWD * ADDS
     assert engine.inspect(deep=True).findings == ()
     for id in sorted(told)[:: CROWD * 4]:
         assert engine.recall(told[id], all_projects=True).hits[0].memory.id == id

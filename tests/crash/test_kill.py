@@ -140,7 +140,7 @@ def test_a_transaction_cut_off_never_was(tmp_path: Path, nursery: Any, open_engi
     _wait_for_stall(tmp_path)
     nursery.kill(dead)
     assert [memory.id for memory in engine.browse()] == [kept.id]
-    assert engine.store.last_seq() == 1
+    assert engine.census().journal == 1
     assert engine.remember("next").seq == 2
     assert engine.inspect(deep=True).findings == ()
 

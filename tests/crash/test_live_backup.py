@@ -50,7 +50,7 @@ def _acknowledged_beyond(count: int, logs: list[Path], read_log: ReadLog) -> lis
 
 def _check_copy(target: Path, acknowledged: list[dict[str, Any]], open_engine: Callable[..., Engine]) -> None:
     copy = open_engine(target)
-    assert copy.store.check(deep=True) == []
+    assert copy.maintenance.check(deep=True) == []
     for line in acknowledged:
         assert line["content"] in [version.content for version in copy.store.history(line["id"])]
     copy.close()

@@ -12,7 +12,7 @@ from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import NotFound
 from triskele.recall.plan import Plan
-from triskele.stores.protocol import Document
+from triskele.stores.protocols import Document
 
 WORDS = Plan(weights={"lexical": 1.0, "dense": 0.0, "late": 0.0}, rescored=50)
 TEXTBOOK = Plan(fusion="rrf", rerank="late", k={"lexical": 20.0, "dense": 20.0})
@@ -87,7 +87,7 @@ def test_a_plan_of_another_model_is_not_used(engine: Engine) -> None:
 @pytest.mark.parametrize("plan", [{"fusion": "magic"}, {"colour": "red"}])
 def test_a_plan_that_this_version_does_not_understand_is_not_used(engine: Engine, plan: dict[str, str]) -> None:
     value = {"plan": plan, "fingerprint": "x", "since": "2026-01-01T00:00:00Z", "questions": 60}
-    engine.store.shelve(adoption.PLANS, {"1": Document(value)})
+    engine.store.documents.put(adoption.PLANS, {"1": Document(value)})
     assert engine.plan_in_force() == Plan()
 
 
@@ -95,5 +95,5 @@ def test_the_stack_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(adoption, "MOST_PLANS", 2)
     for depth in (50, 100, 120):
         _adopt(engine, Plan(rescored=depth))
-    assert len(engine.store.shelved(adoption.PLANS)) == 2
+    assert len(engine.store.documents.all(adoption.PLANS)) == 2
     assert engine.plan_in_force().rescored == 120

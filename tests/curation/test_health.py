@@ -98,7 +98,7 @@ UNSOUND = {
 def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: Engine, kind: str) -> None:
     text = "The greenhouse is heated to nineteen degrees"
     engine.remember(text)
-    engine.store.keep_vectors(bundled().fingerprint, {content_hash(text): UNSOUND[kind]})
+    engine.store.vectors.keep(bundled().fingerprint, {content_hash(text): UNSOUND[kind]})
     answer = engine.recall("who waters the greenery?")
     assert _contents(answer)[0] == NOTES[1]
     # Its words still speak for it.
@@ -205,16 +205,16 @@ def test_a_backup_brings_the_vectors_back_without_the_model(engine: Engine, tmp_
     engine.backup(tmp_path / "copy.db")
     with _open(tmp_path / "second") as other:
         other.restore(tmp_path / "copy.db")
-        assert other.store.count_waiting() == 0
+        assert other.store.vectors.count_waiting() == 0
         assert _contents(other.recall("who waters the greenery?"))[0] == NOTES[1]
 
 
 def test_a_backup_that_knew_another_model_waits_for_this_one(engine: Engine, tmp_path: Path) -> None:
     with _open(tmp_path / "second", model="none") as other:
         other.remember("Pixel is a cat")
-        other.store.queue_for("an-older-model@0")
-        other.store.keep_vectors("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
-        assert other.store.count_waiting() == 0
+        other.store.vectors.queue_for("an-older-model@0")
+        other.store.vectors.keep("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
+        assert other.store.vectors.count_waiting() == 0
         other.backup(tmp_path / "copy.db")
     engine.restore(tmp_path / "copy.db")
     assert engine.recall("which animal lives here?").waiting == 1
@@ -229,11 +229,11 @@ def test_an_index_of_another_model_is_not_believed(engine: Engine, tmp_path: Pat
     with _open(tmp_path / "home", model="none") as plain:
         for path in SemanticIndex.files(plain._index_folder):
             path.rename(path.with_name(path.name.replace(ours.rpartition("@")[2], "0" * 16)))
-        plain.store.drop_vectors([slot for slot, _, _ in plain.store.vectors(ours)])
-        older = {digest: np.ones(384, dtype="<f4").tobytes() for digest, _ in plain.store.waiting()}
-        plain.store.queue_for("an-older-model@0")
-        plain.store.keep_vectors("an-older-model@0", older)
-        assert plain.store.count_waiting() == 0
+        plain.store.vectors.drop([slot for slot, _, _ in plain.store.vectors.page(ours)])
+        older = {digest: np.ones(384, dtype="<f4").tobytes() for digest, _ in plain.store.vectors.waiting()}
+        plain.store.vectors.queue_for("an-older-model@0")
+        plain.store.vectors.keep("an-older-model@0", older)
+        assert plain.store.vectors.count_waiting() == 0
     with _open(tmp_path / "home") as again:
         answer = again.recall("plants Ingrid")
         assert answer.waiting == len(NOTES)

@@ -49,8 +49,8 @@ def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: Engine)
     engine.recall("kettle colour")
     engine.recall("anything else", all_projects=True)
     assert recall_log.entries(engine.store) == [
-        recall_log.Asked("anything else", None, ()),
-        recall_log.Asked("kettle colour", "garden", (id,)),
+        recall_log.LoggedQuery("anything else", None, ()),
+        recall_log.LoggedQuery("kettle colour", "garden", (id,)),
     ]
 
 
@@ -79,8 +79,8 @@ def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: Engi
     other = apsw.Connection(str(tmp_path / "memories.db"))
     other.execute("BEGIN IMMEDIATE")
     # Whoever waited here would fail the test by its time limit.
-    engine.store._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
-    engine.store._connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
+    engine.store._database._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
+    engine.store._database.connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
     assert len(engine.recall("kettle meanwhile").hits) == 1
     other.close()
     assert _texts(engine) == ["kettle before"]

@@ -55,9 +55,9 @@ def test_a_weight_leaves_the_others_of_a_textbook_method() -> None:
     ("name", "said"),
     [
         ("telepathy", "unknown arm 'telepathy': choose from fts, lexical"),
-        ("cross:depth=1", "nothing of an arm"),
-        ("fts:k=1", "nothing to change"),
-        ("rrf:depth=1", "nothing of an arm is called 'depth': choose from k, alpha"),
+        ("cross:depth=1", "unknown value"),
+        ("fts:k=1", "no values to change"),
+        ("rrf:depth=1", "unknown value 'depth' of an arm: choose from k, alpha"),
         ("rrf:k=ten", "'k=ten' is not a value"),
         ("rrf:k", "'k' is not a value"),
         ("cc:alpha=1.5", "between 0 and 1"),
@@ -72,5 +72,5 @@ def test_what_cannot_be_measured_is_refused_in_one_line(name: str, said: str) ->
 
 
 def test_confidence_is_asked_only_of_shares() -> None:
-    assert arm("default").tells_confidence and arm("lexical").tells_confidence
-    assert not any(ARMS[name].tells_confidence for name in ("fts", "rrf", "importance"))
+    assert arm("default").has_confidence and arm("lexical").has_confidence
+    assert not any(ARMS[name].has_confidence for name in ("fts", "rrf", "importance"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from triskele.errors import BadInput
-from triskele.evaluation.datasets import BenchQuery, half, load_dataset
-from triskele.evaluation.windows import best_documents, windows
+from triskele.evaluation.datasets import BenchQuery, half, windows
+from triskele.evaluation.loaders import load_dataset
 
 WriteDataset = Callable[..., Path]
 
@@ -63,7 +63,7 @@ def test_scope_and_order_within_a_session(write_dataset: WriteDataset) -> None:
         ("corpus.jsonl", '{"id": "x", "text": "a\\u0000b"}', "line 2: the text contains a NUL"),
         ("corpus.jsonl", '{"id": "x", "text": "x", "meta": 3}', "line 2: has a meta"),
         ("corpus.jsonl", '{"id": "d1", "text": "again"}', "line 2: repeats the id 'd1'"),
-        ("queries.jsonl", '{"id": "x", "text": 3}', "line 2: has no text"),
+        ("queries.jsonl", '{"id": "x", "text": 3}', "line 2: has a text that is not text"),
         ("qrels.tsv", "q1 d1 1", "line 2: is not qid, docid and grade"),
         ("qrels.tsv", "q1\td1\tgood", "line 2: has a grade"),
         ("qrels.tsv", "q1\tnowhere\t1", "line 2: labels a document that the corpus does not have: 'nowhere'"),
@@ -121,12 +121,3 @@ def test_long_documents_become_windows_at_borders(write_dataset: WriteDataset) -
     assert found[-1].text == "One line.\nAnother line."
     assert [window.position for window in found] == list(range(len(found)))
     assert [window.importance for window in found[-2:]] == [0.8, 0.5]
-
-
-def test_a_document_scores_as_its_best_window_and_ties_go_by_id(write_dataset: WriteDataset) -> None:
-    corpus = [{"id": id, "text": "x " * length} for id, length in (("b", 1000), ("a", 10), ("c", 10))]
-    found = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "a", 1)])).documents)
-    assert [window.document for window in found] == ["b", "b", "a", "c"]
-    rows = [(0, 1.0), (1, 3.0), (3, 2.0), (2, 2.0)]
-    assert best_documents(rows, found, 10) == [("b", 3.0), ("a", 2.0), ("c", 2.0)]
-    assert best_documents(rows, found, 1) == [("b", 3.0)]

@@ -14,12 +14,9 @@ import pytest
 
 from triskele.errors import BadInput
 from triskele.evaluation.bench import run_bench
-from triskele.evaluation.datasets import BenchQuery, Dataset, load_dataset
-from triskele.evaluation.loaders import listing, reading
-from triskele.evaluation.loaders.collecting import Loaded
-from triskele.evaluation.loaders.fields import cleaned
-from triskele.evaluation.loaders.forms import FORMS, load_public
-from triskele.evaluation.windows import windows
+from triskele.evaluation.datasets import BenchQuery, Dataset, windows
+from triskele.evaluation.loaders import FORMATS, load_dataset, load_public, sources
+from triskele.evaluation.loaders.sources import LoadedDataset, cleaned
 
 SAMPLES = Path(__file__).parent / "samples"
 LOCOMO = SAMPLES / "locomo" / "locomo10.json"
@@ -39,7 +36,7 @@ ALL = [
 Change = Callable[[Any], object]
 
 
-def loaded(path: Path) -> Loaded:
+def loaded(path: Path) -> LoadedDataset:
     found = load_public(path)
     assert found is not None
     return found
@@ -199,9 +196,9 @@ def test_what_has_no_known_form_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     (tmp_path / "list.json").write_text('[{"name": 1}]')
     for name in ("notes.txt", "list.json"):
-        with pytest.raises(BadInput, match="is none of locomo10") as raised:
+        with pytest.raises(BadInput, match="unknown data set format; the known ones are locomo10") as raised:
             load_dataset(tmp_path / name)
-        assert all(form.about in str(raised.value) for form in FORMS.values())
+        assert all(form.about in str(raised.value) for form in FORMATS.values())
     with pytest.raises(BadInput, match=r"has no corpus\.jsonl"):
         load_dataset(tmp_path)
     shutil.copy(HOTPOT, tmp_path / "alone.json")
@@ -243,7 +240,7 @@ def _at(*keys: Any, value: Any = None) -> Change:
         (LONGMEMEVAL, _at(0, "answer_session_ids"), "item 1: has no answer_session_ids"),
         (LONGMEMEVAL, _at(1, "question_id", value="e47becba"), "item 2: repeats the id 'e47becba'"),
         (HOTPOT, _at(0, "supporting_facts"), "item 1: has none of supporting_facts, paragraphs"),
-        (HOTPOT, _at(0, "context", 1, value=["Ada Reed"]), "item 1, context 2: is not a title and what belongs to it"),
+        (HOTPOT, _at(0, "context", 1, value=["Ada Reed"]), "item 1, context 2: is not a title with its content"),
         (HOTPOT, _at(0, "context", 0, 1, value="a text"), "item 1, context 1: is not a list"),
         (HOTPOT, _at(0, "supporting_facts", 0, value=["x"]), "item 1, supporting_facts 1: is not a title"),
     ],
@@ -333,19 +330,17 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", [LOCOMO, LONGMEMEVAL, BEIR], ids=lambda path: path.stem)
 def test_files_are_read_in_pieces_of_any_size(path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = load_dataset(path)
-    monkeypatch.setattr(reading, "CHUNK_BYTES", size)
-    monkeypatch.setattr(listing, "CHUNK_BYTES", size)
+    monkeypatch.setattr(sources, "CHUNK_BYTES", size)
     assert load_dataset(path) == whole
 
 
 def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (reading, listing):
-        monkeypatch.setattr(module, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(listing, "MAX_ITEM_CHARACTERS", 200)
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(sources, "MAX_ITEM_CHARACTERS", 200)
     _assert_refused(LOCOMO, LOCOMO, "item 1: is longer than 200 characters")
-    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 10)
     _assert_refused(BEIR, BEIR / "corpus.jsonl", "has a line of more than")
-    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 100)
     _assert_refused(LONGMEMEVAL, LONGMEMEVAL, "is larger than")
 
 

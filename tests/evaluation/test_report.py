@@ -14,13 +14,10 @@ import pytest
 
 from triskele.evaluation.bench import run_bench
 from triskele.evaluation.datasets import BenchQuery
-from triskele.evaluation.measured import Measured
+from triskele.evaluation.measure import LegRank, Measured
 from triskele.evaluation.metrics import METRICS
-from triskele.evaluation.report.charts import Scale
-from triskele.evaluation.report.curves import apart
-from triskele.evaluation.report.movers import explained
-from triskele.evaluation.report.page import page
-from triskele.evaluation.tally import Given
+from triskele.evaluation.report.charts import Scale, apart
+from triskele.evaluation.report.page import explained, page
 
 ATTACK = "<script>alert('x')</script> & \"quotes\""
 KINDS = {"exact": 60, "paraphrase": 40}
@@ -145,7 +142,7 @@ def test_the_summary_comes_first_and_says_what_is_sure() -> None:
         "a clear difference of +0.300 (95 % interval +0.250 to +0.350, p < 0.001 after Holm)."
     )
     facts = [said(fact) for fact in body(make_page()).findall("./header/ul/li")]
-    noticed = "(in brackets the smallest difference that would have been noticed)"
+    noticed = "(in brackets the smallest detectable difference)"
     assert f"Not distinguishable from fts overall {noticed}: lexical on nDCG@10 (0.060)." in facts
     kinds = "lexical on exact (0.060) and paraphrase (0.060)"
     assert f"Not distinguishable from fts by kind, on nDCG@10 {noticed}: {kinds}." in facts
@@ -156,7 +153,7 @@ def test_the_summary_comes_first_and_says_what_is_sure() -> None:
 def test_a_difference_within_chance_is_called_that() -> None:
     lead = said(body(make_page({"fts": 0.4, "default": 0.41})).find(".//p[@class='lead']"))
     assert "but the difference of +0.010 (95 % interval −0.040 to +0.060, p = 0.600 after Holm)" in lead
-    assert lead.endswith("is not distinguishable from chance (notices ≥ 0.060).")
+    assert lead.endswith("is not distinguishable from chance (detects ≥ 0.060).")
 
 
 def test_a_baseline_that_nobody_beats_is_named() -> None:
@@ -169,7 +166,7 @@ def test_the_table_has_values_intervals_and_marks() -> None:
     wanted = ["all questionsn = 100", "exactn = 60", "paraphrasen = 40underpowered", "tune halfn = 99"]
     assert head == ["arm", *wanted, "test halfn = 1underpowered"]
     assert baseline[:3] == ["ftsbaseline", "0.400", "0.400"]
-    assert lexical[1] == "0.410○ +0.010−0.040 to +0.060notices ≥ 0.060"
+    assert lexical[1] == "0.410○ +0.010−0.040 to +0.060detects ≥ 0.060"
     assert default[1] == "0.700▲ +0.300+0.250 to +0.350"
 
 
@@ -198,7 +195,7 @@ def test_costs_are_shown() -> None:
 
 def test_what_speaks_against_the_numbers_comes_before_them() -> None:
     tree = body(make_page())
-    assert headings(tree)[0] == "What the guards say"
+    assert headings(tree)[0] == "Guards"
     alarm, remark = tree.findall(".//ul[@class='findings']/li")
     assert (alarm.attrib["class"], remark.attrib["class"]) == ("alarm", "note")
     assert said(alarm) == "Ids leak. For example: id-001 → secret-document"
@@ -208,7 +205,7 @@ def test_legs_are_told_apart() -> None:
     tree = body(make_page())
     rows = table(tree, "legs")
     assert rows[1] == ["fts", "lexical", "3,000", "7.500", "2.250", "1.500", "25%", "40", "3"]
-    assert "first places by the legs that have them first too: lexical and dense 75%, dense 25%." in said(tree)
+    assert "top results by the legs that rank them at the top: lexical and dense 75%, dense 25%." in said(tree)
 
 
 def test_confidence_is_shown_where_questions_have_no_answer() -> None:
@@ -221,24 +218,24 @@ def test_confidence_is_shown_where_questions_have_no_answer() -> None:
 
 
 def test_a_move_is_explained_by_what_the_legs_gave() -> None:
-    def standing(places: list[str], legs: dict[str, Given]) -> Measured:
+    def standing(places: list[str], legs: dict[str, LegRank]) -> Measured:
         run = {"q": [(id, 1.0) for id in places]}
-        return Measured(run, {}, [], 0.0, right={"q": {"gold": legs}} if legs else {})
+        return Measured(run, {}, [], 0.0, relevant={"q": {"gold": legs}} if legs else {})
 
     words = standing(["x", "gold"], {})
-    both = standing(["gold", "x"], {"lexical": Given(2, 0.1), "dense": Given(1, 0.25)})
-    assert explained("q", words, both) == "gold: found by words → lexical no. 2 +0.100, dense no. 1 +0.250"
-    assert explained("q", both, standing(["x"], {})).endswith("dense no. 1 +0.250 → not found")
+    both = standing(["gold", "x"], {"lexical": LegRank(2, 0.1), "dense": LegRank(1, 0.25)})
+    assert explained("q", words, both) == "gold: retrieved by words → lexical rank 2 +0.100, dense rank 1 +0.250"
+    assert explained("q", both, standing(["x"], {})).endswith("dense rank 1 +0.250 → not retrieved")
     assert explained("q", words, words) == ""
 
 
 def test_the_questions_that_moved_most_are_listed_both_ways() -> None:
     tree = body(make_page())
-    assert "rises for 12 questions, falls for 2 and stays for 86." in said(tree)
+    assert "rises for 12 questions, falls for 2 and is unchanged for 86." in said(tree)
     gains, losses = tree.findall(".//table[@class='movers']/tbody")
     assert len(gains) == 10
     assert [said(cell) for cell in gains[0]][1:] == ["13 → 1", "+0.923"]
-    assert said(gains[0][0]).endswith("id-011 · exact · first place: secret-document → secret-document")
+    assert said(gains[0][0]).endswith("id-011 · exact · rank 1: secret-document → secret-document")
     assert [[said(cell) for cell in row][1:] for row in losses] == [["1 → –", "−1.000"], ["1 → 4", "−0.750"]]
 
 
@@ -270,7 +267,7 @@ def test_the_public_form_holds_aggregates_only() -> None:
 def test_one_arm_alone_has_nothing_to_be_compared_with() -> None:
     tree = body(make_page({"fts": 0.4}))
     assert headings(tree) == [
-        "What the guards say",
+        "Guards",
         "Quality by kind of question",
         "Recall by depth",
         "Time and space",
@@ -328,4 +325,4 @@ def test_a_benchmark_leaves_its_page(write_dataset: Callable[..., Path], tmp_pat
     run_bench(write_dataset(), arms=["lexical"], out=tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
-    assert headings(body(text))[-1] == "Questions that moved"
+    assert headings(body(text))[-1] == "Per-query changes"

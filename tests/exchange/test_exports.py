@@ -134,7 +134,7 @@ def test_one_moment_although_others_write(
     assert len(list(other.store.all_links())) == 1
 
 
-def test_other_owners_are_not_told(engine: Engine, make_memory: Callable[..., Memory], tmp_path: Path) -> None:
-    engine.remember_all([make_memory("Eve's own", owner="eve")])
+def test_other_owners_are_not_told(engine: Engine, open_engine: Callable[..., Engine], tmp_path: Path) -> None:
+    open_engine(owner="eve").remember("Eve's own")
     export_memories(engine, tmp_path / "out.jsonl", include_private=True)
     assert "Eve" not in (tmp_path / "out.jsonl").read_text()

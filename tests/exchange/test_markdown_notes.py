@@ -153,7 +153,7 @@ def test_notes_that_cannot_be(name: str, data: bytes, message: str, open_engine:
     (folder / name).write_bytes(data)
     with pytest.raises(BadInput, match=message):
         import_memories(engine, folder)
-    assert engine.store.last_seq() == 0
+    assert engine.census().journal == 0
 
 
 def test_windows_files(open_engine: OpenEngine, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_bad_lines(line: str, message: str, open_engine: OpenEngine, tmp_path: P
     file.write_text('{"type": "entity", "name": "good", "entityType": "", "observations": ["x"]}\n' + line + end)
     with pytest.raises(BadInput, match=f"line 2: .*{message}"):
         import_memories(engine, file)
-    assert engine.store.last_seq() == 0
+    assert engine.census().journal == 0
 
 
 @pytest.mark.parametrize(

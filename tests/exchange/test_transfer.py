@@ -61,10 +61,10 @@ def test_each_project_has_its_own_batch(open_engine: OpenEngine) -> None:
 def test_a_dry_run_tells_and_writes_nothing(open_engine: OpenEngine) -> None:
     engine = open_engine()
     engine.remember("The staging cluster runs in Frankfurt.")
-    before = engine.store.last_seq()
+    before = engine.store.position()
     report = import_memories(engine, SAMPLES / "plain.jsonl", dry_run=True)
     assert (report.read, report.added, report.duplicates, report.problems) == (3, 2, 1, ())
-    assert engine.store.last_seq() == before
+    assert engine.store.position() == before
     assert report == import_memories(engine, SAMPLES / "plain.jsonl")
 
 
@@ -86,7 +86,7 @@ def test_one_bad_line_keeps_everything_out(open_engine: OpenEngine, tmp_path: Pa
     assert "nothing was imported from many.jsonl" in message
     assert "4 problems" in message and "\n" not in message
     assert message.count("line 12") == 3
-    assert engine.store.last_seq() == 0
+    assert engine.census().journal == 0
     report = import_memories(engine, file, dry_run=True)
     assert {problem.place for problem in report.problems} == {"line 1201", "line 1202", "line 1203", "line 1204"}
     assert (report.read, report.added, report.duplicates) == (1202, 1200, 0)
@@ -257,7 +257,7 @@ def test_bad_lines(line: str, open_engine: OpenEngine, tmp_path: Path) -> None:
         import_memories(engine, file)
     assert BAD_PLAIN[line] in str(caught.value)
     assert len(str(caught.value)) < 300
-    assert engine.store.last_seq() == 0
+    assert engine.census().journal == 0
 
 
 def test_endless_problems_end(open_engine: OpenEngine, tmp_path: Path) -> None:

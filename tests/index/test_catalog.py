@@ -18,7 +18,7 @@ from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.index.catalog import Catalog, Columns
 from triskele.stores.sqlite import vectors
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite.store import SqliteOwnerStore, SqliteStore
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Scope
 
 MODEL = "a-model@1"
@@ -36,16 +36,20 @@ def _year(number: int | None) -> datetime | None:
 
 @dataclass
 class World:
-    """A store with the means to change it at random."""
+    """A store with the means to change it at random; other owners write into the same file."""
 
-    store: SqliteStore
+    unbound: SqliteStore
     ids: list[str] = field(default_factory=list)
     moments: list[datetime] = field(default_factory=list)
     maker: IdMaker = field(default_factory=IdMaker)
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(10_000)))
 
-    def apply(self, *changes: Any) -> None:
-        self.store.apply(changes, batch=f"batch {next(self.numbers)}")
+    @property
+    def store(self) -> SqliteOwnerStore:
+        return self.unbound.of("me")
+
+    def apply(self, *changes: Any, owner: str = "me") -> None:
+        self.unbound.of(owner).apply(changes, batch=f"batch {next(self.numbers)}")
         self.moments.append(timestamps.now())
 
     def add(self, content: str | None = None, **details: Any) -> Memory:
@@ -53,8 +57,9 @@ class World:
         text = content or f"number {next(self.numbers)}"
         times = {"created_at": now, "updated_at": now, "known_from": now}
         memory = Memory(id=self.maker.make(now), content=text, content_hash=content_hash(text), **times, **details)
-        self.apply(Add(memory))
-        self.ids.append(memory.id)
+        self.apply(Add(memory), owner=memory.owner)
+        if memory.owner == "me":
+            self.ids.append(memory.id)
         return memory
 
     def edit(self, id: str, **details: Any) -> None:
@@ -62,14 +67,14 @@ class World:
         self.apply(Revise(replace(latest, **details), base=latest.version))
 
     def embed(self, limit: int = 256) -> None:
-        self.store.keep_vectors(MODEL, {digest: b"1234" for digest, _ in self.store.waiting(limit)})
+        self.store.vectors.keep(MODEL, {digest: b"1234" for digest, _ in self.store.vectors.waiting(limit)})
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    store = SqliteStore(tmp_path / "store.db")
-    yield World(store)
-    store.close()
+    unbound = SqliteStore(tmp_path / "store.db")
+    yield World(unbound)
+    unbound.close()
 
 
 def details() -> st.SearchStrategy[dict[str, Any]]:
@@ -145,7 +150,7 @@ def carry_out(world: World, what: str, how: Any) -> None:
         world.store.erase([world.ids.pop(how % len(world.ids))], batch="erase")
 
 
-def visible(columns: Columns, scope: Scope, store: SqliteStore) -> set[tuple[str, int]]:
+def visible(columns: Columns, scope: Scope, store: SqliteOwnerStore) -> set[tuple[str, int]]:
     found = store.rows(columns.rows[columns.mask(scope)].tolist())
     return {(memory.id, memory.version) for memory in found.values()}
 
@@ -166,6 +171,7 @@ def plain(columns: Columns) -> list[tuple[Any, ...]]:
     return list(zip(*named, tags, *(column.tolist() for column in numbers), strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
@@ -179,9 +185,10 @@ def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
         for scope in data.draw(st.lists(scopes(world), min_size=4, max_size=12)):
             browsed = {(memory.id, memory.version) for memory in world.store.browse(scope, limit=1000)}
             assert visible(columns, scope, world.store) == browsed
-        world.store.close()
+        world.unbound.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=5))
 def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tuple[str, Any]]]) -> None:
@@ -198,7 +205,7 @@ def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tupl
             offsets = (-2, -1, 1, 2)
             neighbours = kept.columns().neighbours(everyone, offsets)
             np.testing.assert_array_equal(neighbours, fresh.neighbours(everyone, offsets))
-        world.store.close()
+        world.unbound.close()
 
 
 def test_masks_are_half_open_at_both_ends_of_both_times(world: World) -> None:
@@ -253,11 +260,11 @@ def test_nothing_is_read_again_while_nothing_happens(world: World) -> None:
 
 def test_a_restored_store_is_read_anew(world: World, tmp_path: Path) -> None:
     world.add("before")
-    world.store.backup(tmp_path / "copy.db")
+    world.unbound.maintenance.backup(tmp_path / "copy.db")
     catalog = Catalog(world.store, MODEL)
     world.add("after")
     assert len(catalog.columns().rows) == 2
-    world.store.restore(tmp_path / "copy.db")
+    world.unbound.maintenance.restore(tmp_path / "copy.db")
     assert len(catalog.columns().rows) == 1
 
 
@@ -267,7 +274,7 @@ def test_a_content_known_already_has_its_place_at_once(world: World) -> None:
     catalog = Catalog(world.store, MODEL)
     catalog.columns()
     world.add("said twice", project="kitchen")
-    slot = world.store.last_slot(MODEL)
+    slot = world.store.vectors.last_slot(MODEL)
     assert catalog.columns().slots.tolist() == [slot, slot]
 
 
@@ -304,7 +311,7 @@ def test_neighbours_are_of_the_same_conversation_owner_and_project(world: World)
     world.add(session="talk", position=2, project="garden")
     world.add(position=2)
     columns = Catalog(world.store, MODEL).columns()
-    assert (columns.neighbours(np.arange(5), (-1, 1)) == -1).all()
+    assert (columns.neighbours(np.arange(4), (-1, 1)) == -1).all()
 
 
 def test_only_current_versions_are_neighbours(world: World) -> None:

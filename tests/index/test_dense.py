@@ -31,7 +31,8 @@ class Shelf:
 
     def __init__(self, folder: Path, make: Make) -> None:
         self.folder = folder / "index"
-        self.store = SqliteStore(folder / "store.db")
+        self.unbound = SqliteStore(folder / "store.db")
+        self.store = self.unbound.of("me")
         self.catalog = Catalog(self.store, MODEL)
         self.given: list[Floats] = []
         self._make = make
@@ -47,7 +48,7 @@ class Shelf:
         texts = [f"text {start + number}" for number in range(len(vectors))]
         self.store.apply([Add(self._make(text)) for text in texts], batch=f"batch {start}")
         digests = [content_hash(text) for text in texts]
-        self.store.keep_vectors(model, dict(zip(digests, vectors, strict=True)))
+        self.store.vectors.keep(model, dict(zip(digests, vectors, strict=True)))
 
     def index(self, **options: int) -> DenseIndex:
         return DenseIndex(self.folder, self.store, MODEL, WIDTH, **options)
@@ -61,7 +62,7 @@ class Shelf:
 def shelf(tmp_path: Path, make_memory: Make) -> Iterator[Shelf]:
     opened = Shelf(tmp_path, make_memory)
     yield opened
-    opened.store.close()
+    opened.unbound.close()
 
 
 def units(count: int, seed: int = 0, width: int = WIDTH) -> Floats:
@@ -105,7 +106,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shelf, Fl
     opened.index(tail_cap=1).nearest(vectors[0], opened.columns, everyone(opened.columns), 1)
     opened.put(vectors[260:])
     yield opened, vectors
-    opened.store.close()
+    opened.unbound.close()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -196,7 +197,7 @@ def test_bits_keep_nearly_all_of_the_nearest(
     assert np.mean(kept) >= 0.95
     # Otherwise the bits were never asked, and the test says nothing.
     assert exact < len(questions)
-    shelf.store.close()
+    shelf.unbound.close()
 
 
 @pytest.mark.parametrize("lost", ["nothing", "all", "half", "others"])
@@ -237,8 +238,10 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
     vectors = units(4)
     shelf.put(vectors)
     other = "another/model@2"
-    mirrored = {digest: (-np.frombuffer(raw, dtype="<f4")).tobytes() for _, digest, raw in shelf.store.vectors(MODEL)}
-    shelf.store.keep_vectors(other, mirrored)
+    mirrored = {
+        digest: (-np.frombuffer(raw, dtype="<f4")).tobytes() for _, digest, raw in shelf.store.vectors.page(MODEL)
+    }
+    shelf.store.vectors.keep(other, mirrored)
     columns = Catalog(shelf.store, other).columns()
     theirs = DenseIndex(shelf.folder, shelf.store, other, WIDTH, tail_cap=0)
     assert theirs.nearest(-vectors[2], columns, everyone(columns), 1)[0].tolist() == [2]
@@ -252,11 +255,11 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
 
 def test_a_restored_store_is_read_anew(shelf: Shelf, tmp_path: Path) -> None:
     shelf.put(units(3))
-    shelf.store.backup(tmp_path / "copy.db")
+    shelf.unbound.maintenance.backup(tmp_path / "copy.db")
     index = shelf.index(tail_cap=0)
     shelf.put(units(3, 8))
     index.nearest(units(1)[0], shelf.columns, everyone(shelf.columns), 9)
-    shelf.store.restore(tmp_path / "copy.db")
+    shelf.unbound.maintenance.restore(tmp_path / "copy.db")
     # The same slots now mean other vectors.
     shelf.put(units(3, 9))
     vectors = np.concatenate([units(3), units(3, 9)])
@@ -294,7 +297,7 @@ def test_vectors_that_are_none_are_left_out_and_counted(shelf: Shelf, kind: str,
     assert index.damaged() == 1
     index.rebuild()
     assert index.damaged() == 0
-    assert [text for _, text in shelf.store.waiting()] == ["text 6"]
+    assert [text for _, text in shelf.store.vectors.waiting()] == ["text 6"]
 
 
 @pytest.mark.parametrize("tail_cap", [0, 100])

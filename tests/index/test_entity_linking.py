@@ -10,8 +10,7 @@ import pytest
 from triskele.engine import Engine
 from triskele.index import entity_linking
 from triskele.index.entity_linking import FOUND, read_names
-from triskele.stores.protocol import BY_HAND
-from triskele.types import Add, Memory
+from triskele.stores.derived import BY_HAND
 
 Open = Callable[..., Engine]
 
@@ -25,8 +24,8 @@ def _said(engine: Engine) -> dict[str, dict[str, str]]:
     """For every memory the names it mentions, with their kinds."""
     contents = {row: memory.content for row, memory in engine.store.versions()}
     said: dict[str, dict[str, str]] = {content: {} for content in contents.values()}
-    for mention in engine.store.names.mentions():
-        said[contents[mention.row]][engine.store.names.numbered([mention.name])[mention.name].key] = mention.kind
+    for mention in engine.store.entities.mentions():
+        said[contents[mention.row]][engine.store.entities.numbered([mention.name])[mention.name].key] = mention.kind
     return said
 
 
@@ -89,18 +88,19 @@ def test_an_explained_acronym_stands_for_its_expansion(engine: Engine) -> None:
     engine.remember("Continuous Integration (CI) runs on every push")
     engine.remember("CI was broken on Monday")
     _read(engine)
-    names = engine.store.names.find("me", ["ci", "continuous integration"])
+    names = engine.store.entities.find(["ci", "continuous integration"])
     assert names["ci"].concept == names["continuous integration"].concept
 
 
-def test_owners_do_not_learn_names_from_each_other(engine: Engine, make_memory: Callable[..., Memory]) -> None:
+def test_owners_do_not_learn_names_from_each_other(engine: Engine, open_engine: Callable[..., Engine]) -> None:
+    other = open_engine(owner="you")
     engine.remember("zanzibar: the name of my cat")
-    engine.apply(
-        [Add(make_memory("we flew to zanzibar", owner="you")), Add(make_memory("it is warm in zanzibar today"))]
-    )
+    other.remember("we flew to zanzibar")
+    engine.remember("it is warm in zanzibar today")
     _read(engine)
+    _read(other)
     assert _said(engine)["it is warm in zanzibar today"]["zanzibar"] == FOUND
-    assert "zanzibar" not in _said(engine)["we flew to zanzibar"]
+    assert "zanzibar" not in _said(other)["we flew to zanzibar"]
 
 
 def test_an_acronym_is_joined_too_when_it_is_explained_later(engine: Engine) -> None:
@@ -108,10 +108,10 @@ def test_an_acronym_is_joined_too_when_it_is_explained_later(engine: Engine) -> 
     _read(engine)
     engine.remember("Continuous Integration (CI) runs on every push")
     _read(engine)
-    names = engine.store.names.find("me", ["ci", "continuous integration"])
+    names = engine.store.entities.find(["ci", "continuous integration"])
     assert names["ci"].concept == names["continuous integration"].concept
-    engine.store.names.regroup({names["ci"].name: names["ci"].name}, BY_HAND)
+    engine.store.entities.regroup({names["ci"].name: names["ci"].name}, BY_HAND)
     engine.remember("we pay for Continuous Integration (CI) by the minute")
     _read(engine)
-    names = engine.store.names.find("me", ["ci", "continuous integration"])
+    names = engine.store.entities.find(["ci", "continuous integration"])
     assert names["ci"].concept != names["continuous integration"].concept

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from triskele.index.mentions import Layers, MentionIndex
-from triskele.stores.protocol import Named
+from triskele.stores.derived import Named
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
@@ -22,30 +22,31 @@ class Book:
 
     def __init__(self, folder: Path, make: Make) -> None:
         self.folder = folder / "index"
-        self.store = SqliteStore(folder / "store.db")
+        self.unbound = SqliteStore(folder / "store.db")
+        self.store = self.unbound.of("me")
         self._make = make
 
     def add(self, *said: str) -> int:
         """One memory; a name with a star is its title, with a question mark its lead."""
-        self.store.apply([Add(self._make(f"memory {' '.join(said)} {self.store.last_seq()}"))], batch="b")
-        row = self.store.names.unread()[-1][0]
+        self.store.apply([Add(self._make(f"memory {' '.join(said)} {self.store.position()}"))], batch="b")
+        row = self.store.entities.unread()[-1][0]
         kinds = {"*": "title", "?": "lead"}
         named = [Named(text.rstrip("*?"), "", text.rstrip("*?"), True, kinds.get(text[-1], "name")) for text in said]
-        self.store.names.keep({row: named}, through=row)
+        self.store.entities.keep({row: named}, read=[row])
         return row
 
     def index(self, tail_cap: int = 1000) -> MentionIndex:
         return MentionIndex(self.folder, self.store, tail_cap=tail_cap)
 
     def concept(self, name: str) -> int:
-        return self.store.names.find("me", [name])[name].concept
+        return self.store.entities.find([name])[name].concept
 
 
 @pytest.fixture
 def book(tmp_path: Path, make_memory: Make) -> Iterator[Book]:
     opened = Book(tmp_path, make_memory)
     yield opened
-    opened.store.close()
+    opened.unbound.close()
 
 
 def _holders(layers: Layers, concept: int) -> dict[int, bool]:
@@ -95,7 +96,7 @@ def test_names_of_one_concept_count_as_one(book: Book, tail_cap: int) -> None:
     first, second = book.add("ci", "continuous integration*"), book.add("ci")
     index.layers()
     whole = book.concept("continuous integration")
-    book.store.names.regroup({book.concept("ci"): whole}, "acronym")
+    book.store.entities.regroup({book.concept("ci"): whole}, "acronym")
     layers = index.layers()
     assert _holders(layers, whole) == {first: True, second: False}
     assert _concepts(layers, first) == {whole}

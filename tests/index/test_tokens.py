@@ -18,6 +18,7 @@ from triskele.index.tokens import SCALE, TokenIndex, compressed
 from triskele.index.worker import restore_tokens
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Encoding
+from triskele.stores.protocols import OwnerStore
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
@@ -107,19 +108,25 @@ def test_a_memory_of_500_characters_takes_at_most_8_kb() -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path, make_memory: Callable[..., Memory]) -> Iterator[SqliteStore]:
-    """A store of nine contents; the slot of number n is n + 1."""
+def unbound(tmp_path: Path) -> Iterator[SqliteStore]:
     opened = SqliteStore(tmp_path / "store.db")
-    texts = [f"number {number}" for number in range(9)]
-    opened.apply([Add(make_memory(text)) for text in texts], batch="first")
-    for text in texts:
-        opened.keep_vectors(MODEL, {content_hash(text): b"vector"})
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def open_index(tmp_path: Path, store: SqliteStore) -> Callable[[], TokenIndex]:
+def store(unbound: SqliteStore, make_memory: Callable[..., Memory]) -> OwnerStore:
+    """A store of nine contents; the slot of number n is n + 1."""
+    opened = unbound.of("me")
+    texts = [f"number {number}" for number in range(9)]
+    opened.apply([Add(make_memory(text)) for text in texts], batch="first")
+    for text in texts:
+        opened.vectors.keep(MODEL, {content_hash(text): b"vector"})
+    return opened
+
+
+@pytest.fixture
+def open_index(tmp_path: Path, store: OwnerStore) -> Callable[[], TokenIndex]:
     return lambda: TokenIndex(tmp_path / "index", store, MODEL, WIDTH)
 
 
@@ -171,7 +178,7 @@ def test_what_is_there_already_is_not_added_again(open_index: Callable[[], Token
     assert (folder / "slots").stat().st_size == 3 * 8
 
 
-def test_what_was_erased_meanwhile_is_not_added(open_index: Callable[[], TokenIndex], store: SqliteStore) -> None:
+def test_what_was_erased_meanwhile_is_not_added(open_index: Callable[[], TokenIndex], store: OwnerStore) -> None:
     gone = next(memory.id for _, memory in store.versions() if memory.content == "number 1")
     store.erase([gone], batch="erase")
     index = open_index()
@@ -207,13 +214,13 @@ def test_keep_only_keeps_nothing_that_is_damaged(open_index: Callable[[], TokenI
 
 
 def test_after_a_restore_slots_mean_other_texts(
-    open_index: Callable[[], TokenIndex], store: SqliteStore, tmp_path: Path
+    open_index: Callable[[], TokenIndex], store: OwnerStore, unbound: SqliteStore, tmp_path: Path
 ) -> None:
     index = open_index()
     index.add({1: _tokens(1), 2: _tokens(2)})
     assert _gathered(index, 1) == [[1]]
-    store.backup(tmp_path / "copy.db")
-    store.restore(tmp_path / "copy.db")
+    unbound.maintenance.backup(tmp_path / "copy.db")
+    unbound.maintenance.restore(tmp_path / "copy.db")
     assert _gathered(index, 1, 2) == [[], []]
     index.keep_only(np.array([1, 2]))
     assert _gathered(index, 1, 2) == [[], []]

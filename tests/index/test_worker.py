@@ -30,6 +30,7 @@ from triskele.index.tokens import TokenIndex
 from triskele.index.worker import Worker, embed_waiting
 from triskele.models.embedders import Encoding
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite.vectors import SqliteVectors
 
 PATIENCE_S = 30
 DIMENSIONS, TOKEN_DIMENSIONS = 8, 4
@@ -102,18 +103,18 @@ def _assert_whole(engine: Engine, count: int) -> None:
     """Every content has one vector and one record of tokens, and each is what the model says."""
     meaning = engine.meaning()
     assert meaning is not None
-    assert engine.store.count_waiting() == 0
+    assert engine.store.vectors.count_waiting() == 0
     toy = Toy(meaning.embedder.fingerprint)
     kept = {}
     last = 0
-    while page := engine.store.vectors(toy.fingerprint, after=last):
+    while page := engine.store.vectors.page(toy.fingerprint, after=last):
         kept |= {slot: np.frombuffer(vector, dtype="<f4") for slot, _, vector in page}
         last = page[-1][0]
-    texts = engine.store.slot_contents(sorted(kept))
+    texts = engine.store.vectors.contents(sorted(kept))
     assert len(set(texts.values())) == len(texts) == len(kept) == count
     for slot, vector in kept.items():
         np.testing.assert_array_equal(vector, _unit(texts[slot], DIMENSIONS))
-    records = meaning.tokens._file.open(engine.store.lineage())
+    records = meaning.tokens._file.open(engine.store.epoch())
     assert records is not None
     assert sorted(records.slots.tolist()) == sorted(kept)
     assert records.damaged().tolist() == []
@@ -129,7 +130,7 @@ def test_what_waits_is_embedded_in_batches(engine: Engine, toy: Toy, monkeypatch
     _fill(engine, 10)
     told: list[int] = []
     sizes: list[int] = []
-    toy.before = lambda: sizes.append(engine.store.count_waiting())
+    toy.before = lambda: sizes.append(engine.store.vectors.count_waiting())
     assert engine.embed(progress=told.append) == 10
     assert (told, sizes) == ([4, 8, 10], [10, 6, 2])
     assert set(toy.asked.values()) == {1}
@@ -142,7 +143,7 @@ def test_no_more_than_asked_for_is_embedded(engine: Engine) -> None:
     meaning = engine.meaning()
     assert meaning is not None
     assert embed_waiting(engine.store, meaning, limit=3) == 3
-    assert engine.store.count_waiting() == 7
+    assert engine.store.vectors.count_waiting() == 7
 
 
 def test_what_the_model_has_seen_is_not_shown_to_it_again(engine: Engine, toy: Toy) -> None:
@@ -177,7 +178,7 @@ def test_another_model_sees_everything_beside_the_first(engine: Engine, monkeypa
         assert len(answer.hits) == 5
         assert again.embed() == 5
         _assert_whole(again, 5)
-        assert len(again.store.vectors("toy@1")) == 5
+        assert len(again.store.vectors.page("toy@1")) == 5
 
 
 def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: Toy) -> None:
@@ -211,7 +212,7 @@ def _die_in_the_middle_of_values(self: AppendFile, name: str, offset: int, conte
 
 
 MOMENTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
-    "before the vectors are kept": (SqliteStore, "keep_vectors", _die),
+    "before the vectors are kept": (SqliteVectors, "keep", _die),
     "before the tokens are added": (TokenIndex, "add", _die),
     "in the middle of a file": (AppendFile, "_write", _die_in_the_middle_of_values),
     "before the stamp": (Path, "replace", _die),
@@ -245,11 +246,11 @@ def test_a_batch_that_dies_is_made_whole_by_the_next(
 def test_the_background_embeds_what_is_there_and_what_comes(engine: Engine) -> None:
     _fill(engine, 3)
     engine.work_in_background()
-    _until(lambda: engine.store.count_waiting() == 0)
+    _until(lambda: engine.store.vectors.count_waiting() == 0)
     engine.remember("written later")
-    _until(lambda: engine.store.count_waiting() == 0)
+    _until(lambda: engine.store.vectors.count_waiting() == 0)
     engine.edit(engine.recall("later").hits[0].memory.id, content="edited later still")
-    _until(lambda: engine.store.count_waiting() == 0)
+    _until(lambda: engine.store.vectors.count_waiting() == 0)
     meaning = engine.meaning()
     assert meaning is not None
     _until(lambda: not len(meaning.tokens.missing(np.unique(meaning.catalog.columns().slots))))
@@ -272,7 +273,7 @@ def test_a_write_returns_before_it_is_embedded(engine: Engine, toy: Toy) -> None
     assert [hit.memory.content for hit in answer.hits] == ["the plums are ripe"]
     assert answer.waiting == 2
     go_on.set()
-    _until(lambda: engine.store.count_waiting() == 0)
+    _until(lambda: engine.store.vectors.count_waiting() == 0)
 
 
 def test_lost_tokens_come_back_in_the_background(engine: Engine) -> None:
@@ -303,11 +304,11 @@ def test_the_background_survives_a_failure_and_tries_again(
     engine.work_in_background()
     engine.remember("first")
     assert failed.wait(PATIENCE_S)
-    assert engine.store.count_waiting() == 1
+    assert engine.store.vectors.count_waiting() == 1
     assert engine.recall("first").hits
     toy.before = lambda: None
     engine.remember("second")
-    _until(lambda: engine.store.count_waiting() == 0)
+    _until(lambda: engine.store.vectors.count_waiting() == 0)
     assert engine.mind._worker is not None and engine.mind._worker._thread is not None
     assert engine.mind._worker._thread.is_alive()
 
@@ -324,11 +325,11 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_background(
         patched.setattr(TokenIndex, "_lock_path", refuse)
         engine.work_in_background()
         engine.remember("first")
-        _until(lambda: engine.store.count_waiting() == 0)
+        _until(lambda: engine.store.vectors.count_waiting() == 0)
     engine.remember("second")
     meaning = engine.meaning()
     assert meaning is not None
-    _until(lambda: engine.store.count_waiting() == 0)
+    _until(lambda: engine.store.vectors.count_waiting() == 0)
     _until(lambda: not len(meaning.tokens.missing(np.unique(meaning.catalog.columns().slots))))
     _assert_whole(engine, 2)
 
@@ -354,21 +355,22 @@ def test_closing_the_engine_ends_the_batch_and_the_thread(tmp_path: Path, toy: T
     assert [thread for thread in threading.enumerate() if thread.name == "triskele-worker"] == []
     with _open(tmp_path / "home") as engine:
         # Whole batches were embedded, perhaps all of them.
-        assert (300 - engine.store.count_waiting()) % worker.BATCH in (0, 300 % worker.BATCH)
+        assert (300 - engine.store.vectors.count_waiting()) % worker.BATCH in (0, 300 % worker.BATCH)
         engine.embed()
         _assert_whole(engine, 300)
 
 
 def test_without_a_model_the_background_has_nothing_to_do(tmp_path: Path) -> None:
     asked: list[bool] = []
-    store = SqliteStore(tmp_path / "store.db")
+    unbound = SqliteStore(tmp_path / "store.db")
+    store = unbound.of("me")
     words = LexicalIndex(tmp_path / "index", store, Analyzer())
     working = Worker(store, words, lambda: asked.append(True))
     working.wake()
     _until(lambda: bool(asked))
     working.stop()
     assert len(asked) <= 2
-    store.close()
+    unbound.close()
 
 
 # Other processes
@@ -380,7 +382,7 @@ def work(home: str) -> None:
     meaning_room.bundled = lambda: toy  # type: ignore[assignment, return-value]
     worker.BATCH = 2
     with _open(Path(home)) as engine:
-        engine.store.count_waiting()
+        engine.store.vectors.count_waiting()
         sys.stdout.write("begun\n")
         sys.stdout.flush()
         engine.embed()
@@ -394,8 +396,8 @@ def _start(home: Path) -> subprocess.Popen[str]:
 
 def _kill_in_the_middle(process: subprocess.Popen[str], engine: Engine, after: float) -> None:
     """Kill a process some time after it has embedded anything."""
-    left = engine.store.count_waiting()
-    _until(lambda: engine.store.count_waiting() < left or process.poll() is not None)
+    left = engine.store.vectors.count_waiting()
+    _until(lambda: engine.store.vectors.count_waiting() < left or process.poll() is not None)
     time.sleep(after)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -408,6 +410,7 @@ def _wait_until_begun(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "begun\n"
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_and_damages_nothing(tmp_path: Path, toy: Toy) -> None:
     count, random = 400, Random("kills")
     with _open(tmp_path / "home") as engine:
@@ -426,6 +429,7 @@ def test_a_killed_process_loses_nothing_and_damages_nothing(tmp_path: Path, toy:
         _assert_whole(engine, count)
 
 
+@pytest.mark.slow
 def test_processes_that_embed_at_once_neither_double_nor_spoil_anything(tmp_path: Path, toy: Toy) -> None:
     with _open(tmp_path / "home") as engine:
         _fill(engine, 120)

@@ -10,7 +10,7 @@ import pytest
 from loopback import Book
 
 from triskele.models.egress import EgressClient
-from triskele.models.hosted_embedder import DoorEmbedder, HostedModel
+from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.privacy.clearance import Cleared, clear_memory
 from triskele.types import Memory
 
@@ -100,18 +100,18 @@ def book() -> Book:
 
 
 @pytest.fixture
-def hosted(book: Book) -> Iterator[Callable[..., tuple[DoorEmbedder, loopback.Loopback]]]:
+def hosted(book: Book) -> Iterator[Callable[..., tuple[EndpointEmbedder, loopback.Loopback]]]:
     """Starts a service of a kind and an embedder that speaks to it."""
     with_server: list[Any] = []
 
-    def start(service: str, **details: Any) -> tuple[DoorEmbedder, loopback.Loopback]:
+    def start(service: str, **details: Any) -> tuple[EndpointEmbedder, loopback.Loopback]:
         serving = loopback.serving(SERVICES[service])
         state = serving.__enter__()
         values = {"model": "tiny", "key": loopback.KEY, "dimensions": loopback.DIMENSIONS} | details
         model = HostedModel(service=service, url=f"{state.url}/v1", **values)
         door = EgressClient({"far": model.endpoint}, book, pause=lambda seconds: None)
         with_server.append((serving, door))
-        return DoorEmbedder(door, "far", model), state
+        return EndpointEmbedder(door, "far", model), state
 
     yield start
     for serving, door in with_server:

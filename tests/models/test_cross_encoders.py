@@ -114,7 +114,7 @@ def test_a_shuffled_head_comes_back_into_order(model: Path) -> None:
         right = sorted(grades[number])[:1]
         head = right + chance.sample(sorted(set(documents) - grades[number]), 19)
         chance.shuffle(head)
-        verdict = judge.verdict(text, dict(enumerate(documents[one] for one in head)))
+        verdict = judge.rerank(text, dict(enumerate(documents[one] for one in head)))
         assert verdict.missing == "" and verdict.agreement is not None
         before.append(1 / (1 + head.index(right[0])))
         after.append(1 / (1 + verdict.order.index(head.index(right[0]))))

@@ -13,10 +13,10 @@ from loopback import Book
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import Endpoint, NotCleared
 from triskele.models.embedding_services import SERVICES
-from triskele.models.hosted_embedder import DoorEmbedder, HostedModel
+from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.privacy.clearance import Cleared
 
-Start = Callable[..., tuple[DoorEmbedder, loopback.Loopback]]
+Start = Callable[..., tuple[EndpointEmbedder, loopback.Loopback]]
 Clear = Callable[..., list[Cleared]]
 EVERY = sorted(SERVICES)
 
@@ -281,7 +281,7 @@ def test_the_fingerprint_tells_what_changes_vectors_and_is_a_file_name(hosted: S
             "dimensions": 8,
             "url": "http://localhost:1",
         } | details
-        return DoorEmbedder(None, "x", HostedModel(**values)).fingerprint  # type: ignore[arg-type]
+        return EndpointEmbedder(None, "x", HostedModel(**values)).fingerprint  # type: ignore[arg-type]
 
     assert mark() == mark(key="k", timeout_s=3, query_prompt="other")
     changed = [{"model": "b"}, {"dimensions": 9}, {"document_prompt": "d"}, {"url": "http://127.0.0.1:1"}]

@@ -11,12 +11,12 @@ from loopback import Book
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import EgressClient, NotCleared
-from triskele.models.hosted_reranker import SERVICES, DoorCrossEncoder, HostedReranker
+from triskele.models.hosted_reranker import SERVICES, EndpointCrossEncoder, HostedReranker
 from triskele.models.reranker import Reranker
 from triskele.privacy.clearance import Cleared, clear_memory
 from triskele.types import Memory, Sensitivity
 
-Start = Callable[..., tuple[DoorCrossEncoder, loopback.Loopback]]
+Start = Callable[..., tuple[EndpointCrossEncoder, loopback.Loopback]]
 EVERY = sorted(SERVICES)
 NAN = float("nan")
 
@@ -52,14 +52,14 @@ def book() -> Book:
 def start(book: Book) -> Iterator[Start]:
     opened: list[Any] = []
 
-    def make(service: str, **details: Any) -> tuple[DoorCrossEncoder, loopback.Loopback]:
+    def make(service: str, **details: Any) -> tuple[EndpointCrossEncoder, loopback.Loopback]:
         serving = loopback.serving({"voyage": as_voyage, "cohere": as_cohere}[service])
         state = serving.__enter__()
         values = {"model": "rerank-tiny", "key": loopback.KEY} | details
         reranker = HostedReranker(service=service, url=f"{state.url}/v1", **values)
         door = EgressClient({"far": reranker.endpoint}, book, pause=lambda seconds: None)
         opened.append((serving, door))
-        return DoorCrossEncoder(door, "far", reranker), state
+        return EndpointCrossEncoder(door, "far", reranker), state
 
     yield make
     for serving, door in opened:
@@ -89,7 +89,7 @@ def test_private_rows_stay_here_and_in_their_places(
 ) -> None:
     encoder, server = start(service)
     private = clear("a private note", sensitivity=Sensitivity.PRIVATE)
-    verdict = Reranker(encoder).verdict(clear("who?"), {1: clear("a"), 2: private, 3: clear("ccc")})
+    verdict = Reranker(encoder).rerank(clear("who?"), {1: clear("a"), 2: private, 3: clear("ccc")})
     assert verdict.order == (3, 2, 1) and verdict.agreement is not None
     assert "private" not in server.sent
     assert book.departures[0].texts == 3
@@ -111,7 +111,7 @@ def test_whatever_goes_wrong_the_ranking_stands(
 ) -> None:
     encoder, server = start(service)
     server.turns.append(turn)
-    verdict = Reranker(encoder).verdict(clear("who?"), {1: clear("a"), 2: clear("bb")})
+    verdict = Reranker(encoder).rerank(clear("who?"), {1: clear("a"), 2: clear("bb")})
     assert verdict.order == (1, 2) and verdict.missing and len(server.seen) == 1
 
 

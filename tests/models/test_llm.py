@@ -19,7 +19,7 @@ from loopback import Book
 
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.models.egress import REST_S, Departure, EgressClient, NotCleared
-from triskele.models.llm import SERVICES, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
+from triskele.models.llm import SERVICES, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
 from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.types import Memory
 
@@ -29,7 +29,7 @@ TEXT = "where does the heron nest?"
 ANSWER = "by the mill"
 EVERY = sorted(SERVICES)
 
-Start = Callable[..., tuple[DoorLlm, loopback.Loopback]]
+Start = Callable[..., tuple[EndpointLlm, loopback.Loopback]]
 Run = Callable[..., CommandLlm]
 
 
@@ -103,7 +103,7 @@ def hosted(book: Book) -> Iterator[Start]:
     """Starts a service of a kind and a model that speaks to it; `turns` come before its ordinary answers."""
     opened: list[Any] = []
 
-    def start(service: str, *turns: loopback.Turn, **details: Any) -> tuple[DoorLlm, loopback.Loopback]:
+    def start(service: str, *turns: loopback.Turn, **details: Any) -> tuple[EndpointLlm, loopback.Loopback]:
         serving = loopback.serving(as_compatible if service == "compatible" else as_openai)
         state = serving.__enter__()
         state.turns.extend([*turns, *[as_anthropic] * (9 if service == "anthropic" else 0)])
@@ -111,7 +111,7 @@ def hosted(book: Book) -> Iterator[Start]:
         model = HostedLlm(service=service, url=f"{state.url}/v1", **values)
         door = EgressClient({"far": model.endpoint}, book, pause=lambda seconds: None)
         opened.append((serving, door))
-        return DoorLlm(door, "far", model), state
+        return EndpointLlm(door, "far", model), state
 
     yield start
     for serving, door in opened:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from triskele.errors import ModelUnavailable
-from triskele.models.reranker import DEPTH, Agreement, Reranker, agreement, reordered
+from triskele.models.reranker import DEPTH, Reranker, agreement, reordered
+from triskele.types import Agreement
 
 
 class Fake:
@@ -42,7 +43,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 def test_the_best_score_comes_first_with_the_agreement() -> None:
-    found = Reranker(Fake(by_length)).verdict("q", {7: "a", 8: "bb", 9: "ccc"})
+    found = Reranker(Fake(by_length)).rerank("q", {7: "a", 8: "bb", 9: "ccc"})
     assert found.order == (9, 8, 7)
     assert found.scores == {7: 1.0, 8: 2.0, 9: 3.0}
     assert found.agreement == Agreement(tau=-1.0, kept=1.0)
@@ -52,29 +53,29 @@ def test_the_best_score_comes_first_with_the_agreement() -> None:
 def test_only_the_head_is_read_and_the_rest_follows_as_it_was() -> None:
     encoder = Fake(by_length)
     texts: dict[int, str | None] = {row: "x" * row for row in range(40)}
-    found = Reranker(encoder).verdict("q", texts)
+    found = Reranker(encoder).rerank("q", texts)
     assert len(encoder.read) == 1 and len(encoder.read[0]) == DEPTH == 30
     assert found.order == (*range(29, -1, -1), *range(30, 40))
-    assert Reranker(encoder, depth=3).verdict("q", texts).order[:4] == (2, 1, 0, 3)
+    assert Reranker(encoder, depth=3).rerank("q", texts).order[:4] == (2, 1, 0, 3)
 
 
 def test_rows_that_may_not_be_read_keep_their_places() -> None:
     encoder = Fake(by_length)
-    found = Reranker(encoder).verdict("q", {1: "a", 2: None, 3: "ccc", 4: None, 5: "bb"})
+    found = Reranker(encoder).rerank("q", {1: "a", 2: None, 3: "ccc", 4: None, 5: "bb"})
     assert found.order == (3, 2, 5, 4, 1)
     assert encoder.read == [["a", "ccc", "bb"]]
 
 
 def test_a_question_that_may_not_be_read_changes_nothing() -> None:
     encoder = Fake(by_length)
-    found = Reranker(encoder).verdict(None, {1: "a", 2: "bb"})
+    found = Reranker(encoder).rerank(None, {1: "a", 2: "bb"})
     assert found.order == (1, 2) and "may not read the question" in found.missing and encoder.read == []
 
 
 @pytest.mark.parametrize("texts", [{}, {1: "a"}, {1: "a", 2: None}])
 def test_with_nothing_to_compare_nobody_is_asked(texts: dict[int, str | None]) -> None:
     encoder = Fake(by_length)
-    assert Reranker(encoder).verdict("q", texts).order == tuple(texts)
+    assert Reranker(encoder).rerank("q", texts).order == tuple(texts)
     assert encoder.read == []
 
 
@@ -86,7 +87,7 @@ def test_whoever_takes_too_long_is_not_waited_for(gate: threading.Event) -> None
     encoder = Fake(slow)
     judge = Reranker(encoder, timeout_s=0.05)
     for _ in range(6):
-        found = judge.verdict("q", {1: "a", 2: "bb"})
+        found = judge.rerank("q", {1: "a", 2: "bb"})
         assert found.order == (1, 2) and found.agreement is None
         assert "longer than 0.05 s" in found.missing
     assert len(encoder.read) == 4, "what was left behind is bounded"
@@ -95,7 +96,7 @@ def test_whoever_takes_too_long_is_not_waited_for(gate: threading.Event) -> None
 def test_after_slow_work_has_ended_there_is_room_again(gate: threading.Event) -> None:
     gate.set()
     judge = Reranker(Fake(by_length))
-    assert all(judge.verdict("q", {1: "a", 2: "bb"}).order == (2, 1) for _ in range(9))
+    assert all(judge.rerank("q", {1: "a", 2: "bb"}).order == (2, 1) for _ in range(9))
 
 
 def test_a_failure_leaves_the_ranking() -> None:
@@ -104,7 +105,7 @@ def test_a_failure_leaves_the_ranking() -> None:
 
     judge = Reranker(Fake(fail))
     for _ in range(9):
-        found = judge.verdict("q", {1: "a", 2: "bb"})
+        found = judge.rerank("q", {1: "a", 2: "bb"})
         assert (found.order, found.missing) == ((1, 2), "out of order")
 
 

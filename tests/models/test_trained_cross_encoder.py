@@ -15,17 +15,17 @@ from models.trained import Lesson
 
 from triskele import config
 from triskele.engine import Engine
-from triskele.evaluation.abstention import auroc
 from triskele.evaluation.datasets import BenchQuery
+from triskele.evaluation.metrics import auroc
 from triskele.models.cross_encoders import ExportedCrossEncoder
-from triskele.models.reranker import Reranker, Verdict
+from triskele.models.reranker import Reranker, Reranking
 from triskele.types import Hit
 
 
 class Judged(NamedTuple):
     query: BenchQuery
     hits: tuple[Hit, ...]
-    verdict: Verdict
+    verdict: Reranking
 
     def right(self) -> list[int]:
         """The places of what answers among the hits."""
@@ -50,7 +50,7 @@ def judged(team: Engine, trained_cross_encoder: Path) -> list[Judged]:
     for query in trained.questions("test")[::2]:
         hits = trained.head(team, query)
         texts: dict[int, str | None] = {place: hit.memory.content for place, hit in enumerate(hits)}
-        found.append(Judged(query, hits, judge.verdict(query.text, texts)))
+        found.append(Judged(query, hits, judge.rerank(query.text, texts)))
     return found
 
 

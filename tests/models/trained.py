@@ -15,7 +15,8 @@ import tiny_onnx
 from models.kernels import CENTRES, LEAST, WIDTHS, Floats, Ids, Network, padded
 
 from triskele.engine import Engine
-from triskele.evaluation.datasets import BenchQuery, Half, half, load_dataset
+from triskele.evaluation.datasets import BenchQuery, Half, half
+from triskele.evaluation.loaders import load_dataset
 from triskele.models.bundled import MODEL_FOLDER
 from triskele.models.inference import open_tokenizer
 from triskele.models.reranker import DEPTH

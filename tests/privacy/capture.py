@@ -25,8 +25,7 @@ from triskele.engine import Engine
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.models.egress import NotCleared
 from triskele.privacy.detect import find
-from triskele.recall.hosted.reranking import CandidateReranker
-from triskele.recall.hosted.services import HostedServices
+from triskele.recall.hosted.services import CandidateReranker, HostedServices
 from triskele.serving.cli.main import cli
 from triskele.types import Memory, Sensitivity
 
@@ -183,7 +182,7 @@ class Capture:
         assert self.outside.hosted is not None
         mark = self.outside.hosted.texts.fingerprint
         digests = {engine.get(id).content_hash for id in ids.values()}
-        vectors = [vector for _, digest, vector in engine.store.vectors(mark) if digest in digests]
+        vectors = [vector for _, digest, vector in engine.store.vectors.page(mark) if digest in digests]
         self._after = len(self.server.seen)
         close = [("edit", ids[each.number], "--private", "--json") for each in self.closed_later]
         seal = [("secrets", "seal", ids[each.number], "--json") for each in self.sealed_later]
@@ -193,7 +192,7 @@ class Capture:
         self._run("recall", HARMLESS[0])
         told += self._told("sealed", seal, vectors)
         self.facts["what was sent is told"] = all(json.loads(said)["sent"] for said in told)
-        left = [digest for _, digest, _ in engine.store.vectors(mark) if digest in digests]
+        left = [digest for _, digest, _ in engine.store.vectors.page(mark) if digest in digests]
         self.facts["hosted vectors are purged"] = len(vectors) == len(ids) and left == []
 
     def _told(self, how: str, commands: Sequence[Sequence[str]], vectors: Sequence[bytes]) -> list[str]:
@@ -227,7 +226,12 @@ class Capture:
     def _ways(self, memories: dict[int, Memory]) -> Sequence[Callable[[str], object]]:
         hosted, rewording = self.outside.hosted, self.outside.rewording
         assert hosted is not None and rewording is not None
-        return (hosted.asked, lambda text: self.reviewer.review(text, memories), rewording.wordings)
+        scope = self.engine.scope()
+        return (
+            lambda text: hosted.asked(text, scope),
+            lambda text: self.reviewer.review(text, memories),
+            rewording.wordings,
+        )
 
     def _recall(self) -> None:
         for number, question in enumerate(QUESTIONS.values()):
@@ -257,7 +261,7 @@ class Capture:
         export_memories(self.engine, self.out / "all.jsonl")
         export_memories(self.engine, self.out / "notes", format="markdown")
         (self.out / "ledger").write_text(
-            json.dumps([self.engine.store.shelved(kind) for kind in ("departures", "sent")], ensure_ascii=False)
+            json.dumps([self.engine.store.documents.all(kind) for kind in ("departures", "sent")], ensure_ascii=False)
         )
 
     def _ask_while_locked(self) -> None:

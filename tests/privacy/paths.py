@@ -27,7 +27,7 @@ from triskele.privacy import detect
 from triskele.serving.cli.main import cli
 from triskele.serving.hook import events
 from triskele.serving.mcp.server import build
-from triskele.stores.protocol import Document
+from triskele.stores.protocols import Document
 from triskele.types import Sensitivity
 
 FILLER = "The harbour crane was painted in spring. " * 40
@@ -40,13 +40,13 @@ _FIND = detect.find
 _CRASH = """
 import sys
 from triskele.serving.cli.main import main
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite.store import SqliteOwnerStore
 
 def crash(store, changes, **_):
     held = list(changes)
     raise RuntimeError("the disk is on fire")
 
-SqliteStore.apply = crash
+SqliteOwnerStore.apply = crash
 sys.argv = ["triskele", "add", "-"]
 main()
 """
@@ -111,7 +111,7 @@ class Walk:
         for canary in canaries:
             id = engine.remember(canary.memory, sensitivity=Sensitivity.OPEN).id
             engine.edit(id, content=f"Anna Example said: {canary.memory}", sensitivity=Sensitivity.OPEN)
-            engine.store.shelve("question", {id: Document({"text": canary.memory}, about=[id])})
+            engine.store.documents.put("question", {id: Document({"text": canary.memory}, about=[id])})
             ids.append(id)
         engine.lexical.catch_up()
         read_names(engine.store, engine.lexical)

@@ -128,12 +128,13 @@ def _departure(number: int) -> Departure:
 
 def count_up(path: str, times: int) -> None:
     """In a process of its own."""
-    store = SqliteStore(Path(path), busy_timeout_s=60.0)
+    unbound = SqliteStore(Path(path), busy_timeout_s=60.0)
+    store = unbound.of("me")
     ledger = StoreLedger(store)
     for number in range(times):
         ledger.leaving(_departure(number))
         ledger.billed(Bill("far", timestamps.now(), 5, 0.25, "far.example"))
-    store.close()
+    unbound.close()
 
 
 def _in_processes(path: Path, times: int) -> None:
@@ -160,9 +161,10 @@ def test_whoever_counts_at_the_same_time_loses_nothing(
 ) -> None:
     path, times = tmp_path / "store.db", 25
     together(path, times)
-    store = SqliteStore(path, busy_timeout_s=60.0)
+    unbound = SqliteStore(path, busy_timeout_s=60.0)
+    store = unbound.of("me")
     found = days(store)
-    store.close()
+    unbound.close()
     assert {day.endpoint for day in found} == {"far"}
     done = counters * times
     assert sum(day.requests for day in found) == done

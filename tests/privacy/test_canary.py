@@ -17,11 +17,12 @@ from triskele.privacy import detect
 from triskele.privacy.vault import Vault
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.stores.sqlite import maintenance
-from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Sensitivity
 
 SOURCE = Path(__file__).parents[2] / "src" / "triskele"
 FEW = 60
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_thousand_secrets_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,10 +52,10 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "titles": lambda patch: patch.setattr(detect, "title_for", lambda text, findings: text),
     "the filter of exports": lambda patch: patch.setattr(export, "_withheld", lambda **_: frozenset()),
     "the check of labels": lambda patch: patch.setattr(ingest, "refuse_secret_labels", _nothing),
-    "the purge of documents": lambda patch: patch.setattr(maintenance, "take_about", _nothing),
+    "the purge of documents": lambda patch: patch.setattr(maintenance, "delete_about", _nothing),
     "the purge of names": lambda patch: patch.setattr(maintenance, "drop_unused_names", _nothing),
     "the check of questions": lambda patch: patch.setattr(EgressPolicy, "quotes_secret", lambda *_: False),
-    "scrubbing": lambda patch: patch.setattr(SqliteStore, "scrub", _nothing),
+    "scrubbing": lambda patch: patch.setattr(maintenance, "scrub", _nothing),
 }
 
 
@@ -80,7 +81,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"Add", "Revise"}
     }
-    sample = {"serving/cli/showcase.py", "evaluation/ground.py"}
+    sample = {"serving/cli/showcase.py", "evaluation/harness.py"}
     assert writers - sample == {
         "engine.py",
         "curation/secrecy.py",
@@ -108,11 +109,11 @@ def test_sealing_later_takes_the_vectors_too(told: Walk) -> None:
     assert meaning is not None
     [memory] = engine.browse()
     fingerprint = meaning.embedder.fingerprint
-    [(slot, _, vector)] = engine.store.vectors(fingerprint)
+    [(slot, _, vector)] = engine.store.vectors.page(fingerprint)
     pieces = [vector[:64], *(path.read_bytes()[:64] for path in told.home.rglob("values"))]
     assert len(pieces) > 1 and all(piece in _bytes(told.home) for piece in pieces)
     engine.seal(memory.id)
-    assert engine.store.vectors(fingerprint) == [] and engine.store.slot_contents([slot]) == {}
+    assert engine.store.vectors.page(fingerprint) == [] and engine.store.vectors.contents([slot]) == {}
     assert not any(piece in _bytes(told.home) for piece in pieces)
     engine.embed()
     assert meaning.orphans() == 0
@@ -126,16 +127,16 @@ def _bytes(folder: Path) -> bytes:
 
 
 def test_a_sealing_cut_short_is_finished_by_the_doctor(told: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(_: SqliteStore) -> None:
+    def die(_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteStore, "scrub", die)
+        patched.setattr(maintenance, "scrub", die)
         with pytest.raises(KeyboardInterrupt):
             told.engine.seal(told.engine.browse()[0].id)
     told.engine.close()
     told.engine = Engine(config.load(), told.home)
-    assert not told.engine.store.is_scrubbed() and told._look() != []
+    assert not told.engine.maintenance.is_scrubbed() and told._look() != []
     assert told.engine.inspect(deep=True).findings == ()
-    assert told.engine.store.is_scrubbed() and told._look() == []
+    assert told.engine.maintenance.is_scrubbed() and told._look() == []
     told.engine.close()

@@ -17,14 +17,16 @@ from triskele.models.egress import _Writer
 from triskele.models.llm import CommandLlm
 from triskele.privacy import clearance
 from triskele.privacy.clearance import Cleared, Quotes
-from triskele.recall import runtime
-from triskele.recall.hosted import egress_log, egress_policy, reranking, rewording, vectors
+from triskele.recall import expansion, runtime
+from triskele.recall.hosted import egress_log, egress_policy, services
 from triskele.stores.sqlite import changes, maintenance
 from triskele.stores.vault import StoreVault
 from triskele.types import Memory
 
 # Enough to meet every kind of canary in every writing, and enough to see that a guard is gone.
 FEW, FEWER = 50, 30
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -117,9 +119,9 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "taking files back": lambda patch: patch.setattr(runtime.ModelRuntime, "take_back", _nothing),
     "the account of what was sent": lambda patch: patch.setattr(egress_log.StoreLedger, "_note", _nothing),
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),
-    "the hosted model's question": _unwatched(vectors, "Hosted"),
-    "the reviewer's question": _unwatched(reranking, "HostedReviewer"),
-    "the rewording's question": _unwatched(rewording, "QueryRewriter"),
+    "the hosted model's question": _unwatched(services, "Hosted"),
+    "the reviewer's question": _unwatched(services, "HostedReviewer"),
+    "the rewording's question": _unwatched(expansion, "QueryRewriter"),
     "no question while the vault is locked": _locked_as_if_empty,
 }
 

@@ -302,6 +302,7 @@ def test_every_rule_is_attacked() -> None:
     assert set(ATTACKS) == {rule.__name__ for rule in detect.RULES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", detect.RULES, ids=lambda rule: rule.__name__)
 def test_a_rule_takes_time_in_proportion(rule: Callable[[str], Iterator[Finding]]) -> None:
     pieces = ATTACKS[rule.__name__]

@@ -16,10 +16,11 @@ from triskele.errors import BadInput, ModelUnavailable, StoreUnavailable
 from triskele.index.tokens import TokenIndex
 from triskele.models.bundled import bundled
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
+from triskele.recall import legs
 from triskele.recall.fusion import METHODS
-from triskele.recall.legs import lexical
+from triskele.recall.legs import LEAST_SIMILARITY
+from triskele.recall.pipeline import query_terms
 from triskele.recall.plan import Plan
-from triskele.recall.question import LEAST_SIMILARITY
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Answer, Query
 
@@ -95,7 +96,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def by_words(engine: Engine, text: str, **filters: object) -> list[tuple[str, float]]:
     """The lexical leg alone, as (memory, score)."""
     query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
-    ranking = lexical.rank(query, engine.lexical)
+    corpus = engine.mind.indexes(None).corpus(query.scope)
+    ranking = legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer), corpus)
     memories = engine.store.rows(ranking.rows)
     return [(memories[row].id, score) for row, score in zip(ranking.rows, ranking.scores, strict=True)]
 
@@ -350,11 +352,11 @@ def test_late_interaction_reorders_the_head_and_nothing_jumps_over_it(embedded: 
 def test_as_many_hits_as_were_asked_for(engine: Engine) -> None:
     engine.remember_all([engine.draft(f"number {number} of the plums") for number in range(180)])
     model, random = bundled(), np.random.default_rng(1)
-    while waiting := engine.store.waiting():
+    while waiting := engine.store.vectors.waiting():
         drawn = random.standard_normal((len(waiting), model.dimensions)).astype("<f4")
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         found = {digest: vector.tobytes() for (digest, _), vector in zip(waiting, drawn, strict=True)}
-        engine.store.keep_vectors(model.fingerprint, found)
+        engine.store.vectors.keep(model.fingerprint, found)
     for fusion, rerank in (("default", "default"), ("rrf", "off"), ("rrf", "late")):
         assert len(engine.recall("plums", limit=200, fusion=fusion, rerank=rerank).hits) == 180
 
@@ -440,7 +442,7 @@ def test_a_broken_model_does_not_stop_what_needs_none(
     assert engine.why_not(ids[1], "something else altogether").verdict
     with pytest.raises(ModelUnavailable):
         engine.embed()
-    assert engine.store.count_waiting() == len(NOTES) - 1
+    assert engine.store.vectors.count_waiting() == len(NOTES) - 1
 
 
 def test_a_sound_model_has_no_problem(embedded: tuple[Engine, list[str]]) -> None:
@@ -477,6 +479,7 @@ def test_odd_questions_are_answered(embedded: tuple[Engine, list[str]], text: st
     assert engine.why_not(ids[0], text).verdict
 
 
+@pytest.mark.slow
 # A second or two each; one whose cost grew with its square would take minutes.
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", LONG)
@@ -544,5 +547,8 @@ def test_a_model_in_a_folder_is_used_by_its_path(tmp_path: Path) -> None:
 
 
 def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with open_engine(tmp_path, model=str(tmp_path / "nowhere")) as engine, pytest.raises(BadInput, match="no model"):
+    with (
+        open_engine(tmp_path, model=str(tmp_path / "nowhere")) as engine,
+        pytest.raises(BadInput, match="unknown model"),
+    ):
         engine.recall("anything")

@@ -14,7 +14,7 @@ from loopback import Book
 
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.models.egress import EgressClient, NotCleared
-from triskele.models.llm import DoorLlm, HostedLlm
+from triskele.models.llm import EndpointLlm, HostedLlm
 from triskele.privacy.clearance import Cleared, Quotes, clear_question
 from triskele.recall.expansion import LOW_CONFIDENCE, MOST_REWRITES, ORIGINAL, WORDS, fused, rewrites
 from triskele.types import Ranking
@@ -133,16 +133,16 @@ def test_rewrites_come_from_a_service_and_its_failures_are_passed_on() -> None:
         settings = {"service": "compatible", "model": "tiny", "url": f"{server.url}/v1", "key": loopback.KEY}
         model = HostedLlm(**settings, words=WORDS)  # type: ignore[arg-type]
         door = EgressClient({"far": model.endpoint, "wordless": HostedLlm(**settings).endpoint}, Book())  # type: ignore[arg-type]
-        assert rewrites(DoorLlm(door, "far", model), cleared(QUESTION)) == [A, B]
+        assert rewrites(EndpointLlm(door, "far", model), cleared(QUESTION)) == [A, B]
         assert QUESTION in server.seen[0].body["messages"][0]["content"]
         server.turns.append(loopback.say(_chat(f"{A}\nWhich tr", "length")))
         with pytest.raises(ModelUnavailable, match="cut off"):
-            rewrites(DoorLlm(door, "far", model), cleared(QUESTION))
+            rewrites(EndpointLlm(door, "far", model), cleared(QUESTION))
         server.turns.append(loopback.refuse(400))
         with pytest.raises(Unavailable, match="status 400"):
-            rewrites(DoorLlm(door, "far", model), cleared(QUESTION))
+            rewrites(EndpointLlm(door, "far", model), cleared(QUESTION))
         with pytest.raises(NotCleared):
-            rewrites(DoorLlm(door, "wordless", model), cleared(QUESTION))
+            rewrites(EndpointLlm(door, "wordless", model), cleared(QUESTION))
         door.close()
 
 

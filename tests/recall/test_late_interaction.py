@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,48 +11,64 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from triskele.base import timestamps
 from triskele.index.analysis import Analyzer
-from triskele.index.catalog import Codes, Columns
+from triskele.index.corpus import Facts
 from triskele.index.tokens import SCALE
 from triskele.models.embedders import Encoding
 from triskele.recall import late_interaction
+from triskele.recall.legs import EncodedQuery
+from triskele.recall.plan import Plan
+from triskele.types import Query, Ranking, Scope
 
 WIDTH = 8
 Floats = NDArray[np.float32]
 
 
-class Shelf:
-    """Token vectors in memory, by slot."""
+class Talks:
+    """Rows 10, 20, … with token vectors by place and conversations by number; -1 stands alone."""
 
-    def __init__(self, vectors: dict[int, NDArray[np.int8]]) -> None:
+    def __init__(
+        self,
+        vectors: dict[int, NDArray[np.int8]],
+        sessions: list[int],
+        positions: list[int] | None = None,
+    ) -> None:
+        self.rows = np.arange(1, len(sessions) + 1, dtype=np.int64) * 10
         self.vectors = vectors
+        self.sessions = sessions
+        self.positions = positions or list(range(len(sessions)))
 
-    def gather(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-        own = [self.vectors.get(slot, np.empty((0, WIDTH), dtype=np.int8)) for slot in slots.tolist()]
+    def tokens(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+        own = [self.vectors.get(row // 10, np.empty((0, WIDTH), dtype=np.int8)) for row in rows.tolist()]
         counts = np.array([len(each) for each in own], dtype=np.int64)
         return np.concatenate([np.empty((0, WIDTH), dtype=np.int8), *own]), counts
 
+    def facts(self, rows: NDArray[np.int64], *, reach: int = 0) -> Facts:
+        places = [row // 10 - 1 for row in rows.tolist()]
+        offsets = [side * distance for distance in range(1, reach + 1) for side in (-1, 1)]
+        beside = [[self._beside(place, offset) for offset in offsets] for place in places]
+        return Facts(
+            np.ones(len(rows), dtype=np.bool_),
+            np.zeros(len(rows), dtype=np.float32),
+            np.array([self.sessions[place] for place in places], dtype=np.int64),
+            np.array(beside, dtype=np.int64).reshape(len(rows), len(offsets)),
+        )
 
-def columns(sessions: list[int], positions: list[int] | None = None, slots: list[int] | None = None) -> Columns:
-    """Versions with rows 10, 20, …; the slot of each is its place plus one unless told otherwise."""
-    count = len(sessions)
-    zeros = np.zeros(count, dtype=np.int64)
-    last = np.iinfo(np.int64).max
-    return Columns(
-        rows=np.arange(1, count + 1, dtype=np.int64) * 10,
-        places=zeros,
-        access=zeros,
-        categories=zeros,
-        importance=np.zeros(count, dtype=np.float32),
-        sessions=np.array(sessions, dtype=np.int64),
-        positions=np.array(positions or range(count), dtype=np.int64),
-        valid_from=zeros,
-        valid_to=np.full(count, last),
-        known_from=zeros,
-        known_to=np.full(count, last),
-        slots=np.array(slots or range(1, count + 1), dtype=np.int64),
-        codes=Codes(),
-    )
+    def _beside(self, place: int, offset: int) -> int:
+        session = self.sessions[place]
+        talk = sorted((i for i, other in enumerate(self.sessions) if other == session), key=self.positions.__getitem__)
+        there = talk.index(place) + offset
+        return (talk[there] + 1) * 10 if session >= 0 and 0 <= there < len(talk) else -1
+
+
+def late(
+    encoding: Encoding, weights: Floats, talks: Talks, rows: NDArray[np.int64] | None = None, *, context: bool = True
+) -> Ranking:
+    query = Query(text="", scope=Scope(as_of=timestamps.now()))
+    encoded = EncodedQuery(query, Plan(context=context), encoding, weights)
+    corpus: Any = talks
+    return late_interaction.late(encoded, talks.rows if rows is None else rows, corpus).ranking
 
 
 def asked_for(tokens: Floats) -> Encoding:
@@ -80,20 +97,22 @@ def plain_max_sim(question: Floats, own: NDArray[np.int8]) -> list[float]:
 @given(seed=st.integers(0, 10_000), counts=st.lists(st.integers(0, 5), max_size=6), asked=st.integers(0, 4))
 def test_best_matches_are_those_of_a_double_loop(seed: int, counts: list[int], asked: int) -> None:
     question, own = draw(seed, counts, asked)
-    slots = np.arange(1, len(counts) + 1)
-    found, is_known = late_interaction.best_matches(question, slots, Shelf(own))
+    talks: Any = Talks(own, [-1] * len(counts))
+    found, is_known = late_interaction.best_matches(question, talks.rows, talks)
     assert is_known.tolist() == [count > 0 for count in counts]
-    expected = [plain_max_sim(question, own[slot]) if slot in own else [0.0] * asked for slot in slots.tolist()]
+    places = range(1, len(counts) + 1)
+    expected = [plain_max_sim(question, own[place]) if place in own else [0.0] * asked for place in places]
     np.testing.assert_allclose(found, np.array(expected).reshape(len(counts), asked), atol=1e-4)
 
 
-def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.int8]], made: Columns) -> dict[int, float]:
+def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.int8]], talks: Talks) -> dict[int, float]:
     """The definition, with its neighbours and sessions, candidate by candidate."""
     matches = [
-        plain_max_sim(question, own[slot]) if slot in own else [0.0] * len(question) for slot in made.slots.tolist()
+        plain_max_sim(question, own[place]) if place in own else [0.0] * len(question)
+        for place in range(1, len(talks.sessions) + 1)
     ]
-    decays = dict(zip(late_interaction.NEIGHBOURS, late_interaction._DECAY.tolist(), strict=True))
-    sessions, positions = made.sessions.tolist(), made.positions.tolist()
+    decays = dict(zip((-1, 1, -2, 2), late_interaction._DECAY.tolist(), strict=True))
+    sessions, positions = talks.sessions, talks.positions
     scores = {}
     for place, session in enumerate(sessions):
         talk = sorted((i for i, other in enumerate(sessions) if other == session), key=lambda i: positions[i])
@@ -110,7 +129,7 @@ def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.int8
         place: _towards(score, best_of[sessions[place]]) if sessions[place] >= 0 else score
         for place, score in scores.items()
     }
-    return {place: moved[place] for place in moved if int(made.slots[place]) in own}
+    return {place: moved[place] for place in moved if place + 1 in own}
 
 
 def _towards(score: float, best: float) -> float:
@@ -131,9 +150,9 @@ def test_neighbours_and_sessions_count_as_defined(seed: int, turns: list[tuple[i
     question, own = draw(seed, [count for count, _ in turns], 3)
     weights = np.array([0.5, 0.3, 0.2], dtype=np.float32)
     shuffled = np.random.default_rng(seed).permutation(len(turns)).tolist()
-    made = columns([session for _, session in turns], positions=shuffled)
-    ranking, _ = late_interaction.late(asked_for(question), weights, made.rows, made, Shelf(own))
-    expected = plain_late(question, weights, own, made)
+    talks = Talks(own, [session for _, session in turns], shuffled)
+    ranking = late(asked_for(question), weights, talks)
+    expected = plain_late(question, weights, own, talks)
     found = {row // 10 - 1: score for row, score in zip(ranking.rows, ranking.scores, strict=True)}
     assert found == pytest.approx(expected, abs=1e-4)
     assert list(ranking.scores) == sorted(ranking.scores, reverse=True)
@@ -150,14 +169,14 @@ def _question(*directions: int) -> Encoding:
 
 
 HALVES = np.array([0.5, 0.5], dtype=np.float32)
+ONE = np.ones(1, dtype=np.float32)
 
 
 def test_a_turn_is_helped_by_what_was_said_before_and_after() -> None:
     # "When was it?" – "In May": the answer alone matches only half of the question.
-    made = columns([0, 0, -1])
-    shelf = Shelf({1: _one(0), 2: _one(1), 3: _one(1)})
-    ranking, _ = late_interaction.late(_question(0, 1), HALVES, made.rows, made, shelf)
-    alone, _ = late_interaction.late(_question(0, 1), HALVES, made.rows, made, shelf, with_context=False)
+    talks = Talks({1: _one(0), 2: _one(1), 3: _one(1)}, [0, 0, -1])
+    ranking = late(_question(0, 1), HALVES, talks)
+    alone = late(_question(0, 1), HALVES, talks, context=False)
     scores, plain = (dict(zip(each.rows, each.scores, strict=True)) for each in (ranking, alone))
     assert plain == pytest.approx({10: 0.5, 20: 0.5, 30: 0.5})
     # Neither neighbour nor session lifts the one that stands alone.
@@ -171,48 +190,43 @@ def test_a_turn_is_helped_by_what_was_said_before_and_after() -> None:
 
 
 def test_a_neighbour_that_is_no_candidate_itself_counts_too() -> None:
-    made = columns([0, 0])
-    shelf = Shelf({1: _one(0), 2: _one(1)})
-    ranking, _ = late_interaction.late(_question(0, 1), HALVES, made.rows[1:], made, shelf)
+    talks = Talks({1: _one(0), 2: _one(1)}, [0, 0])
+    ranking = late(_question(0, 1), HALVES, talks, talks.rows[1:])
     assert ranking.rows == (20,)
     assert ranking.scores[0] == pytest.approx(_mixed(0.5, 0.5 + 0.5 * float(late_interaction._DECAY[0])))
 
 
 def test_no_score_is_higher_than_the_ceiling() -> None:
-    made = columns([0, 0, 0, -1])
-    shelf = Shelf({slot: _one(0) for slot in range(1, 5)})
-    ranking, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
+    ranking = late(_question(0), ONE, Talks({place: _one(0) for place in range(1, 5)}, [0, 0, 0, -1]))
     assert max(ranking.scores) <= ranking.ceiling + 1e-6
 
 
 def test_a_conversation_in_which_one_turn_fits_comes_before_one_in_which_none_does() -> None:
-    made = columns([0] * 7 + [1] * 7)
     # The last turns of both are equal and far from anything; one talk began with a perfect match.
-    shelf = Shelf({slot: _one(3) for slot in range(1, 15)} | {1: _one(0)})
-    ranking, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows, made, shelf)
+    talks = Talks({place: _one(3) for place in range(1, 15)} | {1: _one(0)}, [0] * 7 + [1] * 7)
+    ranking = late(_question(0), ONE, talks)
     scores = dict(zip(ranking.rows, ranking.scores, strict=True))
     assert scores[70] > scores[140] == pytest.approx(0, abs=1e-6)
 
 
 def test_equal_candidates_come_in_the_order_of_rows() -> None:
-    made = columns([-1] * 5)
-    shelf = Shelf({slot: _one(0) for slot in range(1, 6)})
-    shuffled = made.rows[[3, 0, 4, 1, 2]]
-    assert late_interaction.late(_question(0), np.ones(1, np.float32), shuffled, made, shelf)[0].rows == (
-        10,
-        20,
-        30,
-        40,
-        50,
-    )
+    talks = Talks({place: _one(0) for place in range(1, 6)}, [-1] * 5)
+    assert late(_question(0), ONE, talks, talks.rows[[3, 0, 4, 1, 2]]).rows == (10, 20, 30, 40, 50)
 
 
 def test_candidates_without_token_vectors_are_not_ranked() -> None:
-    made = columns([0, 0, -1], slots=[1, -1, 7])
-    ranking, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows, made, Shelf({1: _one(0)}))
-    assert ranking.rows == (10,)
-    empty, _ = late_interaction.late(_question(0), np.ones(1, np.float32), made.rows[:0], made, Shelf({}))
-    assert empty.rows == ()
+    talks = Talks({1: _one(0)}, [0, 0, -1])
+    assert late(_question(0), ONE, talks).rows == (10,)
+    assert late(_question(0), ONE, talks, talks.rows[:0]).rows == ()
+
+
+def test_scores_of_more_rows_join_those_before() -> None:
+    talks: Any = Talks({1: _one(0), 2: _one(1), 3: _one(0)}, [-1, -1, -1])
+    encoded = EncodedQuery(Query(text="", scope=Scope(as_of=timestamps.now())), Plan(), _question(0), ONE)
+    first, second = (late_interaction.late(encoded, rows, talks) for rows in (talks.rows[1:], talks.rows[:1]))
+    both = first.joined(second)
+    assert both.ranking.rows == (10, 30, 20)
+    np.testing.assert_allclose(both.matches_of(np.array([20, 10]))[:, 0], [0, 1], atol=1e-6)
 
 
 # Weights

@@ -9,8 +9,8 @@ import pytest
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
-from triskele.index.lexical import LexicalIndex
-from triskele.recall.legs import lexical
+from triskele.index.corpus import Corpus
+from triskele.recall import legs
 from triskele.recall.plan import Plan
 from triskele.types import Action, LinkKind, Query, Ranking
 
@@ -208,16 +208,16 @@ def test_the_exact_bonus_raises_what_holds_every_word_and_is_told_as_a_prior(eng
 
 def test_a_recall_sees_the_store_as_of_one_moment(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.remember("the heron nests in May")
-    rank = lexical.rank
+    rank = legs.lexical
 
-    def write_meanwhile(query: Query, index: LexicalIndex) -> Ranking:
-        found = rank(query, index)
+    def write_meanwhile(query: Query, terms: legs.QueryTerms, corpus: Corpus) -> Ranking:
+        found = rank(query, terms, corpus)
         thread = threading.Thread(target=lambda: engine.forget(engine.browse()[0].id))
         thread.start()
         thread.join()
         return found
 
-    monkeypatch.setattr(lexical, "rank", write_meanwhile)
+    monkeypatch.setattr(legs, "lexical", write_meanwhile)
     assert _contents(engine, "heron") == ["the heron nests in May"]
     monkeypatch.undo()
     assert _contents(engine, "heron") == []

@@ -81,3 +81,36 @@ def test_a_hidden_resolution_is_not_attached(engine: Engine, hidden: dict[str, A
     asked = "does the pump leak?"
     assert [memory.id for memory in engine.ask(asked, PLANS["lexical"]).resolutions] == [answer]
     assert engine.ask(asked, PLANS["lexical"], **scope).resolutions == ()
+
+
+@pytest.mark.parametrize(("hidden", "scope"), LIMITS)
+@pytest.mark.parametrize("walk", ["pagerank", "hops"])
+def test_a_walk_does_not_pass_through_a_hidden_memory(
+    engine: Engine, hidden: dict[str, Any], scope: dict[str, Any], walk: str
+) -> None:
+    near = "Invoices that fail are retried by Kestrel after an hour"
+    far = "Marta Lindqvist works from the Tromsø office on Thursdays"
+    engine.remember(near)
+    engine.remember("Kestrel is the service that Marta Lindqvist maintains", **hidden)
+    engine.remember(far)
+    engine.embed()
+    plan = Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", walk=walk, rerank="late")
+    asked = "what happens to invoices that fail?"
+    assert far in contents(engine.ask(asked, plan))
+    assert far not in contents(engine.ask(asked, plan, **scope))
+
+
+@pytest.mark.parametrize(("hidden", "scope"), LIMITS)
+def test_a_hidden_turn_lends_nothing_to_its_neighbours(
+    engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]
+) -> None:
+    engine.remember("when does the ferry to Lindholm leave?", session="talk", position=0, **hidden)
+    engine.remember("at ten past seven, I think", session="talk", position=1)
+    engine.embed()
+    asked = "ferry to Lindholm"
+    assert len(engine.ask(asked, Plan(), limit=5).hits) == 2
+    alone, limited = (
+        {hit.memory.content: hit.score for hit in engine.ask(asked, plan, limit=5, **scope).hits}
+        for plan in (Plan(context=False), Plan())
+    )
+    assert limited == pytest.approx(alone)

@@ -11,7 +11,7 @@ import pytest
 
 from triskele.config import load
 from triskele.engine import Engine
-from triskele.recall.why_not import WhyNot
+from triskele.recall.why_not import LegRanks, WhyNot
 from triskele.serving import shapes
 
 FILLERS = tuple(f"kiwi number {number} hangs on a trellis in the garden" for number in range(30))
@@ -56,12 +56,6 @@ _WAYS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _text(found: WhyNot) -> str | None:
-    """The change as the command line tells it."""
-    text: str | None = shapes.why_not(found)["smallest_change"]
-    return text
-
-
 def _applied(engine: Engine, text: str, change: str, options: dict[str, Any]) -> list[str]:
     """What recall finds when a reader does what the change says, word by word."""
     options = dict(options)
@@ -84,12 +78,12 @@ def _check(engine: Engine, id: str, text: str, stage: str, change: str | None, *
     assert found.verdict.startswith(f"{stage}: "), found
     assert next(each for each in found.stages if not each.passed and each.name != "words").name == stage
     if change is None:
-        assert _text(found) is None
+        assert found.smallest_change is None
         return found
-    text_of_change = _text(found)
-    assert text_of_change is not None and re.fullmatch(change, text_of_change), found
+    said = shapes.why_not(found)["smallest_change"]
+    assert said is not None and re.fullmatch(change, said), found
     assert id not in [hit.memory.id for hit in engine.recall(text, **options).hits]
-    assert id in _applied(engine, text, text_of_change, options)
+    assert id in _applied(engine, text, said, options)
     return found
 
 
@@ -99,7 +93,7 @@ def test_a_memory_that_is_found_is_told_its_place(engine: Engine) -> None:
     for id in ids:
         found = _ask_why(engine, id, "kiwi")
         assert found.verdict == f"it is hit number {answer.index(id) + 1}"
-        assert _text(found) is None
+        assert found.smallest_change is None
 
 
 def test_forgotten(engine: Engine) -> None:
@@ -149,8 +143,8 @@ def test_several_filters_at_once_are_all_opened(engine: Engine) -> None:
     kept = engine.remember("kiwi in the cellar", project="billing", category="people", valid_to="2024-01-01")
     found = _check(engine, kept.id, "kiwi", "project", r"--project billing .*", category="facts")
     assert [stage.name for stage in found.stages if not stage.passed] == ["project", "category", "time"]
-    change = _text(found) or ""
-    assert "leave out --category" in change and "--as-of" in change
+    assert found.smallest_change is not None
+    assert {"category", "as_of"} <= found.smallest_change.options.keys()
 
 
 def test_succeeded_by_another_that_did_not_match(engine: Engine) -> None:
@@ -182,8 +176,9 @@ def test_below_the_cut(engine: Engine) -> None:
     shown = [hit.memory.id for hit in engine.recall("kiwi on a trellis", limit=200).hits]
     last = shown[-1] if shown[-1] in ids else ids[-1]
     found = _check(engine, last, "kiwi on a trellis", "cut", r"--limit \d+", limit=3)
+    assert found.smallest_change is not None
     # Not longer than needed.
-    limit = int((_text(found) or "").split()[1])
+    limit = found.smallest_change.options["limit"]
     assert last not in [hit.memory.id for hit in engine.recall("kiwi on a trellis", limit=limit - 1).hits]
 
 
@@ -197,7 +192,9 @@ def test_no_leg_brings_it_up(engine: Engine) -> None:
     kept = engine.remember("zygote morphology lecture, room twelve")
     found = _check(engine, kept.id, "cancel within thirty days", "candidates", r"ask also for “.+”")
     words = next(stage for stage in found.stages if stage.name == "words")
-    assert words.detail.startswith("shares 0 of")
+    assert words.detail == "matches 0 of 3 rare query terms"
+    candidates = next(stage for stage in found.stages if stage.name == "candidates")
+    assert candidates.detail.startswith("not retrieved: no lexical match")
 
 
 def test_no_leg_and_another_project(engine: Engine) -> None:
@@ -211,7 +208,7 @@ def test_where_no_change_helps_none_is_named(engine: Engine) -> None:
     kept = engine.remember("?!")
     found = _ask_why(engine, kept.id, "zygote", legs=("lexical",))
     assert found.verdict.startswith("candidates: ")
-    assert _text(found) is None
+    assert found.smallest_change is None
 
 
 def test_the_way_of_ranking_is_kept_while_changes_are_tried(engine: Engine) -> None:
@@ -219,4 +216,21 @@ def test_the_way_of_ranking_is_kept_while_changes_are_tried(engine: Engine) -> N
     engine.embed()
     found = _ask_why(engine, kept.id, "who waters plants?", legs=("lexical",))
     assert found.verdict.startswith("candidates: ")
-    assert kept.id in _applied(engine, "who waters plants?", _text(found) or "", {"legs": ("lexical",)})
+    said = shapes.why_not(found)["smallest_change"]
+    assert said is not None
+    assert kept.id in _applied(engine, "who waters plants?", said, {"legs": ("lexical",)})
+
+
+def test_ranks_beyond_the_depth_are_told(tmp_path: Path) -> None:
+    with _open(tmp_path, "none") as engine:
+        engine.remember_all([engine.draft(f"kiwi kiwi kiwi number {number}") for number in range(130)])
+        kept = engine.remember("a kiwi amid very many other words, about nothing in particular and about nobody either")
+        found = engine.why_not(kept.id, "kiwi", limit=3)
+    assert found.verdict == "candidates: not retrieved: rank 131 lexical (cut at 100)"
+    assert found.smallest_change is not None and found.smallest_change.options == {"limit": 131}
+
+
+def test_ranks_in_words() -> None:
+    assert str(LegRanks({"lexical": 131, "dense": 240}, 50)) == "rank 131 lexical, 240 dense (cut at 50)"
+    assert str(LegRanks({"lexical": None, "dense": 240}, 50)) == "no lexical match, rank 240 dense (cut at 50)"
+    assert not LegRanks({"lexical": None, "dense": None}, 50).is_retrieved and LegRanks({"dense": 50}, 50).is_retrieved

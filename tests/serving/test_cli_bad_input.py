@@ -174,7 +174,7 @@ def test_a_store_that_fails_while_it_writes(run: Run, monkeypatch: pytest.Monkey
     def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable(problem)
 
-    monkeypatch.setattr("triskele.stores.sqlite.store.SqliteStore.apply", fail)
+    monkeypatch.setattr("triskele.stores.sqlite.store.SqliteOwnerStore.apply", fail)
     assert run("add", "x").is_refused(3, problem)
 
 

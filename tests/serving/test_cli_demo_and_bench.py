@@ -61,8 +61,3 @@ def test_bench_for_people_and_by_name(run: Run, tmp_path: Path, monkeypatch: pyt
 def test_bench_refuses_what_it_does_not_know(run: Run) -> None:
     assert run("bench", "nowhere").is_refused(2, "nowhere")
     assert run("bench", "team", "--arms", "telepathy").is_refused(2, "telepathy")
-
-
-def test_bench_names_the_missing_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triskele.evaluation.bench.find_spec", lambda _: None)
-    assert run("bench", "team").is_refused(3, "triskele[eval]")

@@ -13,7 +13,7 @@ from sample_team import grades_of, questions_of, written
 
 from triskele.curation import adoption
 from triskele.engine import open_memory
-from triskele.evaluation.own import labels
+from triskele.evaluation.own.questions import load_labels
 from triskele.recall.plan import Plan
 from triskele.serving.cli import judging_screen
 
@@ -98,7 +98,7 @@ def kettles(run: Run, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def _given() -> list[int]:
     with open_memory() as engine:
-        return sorted(label.grade for label in labels.load(engine.store).values())
+        return sorted(label.grade for label in load_labels(engine.store).values())
 
 
 def test_the_screen_takes_one_key_a_pair(run: Run, kettles: list[str]) -> None:
@@ -145,7 +145,7 @@ def test_an_outside_judge_gets_open_pairs_and_is_held_to_agreement(
     file = written(tmp_path / "labels.jsonl", [{**row, "grade": 1} for row in rows])
     ran = run("eval", "judge", "--from", file, "--by", "model-x")
     assert ran.code == 1
-    assert "Refused, nothing was taken over: 0 of the 6 labelled pairs" in ran.out
+    assert "Refused, nothing was imported: 0 of the 6 labelled pairs" in ran.out
     assert _given() == []
 
 

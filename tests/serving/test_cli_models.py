@@ -15,7 +15,7 @@ from sample_team import grades_of, questions_of, written
 
 from triskele.engine import open_memory
 from triskele.models.bundled import MODEL_FOLDER
-from triskele.recall import model_choice
+from triskele.recall import runtime
 
 Run = Callable[..., Any]
 SIZE, WORDS = 12, 30_522
@@ -122,7 +122,7 @@ def test_a_switch_that_was_cut_short_goes_on_where_it_was(
     assert run("models", "switch", noise, "--untested").code == 130
     assert _seen() == [2, 5]
     with open_memory() as engine:
-        assert engine.mind.model == "bundled" and model_choice.switched(engine.store) is None
+        assert engine.mind.model == "bundled" and runtime.switched(engine.store) is None
     calls.clear()
     monkeypatch.setattr(worker, "_embed", kept)
     assert run("models", "switch", noise, "--untested").code == 0

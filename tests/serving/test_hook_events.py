@@ -302,7 +302,7 @@ def test_prompts_do_not_go_into_the_recall_log(desk: Desk) -> None:
     desk.engine.settings = replace(desk.engine.settings, recall=replace(desk.engine.settings.recall, log=True))
     desk.add("The kettle is red")
     desk.prompt("kettle")
-    assert desk.engine.store.shelved("recall") == {}
+    assert desk.engine.store.documents.all("recall") == {}
 
 
 def test_a_session_starts_with_what_stands(desk: Desk) -> None:
@@ -398,7 +398,7 @@ def test_whoever_asks_too_late_is_not_counted_as_told(desk: Desk) -> None:
     desk.add("The kettle is red", category="preferences")
     assert desk.prompt("kettle", answer_by=time.monotonic() - 1.0) == []
     assert desk.start(answer_by=time.monotonic() - 1.0) == []
-    assert desk.engine.store.uses.days() == []
+    assert desk.engine.store.usage.days() == []
     assert desk.prompt("kettle", answer_by=time.monotonic() + 3600.0) == ["The kettle is red"]
 
 
@@ -407,8 +407,8 @@ def test_a_store_that_others_hold_neither_delays_nor_repeats(desk: Desk) -> None
     other = apsw.Connection(str(desk.home / "memories.db"))
     other.execute("BEGIN IMMEDIATE")
     # Whoever waited here would fail the test by its time limit.
-    desk.engine.store._connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
-    desk.engine.store._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
+    desk.engine.store._database.connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
+    desk.engine.store._database._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
     assert desk.prompt("kettle") == ["The kettle is red"]
     assert desk.prompt("kettle") == []
     desk.said("pre-compact")
@@ -416,13 +416,13 @@ def test_a_store_that_others_hold_neither_delays_nor_repeats(desk: Desk) -> None
     assert desk.prompt("kettle") == []
     other.close()
     desk.said("session-end")
-    [count] = desk.engine.store.uses.most_used()
+    [count] = desk.engine.store.usage.most_used()
     assert count.injected == 2
 
 
 def test_a_failing_ledger_does_not_fail_the_prompt(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.add("The kettle is red")
-    connection = desk.engine.store._connection()  # type: ignore[attr-defined]
+    connection = desk.engine.store._database.connection()  # type: ignore[attr-defined]
     connection.execute("DROP TABLE use_days")
     assert desk.prompt("kettle") == ["The kettle is red"]
     assert desk.prompt("kettle") == []
@@ -433,10 +433,10 @@ def test_what_is_told_is_counted(desk: Desk) -> None:
     desk.add("Roses want sun")
     said = desk.said("user-prompt-submit", prompt="kettle")
     desk.prompt("kettle", session_id="two")
-    [count] = desk.engine.store.uses.most_used()
+    [count] = desk.engine.store.usage.most_used()
     assert (count.id, count.recalled, count.injected) == (id, 0, 2)
     assert count.tokens == 2 * -(-len(said.split("\n")[2]) // 4)
-    [day] = desk.engine.store.uses.days()
+    [day] = desk.engine.store.usage.days()
     assert (day.recalled, day.injected, day.tokens) == (0, 2, count.tokens)
 
 

@@ -144,7 +144,7 @@ async def test_recalling_is_counted(open_engine: Open) -> None:
     async with connected(engine) as agent:
         id = await agent.store(ARGO)
         await agent.call("memory_recall", query="deploy with argo")
-    line = engine.store.uses.counts([id])[id]
+    line = engine.store.usage.counts([id])[id]
     assert line.recalled == 1 and line.tokens > 0
 
 

@@ -44,7 +44,7 @@ def _remember(engine: Engine, words: list[str]) -> str:
 
 
 def _names(engine: Engine) -> set[str]:
-    return {name.key for name in engine.store.names.known("me")}
+    return {name.key for name in engine.store.entities.known()}
 
 
 def test_the_names_were_there(engine: Engine, words: list[str], tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_nothing_is_left_of_the_names_of_a_memory(
     assert "port veldhaven" in _names(engine)
     index = MentionIndex(engine.lexical.path.parent, engine.store)
     assert index.damaged() == 0
-    concepts = np.array([name.concept for name in engine.store.names.known("me")])
+    concepts = np.array([name.concept for name in engine.store.entities.known()])
     _, holders, _ = index.layers().holders(concepts)
     assert holders.size and not rows & set(holders.tolist())
 
@@ -76,7 +76,7 @@ def test_nothing_is_left_of_names_that_were_joined_by_hand_or_read_anew(
     index = MentionIndex(engine.lexical.path.parent, engine.store)
     merge(View.open(engine.store, index, engine.scope()), words[0], words[1])
     rebuild(engine.store, engine.lexical, index)
-    engine.store.names.forget()
+    engine.store.entities.forget()
     engine.erase(id)
     read_names(engine.store, engine.lexical)
     assert traces(tmp_path, words) == set()
@@ -87,7 +87,7 @@ def test_a_spelling_that_only_the_erased_memory_had_goes_too(engine: Engine, wor
     id = engine.remember(f"{shouted} is run by everybody").id
     engine.remember(f"we met {words[0]} in June")
     engine.embed()
-    assert any(shouted == name.text for name in engine.store.names.known("me"))
+    assert any(shouted == name.text for name in engine.store.entities.known())
     engine.erase(id)
     assert words[0].lower() in _names(engine)
     assert not any(shouted.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

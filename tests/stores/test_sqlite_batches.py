@@ -12,6 +12,7 @@ import pytest
 from triskele.base import timestamps
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger, sent
+from triskele.stores.protocols import OwnerStore
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
@@ -21,10 +22,10 @@ VECTOR = b"\0" * 8
 
 
 @pytest.fixture
-def store(tmp_path: Path, make_memory: Callable[..., Memory]) -> Iterator[SqliteStore]:
+def store(tmp_path: Path, make_memory: Callable[..., Memory]) -> Iterator[OwnerStore]:
     opened = SqliteStore(tmp_path / "memories.db")
-    opened.apply([Add(make_memory(f"fact number {number}")) for number in range(MEMORIES)], batch="import")
-    yield opened
+    opened.of("me").apply([Add(make_memory(f"fact number {number}")) for number in range(MEMORIES)], batch="import")
+    yield opened.of("me")
     opened.close()
 
 
@@ -34,13 +35,14 @@ class Steps:
     total = 0
 
     @contextmanager
-    def counted(self, store: SqliteStore) -> Iterator[None]:
+    def counted(self, store: OwnerStore) -> Iterator[None]:
         before = self.total
-        store._connection().trace_v2(apsw.SQLITE_TRACE_PROFILE, self._add)
+        connection = store._database.connection()  # type: ignore[attr-defined]
+        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, self._add)
         try:
             yield
         finally:
-            store._connection().trace_v2(0)
+            connection.trace_v2(0)
         assert self.total > before
 
     def _add(self, event: dict[str, object]) -> None:
@@ -53,7 +55,7 @@ def _worst_growth(steps: list[int]) -> float:
     return max(steps[1:]) / steps[0]
 
 
-def test_reading_and_keeping_a_batch_costs_the_same_at_every_place(store: SqliteStore) -> None:
+def test_reading_and_keeping_a_batch_costs_the_same_at_every_place(store: OwnerStore) -> None:
     steps: list[int] = []
     after = done = 0
     while True:
@@ -72,7 +74,7 @@ def test_reading_and_keeping_a_batch_costs_the_same_at_every_place(store: Sqlite
     assert _worst_growth(steps) < 2, steps
 
 
-def test_the_account_of_a_batch_reads_its_own_memories_alone(store: SqliteStore) -> None:
+def test_the_account_of_a_batch_reads_its_own_memories_alone(store: OwnerStore) -> None:
     ledger = StoreLedger(store)
     ids = [memory.id for _, memory in store.versions()]
     steps: list[int] = []

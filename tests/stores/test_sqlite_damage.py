@@ -40,8 +40,9 @@ def _everything(store: SqliteStore) -> tuple[object, ...]:
 @pytest.fixture
 def sound(tmp_path: Path, make_memory: Callable[..., Memory]) -> tuple[bytes, tuple[object, ...]]:
     """The bytes of a store with memories, links and forgotten ones, and all that is in it."""
-    store = SqliteStore(tmp_path / "sound.db")
-    memories = [make_memory(f"memory {number} " + "ünd " * (number % 40), tags=("a",)) for number in range(60)]
+    unbound = SqliteStore(tmp_path / "sound.db")
+    store = unbound.of("me")
+    memories = [make_memory(f"memory {number} " + "ünd " * (number % 40), tags=("a",)) for number in range(90)]
     store.apply([Add(memory) for memory in memories], batch="one")
     pairs = zip(memories[:20], memories[20:40], strict=True)
     links = [
@@ -49,7 +50,7 @@ def sound(tmp_path: Path, make_memory: Callable[..., Memory]) -> tuple[bytes, tu
     ]
     store.apply([*map(Connect, links), *(Forget(memory.id) for memory in memories[:9])], batch="two")
     everything = _everything(store)
-    store.close()
+    unbound.close()
     return (tmp_path / "sound.db").read_bytes(), everything
 
 
@@ -71,11 +72,12 @@ def test_a_flipped_bit_is_noticed_or_harmless(
 
 def _is_noticed(path: Path, everything: tuple[object, ...]) -> bool:
     try:
-        store = SqliteStore(path)
+        unbound = SqliteStore(path)
+        store = unbound.of("me")
     except StoreUnavailable:
         return True
     try:
-        if store.check(deep=True):
+        if unbound.maintenance.check(deep=True):
             # Whatever is read from it, only the one kind of error comes out.
             with suppress(StoreUnavailable):
                 _everything(store)
@@ -85,7 +87,7 @@ def _is_noticed(path: Path, everything: tuple[object, ...]) -> bool:
     except StoreUnavailable:
         return True
     finally:
-        store.close()
+        unbound.close()
 
 
 @pytest.mark.parametrize("place", [0, 100, 5000])
@@ -118,9 +120,9 @@ def test_a_row_changed_behind_our_back_is_named(
     connection = apsw.Connection(str(tmp_path / "sound.db"))
     connection.execute(statement)
     connection.close()
-    store = SqliteStore(tmp_path / "sound.db")
-    findings = store.check(deep=True)
-    store.close()
+    unbound = SqliteStore(tmp_path / "sound.db")
+    findings = unbound.maintenance.check(deep=True)
+    unbound.close()
     assert findings
     assert {finding.subject.split()[0] for finding in findings} == {subject}
 

@@ -114,10 +114,10 @@ def test_an_open_reader_is_named_and_the_rest_is_done_when_it_has_gone(
         engine.erase(id)
     assert engine.store.history(id) == []
     assert engine.recall(words[0]).hits == ()
-    assert not engine.store.is_scrubbed()
+    assert not engine.maintenance.is_scrubbed()
     reader.close()
     engine.inspect(deep=True)
-    assert engine.store.is_scrubbed()
+    assert engine.maintenance.is_scrubbed()
     assert traces(tmp_path, words) == set()
 
 
@@ -144,7 +144,7 @@ def test_a_crash_before_the_scrubbing_is_made_good_by_the_doctor(
     died = subprocess.run([sys.executable, "-c", _DIE_BEFORE_SCRUBBING, str(tmp_path), id], check=False)
     assert died.returncode == -9
     assert traces(tmp_path, words) != set()
-    assert not open_engine().store.is_scrubbed()
+    assert not open_engine().maintenance.is_scrubbed()
     again = open_engine()
     assert again.recall(words[0]).hits == ()
     if is_caught_up:
@@ -158,10 +158,10 @@ import os, signal, sys
 from pathlib import Path
 from triskele import config
 from triskele.engine import Engine
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite import maintenance
 
 folder, id = Path(sys.argv[1]), sys.argv[2]
-SqliteStore.scrub = lambda store: os.kill(os.getpid(), signal.SIGKILL)
+maintenance.scrub = lambda connection: os.kill(os.getpid(), signal.SIGKILL)
 Engine(config.load({"TRISKELE_HOME": str(folder / "home")}), folder).erase(id)
 """
 

@@ -75,13 +75,13 @@ def test_a_full_disk_refuses_writes_and_keeps_everything(cramped: Engine, open_e
     many = [cramped.draft(f"{number} {LARGE}") for number in range(20)]
     with pytest.raises(StoreUnavailable):
         cramped.remember_all(many)
-    for engine in (cramped, open_engine(cramped.store.path)):  # type: ignore[attr-defined]
+    for engine in (cramped, open_engine(cramped.store._database.path)):  # type: ignore[attr-defined]
         assert {id: m.content for id, m in engine.store.memories(ids).items()} == kept
         assert engine.census().memories == len(kept) + 1
         assert [hit.memory.id for hit in engine.recall("number7").hits] == [
             id for id, content in kept.items() if content.startswith("number7 ")
         ]
-        assert engine.store.check(deep=True) == []
+        assert engine.maintenance.check(deep=True) == []
 
 
 def test_writing_goes_on_when_there_is_room_again(
@@ -95,7 +95,7 @@ def test_writing_goes_on_when_there_is_room_again(
     kept = _fill(engine)
     ballast.unlink()
     if small_disk is None:
-        engine.store._connection().pragma("max_page_count", 10_000)  # type: ignore[attr-defined]
+        engine.store._database.connection().pragma("max_page_count", 10_000)  # type: ignore[attr-defined]
     added = engine.remember(f"later {LARGE}")
     assert engine.store.memories([*kept, added.id]).keys() == {*kept, added.id}
 

@@ -82,10 +82,11 @@ def test_a_half_made_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "half.db"
     SqliteStore(path).close()
     _database(path, "DROP TABLE links")
-    store = SqliteStore(path)
+    unbound = SqliteStore(path)
+    store = unbound.of("me")
     with pytest.raises(StoreUnavailable, match="damaged"):
         store.census()
-    store.close()
+    unbound.close()
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty file", "no file"])
@@ -94,14 +95,15 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, make_memory: Make, is_the
     if is_there:
         path.parent.mkdir(parents=True)
         path.touch()
-    store = SqliteStore(path)
+    unbound = SqliteStore(path)
+    store = unbound.of("me")
     store.apply([Add(make_memory())], batch="one")
-    assert store.check(deep=True) == []
+    assert unbound.maintenance.check(deep=True) == []
     connection = apsw.Connection(str(path))
     assert connection.pragma("user_version") == len(MIGRATIONS)
     assert connection.pragma("journal_mode") == "wal"
     connection.close()
-    store.close()
+    unbound.close()
 
 
 def test_a_crash_during_the_foundation_leaves_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,43 +113,46 @@ def test_a_crash_during_the_foundation_leaves_an_empty_file(tmp_path: Path, monk
     with pytest.raises(StoreUnavailable):
         SqliteStore(path)
     monkeypatch.undo()
-    store = SqliteStore(path)
-    assert store.check(deep=True) == []
-    store.close()
+    unbound = SqliteStore(path)
+    assert unbound.maintenance.check(deep=True) == []
+    unbound.close()
 
 
 def test_an_older_store_is_brought_forward_with_all_it_holds(
     tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, memory = tmp_path / "older.db", make_memory()
-    older = SqliteStore(path)
+    unbound = SqliteStore(path)
+    older = unbound.of("me")
     older.apply([Add(memory)], batch="one")
-    older.backup(tmp_path / "older.backup")
-    older.close()
+    unbound.maintenance.backup(tmp_path / "older.backup")
+    unbound.close()
     monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE novelty (name)"))
     for name in ("older.db", "older.backup"):
-        store = SqliteStore(tmp_path / name)
+        unbound = SqliteStore(tmp_path / name)
+        store = unbound.of("me")
         assert store.memories([memory.id]).keys() == {memory.id}
-        store.restore(tmp_path / "older.backup")
+        unbound.maintenance.restore(tmp_path / "older.backup")
         assert store.memories([memory.id]).keys() == {memory.id}
-        store.close()
+        unbound.close()
     monkeypatch.undo()
     assert "newer triskele" in _refusal(path)
 
 
 def test_every_connection_is_durable(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "memories.db")
+    unbound = SqliteStore(tmp_path / "memories.db")
+    store = unbound.of("me")
     seen: list[tuple[str, int]] = []
 
     def look() -> None:
-        connection = store._connection()
+        connection = store._database.connection()
         seen.append((connection.pragma("journal_mode"), connection.pragma("synchronous")))
 
     thread = threading.Thread(target=look)
     thread.start()
     thread.join()
     look()
-    store.close()
+    unbound.close()
     assert seen == [("wal", 2), ("wal", 2)]
 
 
@@ -186,17 +191,19 @@ def test_a_connection_that_may_only_read_says_so(
     tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, memory = tmp_path / "memories.db", make_memory()
-    writable = SqliteStore(path)
+    unbound = SqliteStore(path)
+    writable = unbound.of("me")
     writable.apply([Add(memory)], batch="one")
     reads_only = apsw.SQLITE_OPEN_READONLY
     real = apsw.Connection
     monkeypatch.setattr(apsw, "Connection", lambda name: real(name, flags=reads_only))
-    store = SqliteStore(path)
+    unbound = SqliteStore(path)
+    store = unbound.of("me")
     with pytest.raises(StoreUnavailable, match="read-only"):
         store.apply([Add(make_memory("more"))], batch="two")
     assert store.memories([memory.id]).keys() == {memory.id}
-    store.close()
-    writable.close()
+    unbound.close()
+    unbound.close()
 
 
 @pytest.fixture
@@ -209,9 +216,10 @@ def common_folder() -> Iterator[Path]:
 
 def test_a_store_in_a_folder_that_may_only_be_read_is_told_in_one_line(common_folder: Path, make_memory: Make) -> None:
     path = common_folder / "memories.db"
-    store = SqliteStore(path)
+    unbound = SqliteStore(path)
+    store = unbound.of("me")
     store.apply([Add(make_memory())], batch="one")
-    store.close()
+    unbound.close()
     (common_folder / "memories.db.lock").unlink()
     for name in common_folder.iterdir():
         name.chmod(0o444)

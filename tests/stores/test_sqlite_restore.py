@@ -36,7 +36,7 @@ def _texts(engine: Engine) -> set[str]:
 
 def test_an_open_engine_restores_over_damage(open_engine: Callable[..., Engine], backup: Path) -> None:
     engine = open_engine()
-    path = engine.store.path  # type: ignore[attr-defined]
+    path = engine.store._database.path  # type: ignore[attr-defined]
     data = path.read_bytes()
     path.write_bytes(data.replace(b"the otter sleeps", b"the otter sl\xc3\xc3ps"))
     kept = engine.restore(backup)
@@ -51,7 +51,7 @@ def test_an_open_engine_restores_over_damage(open_engine: Callable[..., Engine],
 
 def test_a_store_that_cannot_be_opened_is_restored(open_engine: Callable[..., Engine], backup: Path) -> None:
     engine = open_engine()
-    settings, path = engine.settings, engine.store.path  # type: ignore[attr-defined]
+    settings, path = engine.settings, engine.store._database.path  # type: ignore[attr-defined]
     engine.close()
     path.write_bytes(JUNK)
     with pytest.raises(StoreUnavailable):
@@ -146,7 +146,7 @@ def _state(open_engine: Callable[..., Engine], home: Path) -> str:
         assert (home / "memories.db").read_bytes() == JUNK
         assert (home / "memories.db-wal").read_bytes() == JUNK[:500]
         return "old"
-    assert engine.store.check(deep=True) == []
+    assert engine.maintenance.check(deep=True) == []
     found = _texts(engine)
     engine.close()
     assert found in ({"the heron fishes at dawn"}, {"the heron fishes at dawn", "the otter sleeps at noon"})

@@ -10,9 +10,7 @@ import pytest
 
 from triskele.engine import Engine
 from triskele.errors import StoreDamaged, StoreUnavailable
-from triskele.stores.protocol import Document
-from triskele.stores.sqlite.schema import MIGRATIONS
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.protocols import Document
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 OpenEngine = Callable[..., Engine]
@@ -23,7 +21,7 @@ def test_an_erasing_leaves_no_byte_of_a_document(
 ) -> None:
     engine, word = open_engine(), new_word()
     id = engine.remember("the kettle is red").id
-    engine.store.shelve("song", {"a": Document(f"all about {word}", about=[id])})
+    engine.store.documents.put("song", {"a": Document(f"all about {word}", about=[id])})
     assert traces(tmp_path, [word]) != set()
     engine.erase(id)
     assert traces(tmp_path, [word]) == set()
@@ -31,14 +29,14 @@ def test_an_erasing_leaves_no_byte_of_a_document(
 
 def test_a_document_that_somebody_changed_is_found(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
-    engine.store.shelve("song", {"a": Document("x")})
+    engine.store.documents.put("song", {"a": Document("x")})
     other = apsw.Connection(str(tmp_path / "home" / "memories.db"))
-    other.execute("UPDATE shelf SET value = '\"y\"'")
-    assert [finding.subject for finding in engine.store.check(deep=True)] == ["shelf a"]
-    other.execute("UPDATE shelf SET value = 'no json'")
+    other.execute("UPDATE documents SET value = '\"y\"'")
+    assert [finding.subject for finding in engine.maintenance.check(deep=True)] == ["documents a"]
+    other.execute("UPDATE documents SET value = 'no json'")
     other.close()
     with pytest.raises(StoreDamaged, match="song"):
-        engine.store.shelved("song")
+        engine.store.documents.all("song")
 
 
 def test_who_is_in_a_hurry_is_refused_at_once_and_others_wait_as_before(
@@ -49,20 +47,10 @@ def test_who_is_in_a_hurry_is_refused_at_once_and_others_wait_as_before(
     other = apsw.Connection(str(tmp_path / "home" / "memories.db"))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="busy"):
-        engine.store.shelve("song", {"a": Document("x")}, hurry=True)
+        engine.store.documents.put("song", {"a": Document("x")}, durable=False)
     other.close()
-    engine.store.shelve("song", {"a": Document("x")}, hurry=True)
-    assert engine.store.shelved("song") == {"a": "x"}
-    connection = engine.store._connection()  # type: ignore[attr-defined]
+    engine.store.documents.put("song", {"a": Document("x")}, durable=False)
+    assert engine.store.documents.all("song") == {"a": "x"}
+    connection = engine.store._database.connection()  # type: ignore[attr-defined]
     assert connection.pragma("synchronous") == 2
     assert connection.pragma("busy_timeout") == 30_000
-
-
-def test_a_store_from_before_the_shelf_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", MIGRATIONS[:2])
-    SqliteStore(tmp_path / "older.db").close()
-    monkeypatch.undo()
-    store = SqliteStore(tmp_path / "older.db")
-    store.shelve("song", {"a": Document("x")})
-    assert store.shelved("song") == {"a": "x"}
-    store.close()

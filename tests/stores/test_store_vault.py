@@ -166,8 +166,8 @@ class Killed(BaseException):
 def steps_of(engine: Engine, monkeypatch: pytest.MonkeyPatch, dies_at: int | None) -> list[int]:
     """Lets the process die before or after the given write of a change of keys; counts the moments."""
     moments: list[int] = []
-    for name in ("swap", "reseal"):
-        write = getattr(engine.store, name)
+    for where, name in ((engine.store.documents, "swap"), (engine.store, "reseal")):
+        write = getattr(where, name)
 
         def watched(*given: object, write: Callable[..., object] = write) -> object:
             _moment(moments, dies_at)
@@ -175,7 +175,7 @@ def steps_of(engine: Engine, monkeypatch: pytest.MonkeyPatch, dies_at: int | Non
             _moment(moments, dies_at)
             return done
 
-        monkeypatch.setattr(engine.store, name, watched)
+        monkeypatch.setattr(where, name, watched)
     return moments
 
 

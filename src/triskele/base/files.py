@@ -22,7 +22,7 @@ def is_full(error: OSError) -> bool:
 
 
 @contextmanager
-def told(what: str, kind: type[Unavailable] = Unavailable) -> Iterator[None]:
+def disk_errors(what: str, kind: type[Unavailable] = Unavailable) -> Iterator[None]:
     """Turn an error of the disk into one clear message."""
     try:
         yield

@@ -8,6 +8,8 @@ import unicodedata
 # Scripts written without spaces: Thai to Khmer, kana, Han, Hangul.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
+# Scripts whose runs of characters are whole sentences: a quotation is compared by their pieces.
+DENSE_SCRIPTS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff"
 # Vowel signs and accents that Python's \w leaves out would break words apart.
 MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
 SENTENCE_END = r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+"
@@ -49,6 +51,27 @@ COMMON_WORDS = frozenset(
     january february march april may june july august september october november december
     jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
     """.split()
+)
+# Words that a quotation is compared without.
+QUOTE_STOP_WORDS = frozenset(
+    """a about after again all also am an and any are as at be because been before but by can could did do does don for
+    from get go got had has have he her here him his how i if in into is it its just know like make me more most my need
+    new no not now of on one only or other our out over please remember said say see she should so some tell than that
+    the their them then there these they thing this those time to too up us use want was we well were what when where
+    which who why will with would yes you your s t
+    aber als am an auch auf aus bei bin bis das dass dem den der des die dies doch du ein eine einem einen einer er es
+    für gibt habe haben hat hatte ich ihr im in ist ja kann kein keine man mein meine mich mir mit nach nicht noch nur
+    oder sich sie sind so um und uns unser von vor war waren was wann warum wer wie wird wo wurde zu zum zur""".split()
+)
+# Words that the title of a secret is made without.
+TITLE_STOP_WORDS = frozenset(
+    "the an of for to in on at is was are it its this that my our your her his and or with from by be use used remember"
+    " please again new old one do not lose der die das ein eine für von vom im am an auf ist war und oder mit mein"
+    " unser lautet bitte neu alt".split()
+)
+# Words that mark a phrase as a sentence, not as a password.
+SENTENCE_WORDS = frozenset(
+    "the is are in see ask stored for to of and or must at least das der die im ist und siehe".split()
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.errors import BadInput, NotFound
 from triskele.recall.plan import Plan
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 
 # The adopted plans, the one in force last; the evidence is stored apart because every recall reads the plans.
 PLANS = "plan"
@@ -38,9 +38,9 @@ def values_of(plan: Plan) -> dict[str, Any]:
     return {name: _plain(value) for name, value in changed.items()}
 
 
-def in_force(store: Store) -> Adopted | None:
+def in_force(store: OwnerStore) -> Adopted | None:
     """The adopted plan; None if there is none, or if this version cannot read it."""
-    for key, value in reversed(store.shelved(PLANS).items()):
+    for key, value in reversed(store.documents.all(PLANS).items()):
         try:
             plan = _plan(value["plan"])
         except (TypeError, BadInput):
@@ -49,7 +49,7 @@ def in_force(store: Store) -> Adopted | None:
     return None
 
 
-def adopt(store: Store, plan: Plan, *, fingerprint: str, questions: int) -> Adopted:
+def adopt(store: OwnerStore, plan: Plan, *, fingerprint: str, questions: int) -> Adopted:
     """Put a plan in force; the earlier ones are kept for a rollback."""
     now = timestamps.now()
     adopted = Adopted(f"{timestamps.to_micros(now):017d}", plan, fingerprint, timestamps.to_text(now), questions)
@@ -59,30 +59,30 @@ def adopt(store: Store, plan: Plan, *, fingerprint: str, questions: int) -> Adop
         "since": adopted.since,
         "questions": questions,
     }
-    store.shelve(PLANS, {adopted.key: Document(value)}, most=MOST_PLANS)
+    store.documents.put(PLANS, {adopted.key: Document(value)}, most=MOST_PLANS)
     return adopted
 
 
-def roll_back(store: Store) -> tuple[Adopted, Adopted | None]:
+def roll_back(store: OwnerStore) -> tuple[Adopted, Adopted | None]:
     """Remove the plan in force; returns it and the plan that is in force now."""
     removed = in_force(store)
     if removed is None:
         raise NotFound("no adopted plan to roll back: recall uses the default plan")
-    store.unshelve(PLANS, [removed.key])
+    store.documents.delete(PLANS, [removed.key])
     keep_evidence(store, {"event": "rolled back", "plan": values_of(removed.plan), "adopted": removed.since})
     return removed, in_force(store)
 
 
-def keep_evidence(store: Store, evidence: Mapping[str, Any]) -> None:
+def keep_evidence(store: OwnerStore, evidence: Mapping[str, Any]) -> None:
     """Add an entry to the history of tunings."""
     now = timestamps.now()
     entry = {"at": timestamps.to_text(now), **evidence}
-    store.shelve(HISTORY, {f"{timestamps.to_micros(now):017d}": Document(entry)}, most=MOST_HISTORY)
+    store.documents.put(HISTORY, {f"{timestamps.to_micros(now):017d}": Document(entry)}, most=MOST_HISTORY)
 
 
-def history(store: Store) -> list[dict[str, Any]]:
+def history(store: OwnerStore) -> list[dict[str, Any]]:
     """The recorded tunings and rollbacks, oldest first."""
-    return list(store.shelved(HISTORY).values())
+    return list(store.documents.all(HISTORY).values())
 
 
 def _plain(value: Any) -> Any:

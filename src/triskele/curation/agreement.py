@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from triskele.errors import StoreUnavailable
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Answer
 
 _KIND, _KEY = "agreement", "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreed:
+class AgreementStats:
     """The number of queries, of those scored in time, and the means of their `Agreement`."""
 
     asked: int = 0
@@ -22,19 +22,19 @@ class Agreed:
     kept: float = 0.0
 
 
-def agreed(store: Store) -> Agreed | None:
+def agreed(store: OwnerStore) -> AgreementStats | None:
     """The counts so far; None if no cross-encoder was ever used."""
-    values = store.shelved(_KIND).get(_KEY)
-    return Agreed(**values) if values else None
+    values = store.documents.all(_KIND).get(_KEY)
+    return AgreementStats(**values) if values else None
 
 
-def note(store: Store, answer: Answer) -> None:
+def note(store: OwnerStore, answer: Answer) -> None:
     """Count one query; nothing is counted if the store cannot be written at once."""
-    before, agreement = agreed(store) or Agreed(), answer.agreement
+    before, agreement = agreed(store) or AgreementStats(), answer.agreement
     answered = before.answered + (agreement is not None)
     tau, kept = before.tau, before.kept
     if agreement is not None:
         tau, kept = tau + (agreement.tau - tau) / answered, kept + (agreement.kept - kept) / answered
-    after = Agreed(asked=before.asked + 1, answered=answered, tau=tau, kept=kept)
+    after = AgreementStats(asked=before.asked + 1, answered=answered, tau=tau, kept=kept)
     with suppress(StoreUnavailable):
-        store.shelve(_KIND, {_KEY: Document(asdict(after))}, hurry=True)
+        store.documents.put(_KIND, {_KEY: Document(asdict(after))}, durable=False)

@@ -8,7 +8,7 @@ import unicodedata
 
 from triskele.base.text import SENTENCE_END
 from triskele.errors import BadInput
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import LinkKind
 
 # What stands between the parts of a label, such as id, date and origin.
@@ -45,15 +45,15 @@ def _label_prints(text: str) -> set[str]:
     return {label_print(LABEL_SEPARATOR.join(parts[:count])) for parts, count in counts}
 
 
-def recognised(store: Store, text: str, *, project: str | None = None) -> str | None:
+def recognised(store: OwnerStore, text: str, *, project: str | None = None) -> str | None:
     """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be stored."""
-    labelled = store.uses.echoed(_label_prints(text))
+    labelled = store.usage.echoed(_label_prints(text))
     if labelled:
         return next(iter(labelled.values()))[0]
     sentences = _sentences(text)
     parts = [_print(sentence) for sentence in sentences if len(sentence) >= SHORTEST]
     whole = _print(" ".join(sentences))
-    sources = store.uses.echoed({whole, *parts})
+    sources = store.usage.echoed({whole, *parts})
     if whole in sources:
         return _visible(store, sources[whole], project)
     # Every sentence must have been injected; short ones have no fingerprint.
@@ -63,14 +63,14 @@ def recognised(store: Store, text: str, *, project: str | None = None) -> str | 
     return visible[0] if all(visible) else None
 
 
-def refuse(store: Store, text: str, *, project: str | None = None) -> None:
+def refuse(store: OwnerStore, text: str, *, project: str | None = None) -> None:
     """Raise BadInput if a text repeats an injected memory."""
     id = recognised(store, text, project=project)
     if id is not None:
         raise BadInput(f"this repeats memory {id}, which recall returned: it is already stored; edit it if it changed")
 
 
-def _visible(store: Store, ids: list[str], project: str | None) -> str | None:
+def _visible(store: OwnerStore, ids: list[str], project: str | None) -> str | None:
     """The first of these memories that is visible in a project: a memory of another project may be new here."""
     standing = store.memories(ids)
     replaced = {link.target for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in standing}

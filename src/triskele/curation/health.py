@@ -12,7 +12,7 @@ from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
-from triskele.stores.protocol import Finding, Store
+from triskele.stores.protocols import Finding, Maintenance, OwnerStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
 
@@ -42,7 +42,8 @@ class Health:
 
 
 def inspect(
-    store: Store,
+    store: OwnerStore,
+    maintenance: Maintenance | None,
     lexical: LexicalIndex,
     meaning: SemanticIndex | None,
     *,
@@ -54,7 +55,7 @@ def inspect(
     outside_problems: tuple[str, ...],
 ) -> Health:
     """Check truth and indexes; if the truth is damaged, nothing is repaired from it."""
-    findings = store.check(deep=deep)
+    findings = [] if maintenance is None else maintenance.check(deep=deep)
     locked = safe.problem()
     findings += _unreadable(store, safe) if deep and locked is None else []
     behind = lexical.behind()
@@ -67,11 +68,11 @@ def inspect(
         if meaning is not None and (damaged or orphaned):
             meaning.rebuild()
             repaired += _repaired_vectors(damaged, orphaned)
-        if not store.is_scrubbed():
+        if maintenance is not None and not maintenance.is_scrubbed():
             lexical.rebuild()
             if meaning is not None:
                 meaning.mentions.rebuild()
-            store.scrub()
+            maintenance.scrub()
             repaired.append("finished an interrupted erasure")
     return Health(
         findings=tuple(findings),
@@ -79,7 +80,7 @@ def inspect(
         index_faults=faults,
         vectors_damaged=damaged,
         vectors_orphaned=orphaned,
-        waiting=store.count_waiting(),
+        waiting=store.vectors.count_waiting(),
         model_problem=_model_problem() if needs_model else None,
         vault_problem=locked,
         exposed=tuple(_exposed(store)) if deep else (),
@@ -90,7 +91,7 @@ def inspect(
     )
 
 
-def _unreadable(store: Store, safe: StoreVault) -> list[Finding]:
+def _unreadable(store: OwnerStore, safe: StoreVault) -> list[Finding]:
     findings = []
     for row in store.sealed():
         try:
@@ -100,7 +101,7 @@ def _unreadable(store: Store, safe: StoreVault) -> list[Finding]:
     return findings
 
 
-def _exposed(store: Store) -> list[str]:
+def _exposed(store: OwnerStore) -> list[str]:
     """Memories with a version that is not secret and looks like a secret."""
     open_ones = (memory for _, memory in store.versions() if memory.sensitivity is not Sensitivity.SECRET)
     return list(dict.fromkeys(memory.id for memory in open_ones if find(memory.content)))

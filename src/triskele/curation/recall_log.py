@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Answer
 
 KIND = "recall"
@@ -17,7 +17,7 @@ LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoggedQuery:
     """A past query; `project` None means all projects, `hits` are ids, best first."""
 
     text: str
@@ -25,7 +25,7 @@ class Asked:
     hits: tuple[str, ...]
 
 
-def note(store: Store, text: str, answer: Answer) -> None:
+def note(store: OwnerStore, text: str, answer: Answer) -> None:
     """Log a query and its hits; nothing is logged if the store cannot be written at once."""
     if not text.strip() or len(text) > LONGEST:
         return
@@ -34,10 +34,10 @@ def note(store: Store, text: str, answer: Answer) -> None:
     value = {"text": text, "project": answer.project, "at": timestamps.to_text(now), "hits": hits}
     key = f"{timestamps.to_micros(now):017d}-{secrets.token_hex(3)}"
     with suppress(StoreUnavailable):
-        store.shelve(KIND, {key: Document(value, about=hits)}, most=MOST, hurry=True)
+        store.documents.put(KIND, {key: Document(value, about=hits)}, most=MOST, durable=False)
 
 
-def entries(store: Store) -> list[Asked]:
+def entries(store: OwnerStore) -> list[LoggedQuery]:
     """Past queries, newest first."""
-    values = reversed(store.shelved(KIND).values())
-    return [Asked(value["text"], value["project"], tuple(value["hits"])) for value in values]
+    values = reversed(store.documents.all(KIND).values())
+    return [LoggedQuery(value["text"], value["project"], tuple(value["hits"])) for value in values]

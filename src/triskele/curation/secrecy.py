@@ -5,12 +5,12 @@ from __future__ import annotations
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.ingest import classified
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.stores.vault import StoreVault, row_of
 from triskele.types import Change, Memory, Reveal, Revise, Sealed, Sensitivity, Withdraw, is_raised, is_secret
 
 
-def text_of(store: Store, safe: StoreVault, memory: Memory) -> str:
+def text_of(store: OwnerStore, safe: StoreVault, memory: Memory) -> str:
     """The text of a secret version."""
     if not is_secret(memory):
         raise BadInput(f"{memory.id} is not a secret: `triskele show` prints its text")
@@ -28,7 +28,7 @@ def revision(memory: Memory, revised: Memory) -> list[Change]:
 
 
 def sealed_versions(
-    store: Store, safe: StoreVault, id: str, title: str | None, settings: MemorySettings
+    store: OwnerStore, safe: StoreVault, id: str, title: str | None, settings: MemorySettings
 ) -> list[tuple[Memory, Sealed]]:
     """Every version of a memory as a secret, oldest first; versions that are already secret keep their titles."""
     texts = {row.version: safe.open(row) for row in store.sealed([id])}

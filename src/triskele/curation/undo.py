@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from triskele.base import timestamps
 from triskele.base.ids import same_words
 from triskele.errors import BadInput, Conflict
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import (
     LASTING,
     Action,
@@ -25,7 +25,7 @@ from triskele.types import (
 _PAGE = 500
 
 
-def last_undoable(store: Store) -> str | None:
+def last_undoable(store: OwnerStore) -> str | None:
     """The newest batch that is neither undone nor itself an undo, and still has something to undo."""
     cancelled: set[int] = set()
     erased: set[str] = set()
@@ -43,7 +43,7 @@ def last_undoable(store: Store) -> str | None:
     return None
 
 
-def inverse(entries: Sequence[JournalEntry], store: Store) -> list[Change]:
+def inverse(entries: Sequence[JournalEntry], store: OwnerStore) -> list[Change]:
     """The changes that restore every memory and link of a batch to its earlier state."""
     of_memories: dict[str, list[JournalEntry]] = {}
     for entry in entries:
@@ -90,12 +90,12 @@ def _opposite(entry: JournalEntry) -> Change:
     return Disconnect(link) if entry.action is Action.LINKED else Connect(link)
 
 
-def _start(entry: JournalEntry, store: Store) -> int:
+def _start(entry: JournalEntry, store: OwnerStore) -> int:
     """The first sequence number of the entry's batch: a long batch may be interleaved with others."""
     return store.journal(batch=entry.batch, limit=1)[0].seq
 
 
-def _batches_backwards(store: Store) -> Iterator[Sequence[JournalEntry]]:
+def _batches_backwards(store: OwnerStore) -> Iterator[Sequence[JournalEntry]]:
     """Runs of consecutive entries of one batch, newest run first, each run in journal order."""
     run: deque[JournalEntry] = deque()
     before: int | None = None

@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping
 
 from triskele.curation import echo
 from triskele.recall.reasons import tokens_of
-from triskele.stores.protocol import Store
-from triskele.stores.usage import Use
+from triskele.stores.protocols import OwnerStore, Use
 from triskele.types import Answer, Memory
 
 
-def note_recall(store: Store, answer: Answer, *, to_agent: bool = False) -> None:
+def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
     """Count the memories of an answer; tokens count only if an agent reads it."""
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:
-        store.uses.recalled([Use(each.id, tokens_of(each.content) * to_agent) for each in memories])
+        store.usage.recalled([Use(each.id, tokens_of(each.content) * to_agent) for each in memories])
 
 
 def note_injection(
-    store: Store,
+    store: OwnerStore,
     memories: Iterable[Memory],
     *,
     conversation: str | None,
@@ -33,4 +32,4 @@ def note_injection(
         for each in memories
     ]
     if injected:
-        store.uses.injected(conversation, injected)
+        store.usage.injected(conversation, injected)

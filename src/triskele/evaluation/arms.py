@@ -1,4 +1,4 @@
-"""Arms: the ways to rank that a benchmark sets side by side, declared by what differs and nothing else."""
+"""Arms: the rankings that a benchmark compares, each declared by what differs from the default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRAPH = frozenset({"graph"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One way to rank; everything that is not named here is the same for all arms."""
+    """One way to rank; everything that is not set here is the same for all arms."""
 
     name: str
     about: str
@@ -29,37 +29,37 @@ class Arm:
     sort: Sort = Sort.RELEVANCE
 
     @property
-    def tells_confidence(self) -> bool:
-        """Whether its best score says how sure the answer is: only shares of what was possible do."""
+    def has_confidence(self) -> bool:
+        """Whether its confidence has a meaning: that of textbook fusions has none."""
         return self.plan is not None and self.plan.fusion == DEFAULT and self.sort is Sort.RELEVANCE
 
     def to_json(self) -> dict[str, Any]:
-        """The arm with its whole plan as plain values."""
+        """The arm with its plan as plain values."""
         plan = asdict(self.plan) | {"legs": sorted(self.plan.legs)} if self.plan is not None else None
         return {"about": self.about, "plan": plan, "sort": str(self.sort)}
 
 
 def _textbook(name: str, about: str, *, legs: frozenset[str] = _BOTH, **plan: Any) -> Arm:
-    """A method as it was published, over words and meaning: without the weight of importance, which is recall's own."""
+    """A published method over the lexical and the dense leg, without the importance prior of recall."""
     return Arm(name=name, about=about, plan=Plan(legs=legs, prior=0.0, **plan))
 
 
 ARMS = {
     arm.name: arm
     for arm in (
-        Arm(name=FTS, about="plain FTS5: all words, else any, blended with importance", plan=None),
+        Arm(name=FTS, about="plain FTS5: all words, else any word, blended with importance", plan=None),
         _textbook("lexical", "the lexical leg alone", legs=_WORDS),
         Arm(name="importance", about="the lexical leg by importance", plan=Plan(legs=_WORDS), sort=Sort.IMPORTANCE),
         _textbook("dense", "the dense leg alone", legs=_NEARNESS, fusion="cc"),
         *(
-            _textbook(method, f"words and meaning fused by {method}", fusion=method, rerank="off")
+            _textbook(method, f"the lexical and the dense leg fused by {method}", fusion=method, rerank="off")
             for method in METHODS
             if method != "share"
         ),
         _textbook("late", "rrf with late interaction mixed in", fusion="rrf", rerank="late"),
         _textbook("graph", "rrf with the graph as a third leg", legs=_BOTH | _GRAPH, fusion="rrf", rerank="off"),
         Arm(name="default", about="what recall does", plan=Plan()),
-        Arm(name="default-lexical", about="the default without words", plan=Plan(legs=_NEARNESS | _GRAPH)),
+        Arm(name="default-lexical", about="the default without the lexical leg", plan=Plan(legs=_NEARNESS | _GRAPH)),
         Arm(
             name="default-dense",
             about="the default without the dense leg",
@@ -67,14 +67,18 @@ ARMS = {
         ),
         Arm(
             name="default-graph",
-            about="the default without walks; a title in the question counts",
+            about="the default without graph walks; a title in the question counts",
             plan=Plan(walk="off"),
         ),
         Arm(name="default-late", about="the default without late interaction", plan=Plan(rerank="off")),
-        Arm(name="default-context", about="the default blind to neighbouring turns", plan=Plan(context=False)),
-        Arm(name="default-prior", about="the default blind to importance", plan=Plan(prior=0.0)),
-        Arm(name=CROSS, about="the default, its head read again by the cross-encoder", plan=Plan(rerank=CROSS)),
-        Arm(name="default+exact", about="the default with a bonus for all words", plan=Plan(exact=_EXACT_BONUS)),
+        Arm(name="default-context", about="the default without neighbouring turns", plan=Plan(context=False)),
+        Arm(name="default-prior", about="the default without the importance prior", plan=Plan(prior=0.0)),
+        Arm(name=CROSS, about="the default with its top reranked by the cross-encoder", plan=Plan(rerank=CROSS)),
+        Arm(
+            name="default+exact",
+            about="the default with a bonus for memories with all query terms",
+            plan=Plan(exact=_EXACT_BONUS),
+        ),
     )
 }
 
@@ -84,25 +88,25 @@ def arm(name: str) -> Arm:
     base, *changes = name.split(":")
     if base not in ARMS:
         raise BadInput(f"unknown arm {base!r}: choose from {', '.join(ARMS)}")
-    found = ARMS[base]
+    declared = ARMS[base]
     if not changes:
-        return found
-    if found.plan is None:
-        raise BadInput(f"the arm {base!r} has nothing to change: {changes[0]!r}")
-    plan = found.plan
+        return declared
+    if declared.plan is None:
+        raise BadInput(f"the arm {base!r} has no values to change: {changes[0]!r}")
+    plan = declared.plan
     for change in changes:
         plan = _changed(plan, change)
-    return replace(found, name=name, about=f"{found.about}, {', '.join(changes)}", plan=plan)
+    return replace(declared, name=name, about=f"{declared.about}, {', '.join(changes)}", plan=plan)
 
 
 def _changed(plan: Plan, change: str) -> Plan:
     key, _, value = change.partition("=")
     if key not in _CHANGES:
-        raise BadInput(f"nothing of an arm is called {key!r}: choose from {', '.join(_CHANGES)}")
+        raise BadInput(f"unknown value {key!r} of an arm: choose from {', '.join(_CHANGES)}")
     try:
         return _CHANGES[key](plan, value)
     except ValueError:
-        raise BadInput(f"{change!r} is not a value that an arm can take: give {key}=NUMBER") from None
+        raise BadInput(f"{change!r} is not a value of an arm: give {key}=NUMBER") from None
 
 
 def _with_k(plan: Plan, value: str) -> Plan:
@@ -110,9 +114,9 @@ def _with_k(plan: Plan, value: str) -> Plan:
 
 
 def _with_alpha(plan: Plan, value: str) -> Plan:
-    """The share of meaning; words have the rest."""
+    """The weight of the dense leg; the lexical leg has the rest."""
     if plan.fusion == DEFAULT:
-        raise BadInput("alpha belongs to the methods that fuse two legs: for the default name the legs, dense=0.4")
+        raise BadInput("alpha applies to methods that fuse two legs: for the default name the legs, dense=0.4")
     share = float(value)
     if not 0 <= share <= 1:
         raise BadInput(f"alpha must lie between 0 and 1, not {value}")
@@ -120,7 +124,7 @@ def _with_alpha(plan: Plan, value: str) -> Plan:
 
 
 def _with_weight(leg: str) -> Callable[[Plan, str], Plan]:
-    """The weight of one leg; in the default, legs that are not named count nothing, the graph as usual."""
+    """The weight of one leg; in the default, unnamed legs get weight 0, except the graph."""
 
     def change(plan: Plan, value: str) -> Plan:
         before = plan.weights or ({} if plan.fusion == DEFAULT else SHARES[plan.fusion])

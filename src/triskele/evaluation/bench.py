@@ -2,30 +2,65 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from triskele import config
-from triskele.errors import BadInput, Unavailable
-from triskele.evaluation import compare, metrics, results
-from triskele.evaluation.abstention import abstention
+from triskele.errors import BadInput
+from triskele.evaluation import metrics, results
 from triskele.evaluation.arms import ARMS, Arm, arm
-from triskele.evaluation.datasets import BenchQuery, half, load_dataset
-from triskele.evaluation.ground import Ground, cache_folder
-from triskele.evaluation.guards.inspection import inspect
-from triskele.evaluation.measured import Course, Measured, Progress, depth_of
-from triskele.evaluation.resuming import Unfinished
-from triskele.evaluation.windows import windows
+from triskele.evaluation.datasets import MAX_CHARACTERS, BenchQuery, Dataset, Window, windows
+from triskele.evaluation.harness import RUN_DEPTH, BenchHarness, Progress, cache_folder, depth_of, quiet
+from triskele.evaluation.loaders import load_dataset
+from triskele.evaluation.measure import LegRank, Measured, measure, score
 from triskele.recall.plan import CROSS
+
+_PACKAGES = ("numpy", "tantivy", "onnxruntime", "apsw")
 
 
 def available_arms() -> list[str]:
-    """The names of the arms that can be measured; a cross-encoder only where the settings name one."""
+    """The names of the arms that can be measured; a cross-encoder only if the settings name one."""
     named = config.load().rerank
     return [name for name in ARMS if name != CROSS or named.model or named.service]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A data set with the queries that every arm is asked, in their order."""
+
+    data: Dataset
+    queries: Sequence[BenchQuery]
+    unanswerable: Sequence[BenchQuery]
+    windows: Sequence[Window]
+
+    @property
+    def depth(self) -> int:
+        """Candidates per leg."""
+        return depth_of(self.windows)
+
+    def texts(self) -> list[str]:
+        """The text of every query."""
+        return [query.text for query in (*self.queries, *self.unanswerable)]
+
+
+def load_benchmark(dataset: Path, *, max_queries: int | None = None, seed: int = 7) -> Benchmark:
+    """A data set with all of its queries, or a sample that the seed decides."""
+    data = load_dataset(dataset)
+    queries = _sampled(data.ranked(), max_queries, seed)
+    if not queries:
+        raise BadInput(f"no query of {data.name} has a relevant document: there is nothing to rank")
+    return Benchmark(data, queries, _sampled(data.unranked(), max_queries, seed), windows(data.documents))
 
 
 def run_bench(
@@ -36,121 +71,106 @@ def run_bench(
     out: Path | None = None,
     max_queries: int | None = None,
     seed: int = 7,
-    progress: Progress | None = None,
+    progress: Progress = quiet,
     public: bool = False,
 ) -> dict[str, Any]:
-    """Measure arms on a data set folder and compare each with the baseline; `out` keeps runs and values per query.
+    """Measure arms on a data set and compare each with the baseline; `out` keeps runs and values per query.
 
-    A public run says and keeps aggregates only: no text and no id of the data set.
+    A public run reports and keeps aggregates only: no text and no id of the data set.
     """
     chosen = [arm(name) for name in dict.fromkeys((baseline, *arms))]
-    _require_extra()
     if out is not None:
         results.make_folder(out, public=public)
-    tell = progress or (lambda _stage, _done, _total: None)
-    data = load_dataset(dataset)
-    queries = _sampled(data.ranked(), max_queries, seed)
-    if not queries:
-        raise BadInput(f"no query of {data.name} has a relevant document: there is nothing to rank")
-    rows = windows(data.documents)
-    course = Course(data, queries, _sampled(data.unranked(), max_queries, seed), rows, depth_of(rows))
-    unfinished = Unfinished(cache_folder(), course)
-    measured = _measured(course, chosen, unfinished, tell)
-    tell("comparing", 0, 1)
-    report = _report(course, chosen, measured, seed=seed, public=public)
-    tell("comparing", 1, 1)
+    benchmark = load_benchmark(dataset, max_queries=max_queries, seed=seed)
+    checkpoint = Checkpoint(cache_folder(), benchmark)
+    with BenchHarness(benchmark.windows, progress) as harness:
+        measured = _measured(benchmark, harness, chosen, checkpoint, progress)
+        model = harness.fingerprint if any(one.plan and one.plan.asks_meaning for one in chosen) else None
+    progress("comparing", 0, 1)
+    report = _report(benchmark, chosen, measured, model=model, seed=seed, public=public)
+    progress("comparing", 1, 1)
     if out is not None:
-        results.write(out, report, queries, measured, public=public)
-    unfinished.forget()
+        results.write(out, report, benchmark.queries, measured, public=public)
+    checkpoint.remove()
     return report
 
 
-def _measured(course: Course, chosen: Sequence[Arm], unfinished: Unfinished, tell: Progress) -> dict[str, Measured]:
-    """Every arm over one ground."""
+def _measured(
+    benchmark: Benchmark, harness: BenchHarness, arms: Sequence[Arm], checkpoint: Checkpoint, progress: Progress
+) -> dict[str, Measured]:
+    """The results of every arm over one harness; finished arms come from the checkpoint."""
     measured: dict[str, Measured] = {}
-    texts = [query.text for query in (*course.queries, *course.unanswerable)]
-    with Ground.laid(course.rows, texts, tell) as ground:
-        for one in chosen:
-            found = unfinished.find(one)
-            if found is None:
-                found = course.run(one, ground.searcher(one), tell)
-                unfinished.keep(one, found)
-            measured[one.name] = found
+    queries, qrels = benchmark.queries, benchmark.data.qrels
+    for one in arms:
+        found = checkpoint.load(one)
+        if found is None:
+            if one.plan is not None and one.plan.asks_meaning:
+                harness.precompute(benchmark.texts())
+            found = measure(harness, one, queries, qrels, unanswerable=benchmark.unanswerable, progress=progress)
+            checkpoint.save(one, found)
+        measured[one.name] = found
     return measured
 
 
 def _report(
-    course: Course,
-    chosen: Sequence[Arm],
+    benchmark: Benchmark,
+    arms: Sequence[Arm],
     measured: Mapping[str, Measured],
     *,
+    model: str | None,
     seed: int,
     public: bool,
 ) -> dict[str, Any]:
-    queries = course.queries
-    summaries = {name: _summary(one, queries) for name, one in measured.items()}
+    data, queries, depth = benchmark.data, benchmark.queries, benchmark.depth
+    halves = results.halves(queries)
+    summaries = {
+        name: results.summarise(one, queries)
+        | {"halves": {half: metrics.summary(one.scores, places) for half, places in halves.items()}}
+        for name, one in measured.items()
+    }
+    more = {f"half:{name}": places for name, places in halves.items()}
     report = {
-        "dataset": course.data.name,
-        "manifest": results.manifest(course, chosen, seed=seed),
-        "guards": inspect(course, chosen, measured, summaries, public=public),
+        "dataset": data.name,
+        "manifest": _manifest(benchmark, arms, model=model, seed=seed),
+        "guards": results.inspect(data, queries, arms, measured, summaries, depth=depth, public=public),
         "arms": summaries,
-        "comparisons": _comparisons(measured, queries, chosen[0].name, seed),
+        "comparisons": results.comparisons(measured, queries, arms[0].name, seed=seed, more=more),
     }
-    told = {name: _told(one, course) for name, one in measured.items() if one.confidence}
-    return report | ({"abstention": told} if told else {})
+    abstention = {name: _abstention(one, benchmark) for name, one in measured.items() if one.confidence}
+    return report | ({"abstention": abstention} if abstention else {})
 
 
-def _told(one: Measured, course: Course) -> dict[str, Any]:
-    """How well an arm's confidence tells the questions that have no answer."""
-    kinds = sorted({query.type for query in course.unanswerable})
-    return abstention(
-        [one.confidence[query.id] for query in course.queries],
-        {kind: [one.confidence[query.id] for query in course.unanswerable if query.type == kind] for kind in kinds},
-    )
+def _abstention(one: Measured, benchmark: Benchmark) -> dict[str, Any]:
+    """How well the confidence of an arm separates the queries without an answer."""
+    by_type: dict[str, list[float]] = {}
+    for query in sorted(benchmark.unanswerable, key=lambda query: query.type):
+        by_type.setdefault(query.type, []).append(one.confidence[query.id])
+    return metrics.abstention([one.confidence[query.id] for query in benchmark.queries], by_type)
 
 
-def _summary(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, Any]:
-    import numpy as np
-
-    times = np.array(measured.latencies_ms)
-    return {
-        "overall": metrics.summary(measured.scores, range(len(queries))),
-        "strata": {name: _stratum(measured, places) for name, places in _strata(queries)},
-        "halves": {name: metrics.summary(measured.scores, places) for name, places in _halves(queries)},
-        "latency_ms": {
-            "p50": float(np.percentile(times, 50)),
-            "p95": float(np.percentile(times, 95)),
-            "mean": float(times.mean()),
-            "max": float(times.max()),
+def _manifest(benchmark: Benchmark, arms: Sequence[Arm], *, model: str | None, seed: int) -> dict[str, Any]:
+    """Everything that is needed to repeat the run."""
+    data = benchmark.data
+    known = {query.id for query in data.queries}
+    return results.environment(arms, seed=seed) | {
+        "model": model,
+        "data_sha256": data.sha256,
+        "counts": {
+            "documents": len(data.documents),
+            "windows": len(benchmark.windows),
+            "queries": len(data.queries),
+            "ranked": len(data.ranked()),
+            "measured": len(benchmark.queries),
+            "unanswerable": len(benchmark.unanswerable),
+            "left_out": data.left_out(),
+            "labels_skipped": dict(data.skipped),
+            "labels_of_unknown_queries": sum(len(labels) for id, labels in data.qrels.items() if id not in known),
         },
-        "bytes_per_memory": measured.bytes_per_memory,
-        "legs": measured.legs,
+        "window_characters": MAX_CHARACTERS,
+        "run_depth": RUN_DEPTH,
+        "leg_depth": benchmark.depth,
+        "split": "sha256 of the scope, or of the query id without one: even tune, odd test",
     }
-
-
-def _stratum(measured: Measured, places: Sequence[int]) -> dict[str, Any]:
-    return {**metrics.summary(measured.scores, places), "underpowered": len(places) < compare.UNDERPOWERED_BELOW}
-
-
-def _comparisons(
-    measured: Mapping[str, Measured], queries: Sequence[BenchQuery], baseline: str, seed: int
-) -> list[dict[str, Any]]:
-    groups: dict[str, Sequence[int]] = {"overall": range(len(queries))}
-    types = dict(_strata(queries))
-    groups |= types if len(types) > 1 else {}
-    groups |= {f"half:{name}": places for name, places in _halves(queries)}
-    scores = {name: m.scores for name, m in measured.items()}
-    return [found.to_json() for found in compare.compare(scores, baseline, groups, seed=seed)]
-
-
-def _strata(queries: Sequence[BenchQuery]) -> Iterator[tuple[str, list[int]]]:
-    for name in sorted({query.type for query in queries}):
-        yield name, [place for place, query in enumerate(queries) if query.type == name]
-
-
-def _halves(queries: Sequence[BenchQuery]) -> Iterator[tuple[str, list[int]]]:
-    for name in ("tune", "test"):
-        yield name, [place for place, query in enumerate(queries) if half(query) == name]
 
 
 def _sampled(queries: Sequence[BenchQuery], most: int | None, seed: int) -> list[BenchQuery]:
@@ -163,7 +183,64 @@ def _sampled(queries: Sequence[BenchQuery], most: int | None, seed: int) -> list
     return sorted(random.Random(seed).sample(ordered, most), key=lambda query: query.id)
 
 
-def _require_extra() -> None:
-    missing = [name for name in ("numpy", "scipy", "ranx") if find_spec(name) is None]
-    if missing:
-        raise Unavailable(f"the benchmark needs {', '.join(missing)}: pip install 'triskele[eval]'")
+class Checkpoint:
+    """Finished arms of an interrupted run; they are measured again only if anything changed since."""
+
+    def __init__(self, cache: Path, benchmark: Benchmark) -> None:
+        parent = cache / "unfinished" / benchmark.data.sha256[:16]
+        asked = [query.id for query in (*benchmark.queries, *benchmark.unanswerable)]
+        self._benchmark = benchmark
+        self._folder = parent / _digest([_program(), repr(benchmark.windows), repr(asked), str(benchmark.depth)])
+        for other in parent.glob("*"):
+            if other != self._folder:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def load(self, arm: Arm) -> Measured | None:
+        """The results of an arm before the run was interrupted, None if there are none."""
+        try:
+            values = json.loads(self._file(arm).read_bytes())
+        except (OSError, ValueError):
+            return None
+        values["run"] = {query: [(document, score) for document, score in v] for query, v in values["run"].items()}
+        values["relevant"] = {
+            query: {document: {leg: LegRank(*rank) for leg, rank in legs.items()} for document, legs in v.items()}
+            for query, v in values["relevant"].items()
+        }
+        return Measured(scores=score(self._benchmark.queries, self._benchmark.data.qrels, values["run"]), **values)
+
+    def save(self, arm: Arm, one: Measured) -> None:
+        """Keep the results of an arm; a cache that cannot be written costs only the way back."""
+        values = {each.name: getattr(one, each.name) for each in fields(one) if each.name != "scores"}
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part = self._file(arm).with_suffix(".part")
+            part.write_text(json.dumps(values), encoding="utf-8")
+            part.replace(self._file(arm))
+
+    def remove(self) -> None:
+        """The run is complete: the next run measures every arm again."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _file(self, arm: Arm) -> Path:
+        return self._folder / f"{_digest([arm.name, json.dumps(arm.to_json())])}.json"
+
+
+@cache
+def _program() -> str:
+    """A digest of everything that can change a ranking: this package and those that it searches with."""
+    return _digest([*_sources(resources.files("triskele")), *(version(name) for name in _PACKAGES)])
+
+
+def _sources(folder: Traversable) -> list[str]:
+    found = []
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if path.is_dir():
+            found += _sources(path)
+        elif path.name.endswith(".py"):
+            found.append(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _digest(parts: Sequence[str]) -> str:
+    joined = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(joined).hexdigest()[:16]

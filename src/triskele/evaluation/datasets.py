@@ -1,32 +1,32 @@
-"""Data sets on disk: a folder with documents, queries and relevance labels, read into frozen values."""
+"""Data sets as frozen values: documents, queries, relevance labels, and documents cut into windows of memory size."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
-import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from triskele import validation
+from triskele.base import timestamps
+from triskele.config import MemorySettings
 from triskele.errors import BadInput
 
-# Queries of these kinds have no right answer, so no ranking of theirs is right or wrong.
+# Queries of these types have no relevant document, so they stay out of ranked metrics.
 UNRANKED_TYPES = frozenset({"adversarial", "unanswerable", "abstention"})
 DEFAULT_TYPE = "all"
-_MANIFEST = "manifest.json"
-_OWN_FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
+MAX_CHARACTERS = MemorySettings().max_characters
+DEFAULT_IMPORTANCE = 0.5
+_SPOKEN_DATE = "%I:%M %p on %d %B, %Y"
 
 Qrels = Mapping[str, Mapping[str, int]]
 Half = Literal["tune", "test"]
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A text to find; `position` counts its place among the documents of its session."""
+class BenchDocument:
+    """A text to retrieve; `position` is its index among the documents of its session."""
 
     id: str
     text: str
@@ -38,7 +38,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class BenchQuery:
-    """A question of a data set; where it has a scope, only documents of that scope and of none may answer."""
+    """A query; one with a scope is answered only by documents of that scope or of no scope."""
 
     id: str
     text: str
@@ -49,13 +49,13 @@ class BenchQuery:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Documents, questions and labels; `sha256` names the bytes that they were read from.
+    """Documents, queries and labels; `sha256` identifies the bytes that they were read from.
 
-    `about` is what the set's manifest says of its making, `skipped` what of its labels could not be used.
+    `about` is the content of the set's manifest, `skipped` counts labels that cannot be used, by reason.
     """
 
     name: str
-    documents: tuple[Document, ...]
+    documents: tuple[BenchDocument, ...]
     queries: tuple[BenchQuery, ...]
     qrels: Qrels
     sha256: str
@@ -67,7 +67,7 @@ class Dataset:
         return tuple(q for q in self.queries if q.type not in UNRANKED_TYPES and self._has_relevant(q))
 
     def unranked(self) -> tuple[BenchQuery, ...]:
-        """The queries that have no right answer."""
+        """The queries that have no relevant document by their type."""
         return tuple(q for q in self.queries if q.type in UNRANKED_TYPES)
 
     def left_out(self) -> dict[str, int]:
@@ -80,167 +80,70 @@ class Dataset:
 
 
 def half(query: BenchQuery) -> Half:
-    """The half that a query belongs to for good; queries of one scope stay together."""
+    """The half of the fixed split that a query belongs to; queries of one scope stay together."""
     key = query.id if query.scope is None else query.scope
     return "test" if hashlib.sha256(key.encode()).digest()[0] & 1 else "tune"
 
 
-def load_dataset(folder: Path) -> Dataset:
-    """Read a data set: a folder with corpus.jsonl, queries.jsonl and qrels.tsv, plain or gzipped, or a public form."""
-    if not folder.exists():
-        raise BadInput(f"no data set folder: {folder}")
-    if not all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in _OWN_FILES):
-        # Imported here: the loaders build on the values above.
-        from triskele.evaluation.loaders.forms import load_public
-
-        if (public := load_public(folder)) is not None:
-            return replace(public.dataset, about=_about(folder), skipped=public.skipped)
-    files = [_File.read(folder, name) for name in _OWN_FILES]
-    corpus, queries, labels = files
-    documents = tuple(_documents(corpus))
-    return Dataset(
-        name=folder.resolve().name,
-        documents=documents,
-        queries=tuple(_queries(queries)),
-        qrels=_qrels(labels, {document.id for document in documents}),
-        sha256=hashlib.sha256(b"\0".join(file.content for file in files)).hexdigest(),
-        about=_about(folder),
-    )
-
-
-def _about(folder: Path) -> Mapping[str, Any]:
-    """What the set says of its own making, where it says anything."""
-    path = folder / _MANIFEST
-    if not path.is_file():
-        return {}
-    try:
-        said = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {path}: {error}") from None
-    if not isinstance(said, dict):
-        raise BadInput(f"{path}: is not a JSON object")
-    return said
+def strata(queries: Iterable[BenchQuery]) -> dict[str, list[int]]:
+    """The positions of the queries of each type, types in alphabetical order."""
+    found: dict[str, list[int]] = {}
+    for position, query in enumerate(queries):
+        found.setdefault(query.type, []).append(position)
+    return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """The bytes of one file, unpacked."""
+class Window:
+    """A piece of a document as it is indexed; `position` counts the windows of its session."""
 
-    path: Path
-    content: bytes
-
-    @staticmethod
-    def read(folder: Path, name: str) -> _File:
-        plain, packed = folder / name, folder / f"{name}.gz"
-        path = packed if packed.is_file() and not plain.is_file() else plain
-        try:
-            content = path.read_bytes()
-            return _File(path, gzip.decompress(content) if path == packed else content)
-        except FileNotFoundError:
-            raise BadInput(f"{folder} has no {name} or {name}.gz") from None
-        except (OSError, EOFError, zlib.error) as error:
-            raise BadInput(f"cannot read {path}: {error}") from error
-
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """The lines that hold something, with their numbers."""
-        for number, line in enumerate(self.content.split(b"\n"), start=1):
-            if not line.strip():
-                continue
-            try:
-                yield number, line.decode().rstrip("\r")
-            except UnicodeDecodeError:
-                raise self.wrong(number, "is not UTF-8") from None
-
-    def wrong(self, number: int, problem: str) -> BadInput:
-        return BadInput(f"{self.path}, line {number}: {problem}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """One checked line of a JSONL file."""
-
-    id: str
+    document: str
     text: str
-    type: str
-    meta: Mapping[str, Any]
     scope: str | None
     session: str | None
+    position: int | None
+    importance: float
+    created: datetime | None = None
 
 
-def _documents(file: _File) -> Iterator[Document]:
-    places: dict[tuple[str | None, str | None], int] = {}
-    for record in _records(file):
-        session = (record.scope, record.session)
-        position = places[session] = places.get(session, -1) + 1
-        yield Document(record.id, record.text, record.scope, record.session, position, record.meta)
+def windows(documents: Iterable[BenchDocument], limit: int = MAX_CHARACTERS) -> list[Window]:
+    """Every document cut at sentence or word boundaries; an empty document has no window."""
+    found: list[Window] = []
+    positions: dict[tuple[str | None, str], int] = {}
+    for document in documents:
+        for text in _pieces(document.text, limit):
+            position = None
+            if document.session is not None:
+                session = (document.scope, document.session)
+                position = positions[session] = positions.get(session, -1) + 1
+            importance, created = _importance(document), _created(document)
+            found.append(Window(document.id, text, document.scope, document.session, position, importance, created))
+    return found
 
 
-def _queries(file: _File) -> Iterator[BenchQuery]:
-    for record in _records(file):
-        yield BenchQuery(record.id, record.text, record.type, record.scope, record.meta)
+def _pieces(text: str, limit: int) -> list[str]:
+    if not text:
+        return []
+    return [text] if len(text) <= limit else validation.split_sentences(text, limit)
 
 
-def _records(file: _File) -> Iterator[_Record]:
-    seen: set[str] = set()
-    for number, line in file.lines():
-        try:
-            record = _record(json.loads(line))
-        except (ValueError, BadInput) as error:
-            problem = "is not valid JSON" if isinstance(error, json.JSONDecodeError) else str(error)
-            raise file.wrong(number, problem) from None
-        if record.id in seen:
-            raise file.wrong(number, f"repeats the id {record.id!r}")
-        seen.add(record.id)
-        yield record
-
-
-def _record(values: object) -> _Record:
-    if not isinstance(values, dict):
-        raise ValueError("is not a JSON object")
-    meta = values.get("meta") or {}
-    if not isinstance(meta, dict):
-        raise ValueError("has a meta that is not an object")
-    text = values.get("text")
-    if not isinstance(text, str):
-        raise ValueError("has no text")
-    return _Record(
-        id=_name(values, "id") or _missing("id"),
-        text=validation.clean(text, "the text"),
-        type=_name(values, "type") or DEFAULT_TYPE,
-        meta=meta,
-        scope=_name(meta, "scope"),
-        session=_name(meta, "session"),
-    )
-
-
-def _name(values: Mapping[str, Any], key: str) -> str | None:
-    """A short value that may be written as text or as a whole number; empty is none."""
-    value = values.get(key)
-    if value is None or value == "":
+def _created(document: BenchDocument) -> datetime | None:
+    """The date of a document, in ISO form or in the form of conversations (7:31 pm on 21 January, 2022)."""
+    given = document.meta.get("created") or document.meta.get("date")
+    if not isinstance(given, str):
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"has a {key} that is neither text nor a whole number")
-    return validation.clean(str(value), f"the {key}")
+    try:
+        return timestamps.parse(given)
+    except BadInput:
+        pass
+    try:
+        return datetime.strptime(given, _SPOKEN_DATE).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
-def _missing(key: str) -> str:
-    raise ValueError(f"has no {key}")
-
-
-def _qrels(file: _File, documents: set[str]) -> Qrels:
-    qrels: dict[str, dict[str, int]] = {}
-    for number, line in file.lines():
-        parts = line.split("\t")
-        if len(parts) != 3:
-            raise file.wrong(number, "is not qid, docid and grade between tabs")
-        query, document, grade = (part.strip() for part in parts)
-        try:
-            value = int(grade)
-        except ValueError:
-            if number == 1:
-                continue
-            raise file.wrong(number, f"has a grade that is not a whole number: {grade!r}") from None
-        if document not in documents:
-            raise file.wrong(number, f"labels a document that the corpus does not have: {document!r}")
-        qrels.setdefault(query, {})[document] = value
-    return qrels
+def _importance(document: BenchDocument) -> float:
+    given = document.meta.get("importance")
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        return DEFAULT_IMPORTANCE
+    return float(given)

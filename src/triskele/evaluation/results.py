@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind: a manifest, runs in TREC form and every metric of every query."""
+"""Results of a run: summaries, comparisons and the manifest as plain values, and the files that keep them."""
 
 from __future__ import annotations
 
@@ -9,57 +9,109 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from triskele import __version__
 from triskele.errors import BadInput
-from triskele.evaluation import compare, metrics
+from triskele.evaluation import comparison, guards, metrics
 from triskele.evaluation.arms import Arm
-from triskele.evaluation.datasets import BenchQuery, half
-from triskele.evaluation.measured import RUN_DEPTH
+from triskele.evaluation.datasets import BenchQuery, Dataset, half, strata
+from triskele.evaluation.measure import LATENCY, Measured
 from triskele.evaluation.report.page import page
-from triskele.evaluation.windows import MAX_CHARACTERS
-from triskele.models.bundled import bundled
 
-if TYPE_CHECKING:
-    from triskele.evaluation.measured import Course, Measured
-
-_PACKAGES = ("tantivy", "apsw", "PyStemmer", "numpy", "scipy", "ranx", "onnxruntime")
+OVERALL = "overall"
+_PACKAGES = ("tantivy", "apsw", "PyStemmer", "numpy", "onnxruntime")
 
 
-def manifest(course: Course, arms: Sequence[Arm], *, seed: int) -> dict[str, Any]:
-    """Everything that a second run needs to be the same run."""
-    data = course.data
-    known = {query.id for query in data.queries}
+def environment(arms: Sequence[Arm], *, seed: int) -> dict[str, Any]:
+    """The part of a manifest that every run has: versions, machine, arms, and how figures are computed."""
     return {
         "versions": {"triskele": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _PACKAGES},
-        "model": bundled().fingerprint if any(arm.plan and arm.plan.asks_meaning for arm in arms) else None,
         "platform": platform.platform(),
         "processor": platform.machine(),
         "cpus": os.cpu_count(),
         "seed": seed,
         "arms": {arm.name: arm.to_json() for arm in arms},
-        "data_sha256": data.sha256,
-        "counts": {
-            "documents": len(data.documents),
-            "windows": len(course.rows),
-            "queries": len(data.queries),
-            "ranked": len(data.ranked()),
-            "measured": len(course.queries),
-            "unanswerable": len(course.unanswerable),
-            "left_out": data.left_out(),
-            "labels_skipped": dict(data.skipped),
-            "labels_of_unknown_queries": sum(len(labels) for id, labels in data.qrels.items() if id not in known),
-        },
-        "window_characters": MAX_CHARACTERS,
-        "run_depth": RUN_DEPTH,
-        "leg_depth": course.depth,
-        "latency": "ranking alone, one question at a time; encoding the question and serving the answer are not in it",
         "ndcg": metrics.NDCG,
-        "resamples": compare.RESAMPLES,
-        "split": "sha256 of the scope, or of the query id where there is none: even tune, odd test",
+        "latency": LATENCY,
+        "resamples": comparison.RESAMPLES,
         "family": "Holm over all arms and strata of one metric",
+    }
+
+
+def summarise(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, Any]:
+    """The figures of one arm: metrics overall and by type of query, latency and size."""
+    import numpy as np
+
+    times = np.array(measured.latencies_ms)
+    return {
+        "overall": metrics.summary(measured.scores, range(len(queries))),
+        "strata": {name: _stratum(measured, places) for name, places in strata(queries).items()},
+        "latency_ms": {
+            "p50": float(np.percentile(times, 50)),
+            "p95": float(np.percentile(times, 95)),
+            "mean": float(times.mean()),
+            "max": float(times.max()),
+        },
+        "bytes_per_memory": measured.bytes_per_memory,
+        "legs": measured.legs,
+    }
+
+
+def _stratum(measured: Measured, places: Sequence[int]) -> dict[str, Any]:
+    return {**metrics.summary(measured.scores, places), "underpowered": len(places) < comparison.UNDERPOWERED_BELOW}
+
+
+def halves(queries: Sequence[BenchQuery]) -> dict[str, list[int]]:
+    """The positions of the queries in each half of the fixed split."""
+    return {name: [at for at, query in enumerate(queries) if half(query) == name] for name in ("tune", "test")}
+
+
+def comparisons(
+    measured: Mapping[str, Measured],
+    queries: Sequence[BenchQuery],
+    baseline: str,
+    *,
+    seed: int,
+    more: Mapping[str, Sequence[int]] | None = None,
+) -> list[dict[str, Any]]:
+    """Every arm against the baseline: overall, by type where there are several, and over `more` groups."""
+    types = strata(queries)
+    groups = {OVERALL: range(len(queries)), **(types if len(types) > 1 else {}), **(more or {})}
+    scores = {name: one.scores for name, one in measured.items()}
+    return [found.to_json() for found in comparison.compare(scores, baseline, groups, seed=seed)]
+
+
+def inspect(
+    data: Dataset,
+    queries: Sequence[BenchQuery],
+    arms: Sequence[Arm],
+    measured: Mapping[str, Measured],
+    summaries: Mapping[str, Mapping[str, Any]],
+    *,
+    depth: int,
+    public: bool,
+) -> dict[str, Any]:
+    """What the guards measured and found, alarms first."""
+    reached = {arm.name: guards.reaches(arm, depth) for arm in arms}
+    runs = {name: one.run for name, one in measured.items()}
+    coverage = guards.label_coverage(runs, queries, data.qrels)
+    findings = [
+        *(
+            finding
+            for name, one in measured.items()
+            for finding in guards.idle_legs(name, reached[name], one.legs, len(queries))
+        ),
+        *guards.identical_arms(runs),
+        *guards.pooling(coverage),
+        *guards.leaks(data.documents, queries, data.qrels),
+        *guards.circularity(data.about, queries, summaries),
+    ]
+    return {
+        "findings": [finding.to_json(public=public) for finding in guards.alarms_first(findings)],
+        "structure": {name: {leg: str(reach) for leg, reach in legs.items()} for name, legs in reached.items() if legs},
+        "pooling": coverage,
     }
 
 
@@ -93,13 +145,13 @@ def write(
 
 
 def file_name(arm: str) -> str:
-    """An arm's name as every file system takes it."""
+    """The name of an arm as a file name on every file system."""
     return arm.replace(":", "_")
 
 
 def _trec(name: str, queries: Sequence[BenchQuery], one: Measured) -> str:
     lines = [
-        f"{_word(query.id)} Q0 {_word(document)} {rank} {score!r} {name}\n"
+        f"{_column(query.id)} Q0 {_column(document)} {rank} {score!r} {name}\n"
         for query in queries
         for rank, (document, score) in enumerate(one.run[query.id], start=1)
     ]
@@ -109,12 +161,12 @@ def _trec(name: str, queries: Sequence[BenchQuery], one: Measured) -> str:
 def _per_query(queries: Sequence[BenchQuery], measured: Mapping[str, Measured]) -> str:
     lines = ["\t".join(("arm", "query", "type", "half", *metrics.METRICS))]
     for name, one in measured.items():
-        for place, query in enumerate(queries):
-            values = (repr(float(one.scores[metric][place])) for metric in metrics.METRICS)
-            lines.append("\t".join((name, _word(query.id), _word(query.type), half(query), *values)))
+        for at, query in enumerate(queries):
+            values = (repr(float(one.scores[metric][at])) for metric in metrics.METRICS)
+            lines.append("\t".join((name, _column(query.id), _column(query.type), half(query), *values)))
     return "\n".join(lines) + "\n"
 
 
-def _word(id: str) -> str:
-    """An id as one column: TREC's columns end at white space."""
+def _column(id: str) -> str:
+    """An id as one column: white space ends a column in TREC files, so it is escaped."""
     return re.sub(r"\s", lambda match: f"%{ord(match.group()):02X}", id)

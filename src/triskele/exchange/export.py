@@ -15,7 +15,7 @@ from typing import TextIO, TypeVar
 from triskele.base.files import settle_folder
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import jsonl, markdown, sources
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Link, Memory, Sensitivity
 
 Progress = Callable[[int, int | None], None]
@@ -40,13 +40,13 @@ class Snapshot:
 
 
 def take_snapshot(
-    store: Store, owner: str, *, include_private: bool, current_only: bool, with_secrets: bool = False
+    store: OwnerStore, *, include_private: bool, current_only: bool, with_secrets: bool = False
 ) -> Snapshot:
-    """The memories of one owner whose newest version may be exported, with the versions that may be."""
+    """The memories whose newest version may be exported, with the versions that may be."""
     memories, links = _consistent(store)
     grouped: dict[str, list[Memory]] = defaultdict(list)
     for memory in memories:
-        if memory.owner == owner and not (current_only and memory.known_to is not None):
+        if not (current_only and memory.known_to is not None):
             grouped[memory.id].append(memory)
     complete = {id: sorted(history, key=lambda memory: memory.version) for id, history in grouped.items()}
     withheld = _withheld(include_private=include_private, with_secrets=with_secrets)
@@ -74,15 +74,15 @@ def _withheld(*, include_private: bool, with_secrets: bool) -> frozenset[Sensiti
     return private if with_secrets else private | {Sensitivity.SECRET}
 
 
-def _consistent(store: Store) -> tuple[list[Memory], list[Link]]:
+def _consistent(store: OwnerStore) -> tuple[list[Memory], list[Link]]:
     """All versions and links as of one moment, although other processes may write."""
-    seq = store.last_seq()
+    cursor = store.position()
     rows = dict(store.versions())
     links = list(store.all_links())
     # Memories that changed during the read are read again, until none changed.
-    while entries := store.journal(after=seq):
-        seq = entries[-1].seq
-        changed = {entry.id for entry in entries}
+    while (page := store.changes_since(cursor)).entries:
+        cursor = page.cursor
+        changed = {entry.id for entry in page.entries}
         rows = {row: memory for row, memory in rows.items() if memory.id not in changed}
         rows |= dict(store.versions(sorted(changed)))
         links = list(store.all_links())

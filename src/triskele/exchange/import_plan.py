@@ -16,7 +16,7 @@ from triskele.config import Settings
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import NamedLink, Note, Problem, StoredLink, StoredVersion
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 from triskele.stores.vault import StoreVault, row_of
 from triskele.types import (
     Add,
@@ -49,8 +49,12 @@ class ExchangeEngine(Protocol):
         ...
 
     @property
-    def store(self) -> Store:
+    def store(self) -> OwnerStore:
         """The store of the memories."""
+        ...
+
+    def acting_as(self, actor: str) -> ExchangeEngine:
+        """The same memory; the journal names this actor."""
         ...
 
     def draft(
@@ -128,7 +132,7 @@ def for_notes(
     )
 
 
-def for_export(store: Store, versions: Sequence[StoredVersion], links: Sequence[StoredLink]) -> ImportPlan:
+def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequence[StoredLink]) -> ImportPlan:
     """A plan for an export of triskele: which of its versions and links are new here, and which conflict."""
     problems: list[Problem] = []
     histories: dict[str, list[StoredVersion]] = defaultdict(list)
@@ -209,7 +213,7 @@ def _identity(memory: Memory, digest: str | None = None) -> Identity:
     return (digest or memory.content_hash, *place, memory.valid_from, memory.valid_to)
 
 
-def _tied_links(store: Store, names: dict[str, str], ties: Iterable[NamedLink]) -> Iterator[Link]:
+def _tied_links(store: OwnerStore, names: dict[str, str], ties: Iterable[NamedLink]) -> Iterator[Link]:
     pairs = {(names[tie.one], names[tie.other]): None for tie in ties if tie.one in names and tie.other in names}
     there = {(link.source, link.target) for link in store.links(sorted(set(names.values())), kind=LinkKind.SEE_ALSO)}
     now = timestamps.now()
@@ -263,7 +267,7 @@ def _check_succession(id: str, new: Sequence[Memory], here: Sequence[Memory]) ->
             raise BadInput(f"memory {id} is at version {latest} in this store and at {memory.version} in the file")
 
 
-def _missing_links(store: Store, links: Sequence[Link]) -> Iterator[Link]:
+def _missing_links(store: OwnerStore, links: Sequence[Link]) -> Iterator[Link]:
     here = list(store.all_links())
     standing = {_ends(link) for link in here if link.known_to is None}
     begun = {(*_ends(link), link.known_from) for link in here}
@@ -282,7 +286,7 @@ def _ends(link: Link) -> tuple[str, LinkKind, str]:
     return link.source, link.kind, link.target
 
 
-def _circles(store: Store, links: Sequence[Link]) -> Iterator[Problem]:
+def _circles(store: OwnerStore, links: Sequence[Link]) -> Iterator[Problem]:
     new = [link for link in links if link.kind is LinkKind.SUPERSEDES and link.known_to is None]
     ids = sorted({end for link in new for end in (link.source, link.target)})
     sorter: TopologicalSorter[str] = TopologicalSorter()

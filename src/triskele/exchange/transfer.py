@@ -25,6 +25,7 @@ from triskele.exchange.records import (
     StoredVersion,
 )
 from triskele.types import (
+    IMPORT,
     Action,
     Add,
     Change,
@@ -88,7 +89,7 @@ def import_memories(
         problems=problems,
         skipped=tuple(found.skipped),
     )
-    return report if dry_run else _write(engine, planned, report, report_progress)
+    return report if dry_run else _write(engine.acting_as(IMPORT), planned, report, report_progress)
 
 
 def export_memories(
@@ -107,7 +108,6 @@ def export_memories(
         raise BadInput("secrets can only be exported into a jsonl file: name one")
     taken = take_snapshot(
         engine.store,
-        engine.settings.memory.owner,
         include_private=include_private,
         current_only=current_only or chosen.is_current_only,
         with_secrets=with_secrets,

@@ -66,6 +66,10 @@ class Bipartite:
         owned = np.bincount(concepts, marks, width).astype(np.int64)
         return Bipartite(Side.build(rows, concepts, marks), holders, owned)
 
+    def commonness(self, concepts: Ints) -> tuple[Ints, Ints]:
+        """How many memories mention each concept, and how many have it for a subject."""
+        return self.holders.counts(concepts), self.owners(concepts)
+
     def owners(self, concepts: Ints) -> Ints:
         """How many memories have each concept as their subject."""
         if not len(self.owned):

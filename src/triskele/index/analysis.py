@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -106,6 +106,14 @@ class Analyzer:
         if (pattern := _spaced(text)) is not None:
             return [term for word in pattern.findall(text) for term in self._terms_of[word]]
         return [token.text for token in self.tokens(text)]
+
+    def terms_of_each(self, texts: Iterable[str]) -> list[list[str]]:
+        """The terms of several texts."""
+        return [self.terms(text) for text in texts]
+
+    def first_places_of_each(self, texts: Iterable[str], wanted: frozenset[str]) -> list[list[Token]]:
+        """The first places of wanted terms in several texts."""
+        return [self.first_places(text, wanted) for text in texts]
 
     def first_places(self, text: str, wanted: frozenset[str]) -> list[Token]:
         """The first place of each wanted term that a text has, in the order of the text."""

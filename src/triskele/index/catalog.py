@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base import timestamps
-from triskele.stores.protocol import Store
+from triskele.stores.derived import CatalogRow
+from triskele.stores.protocols import START, Cursor, OwnerStore
 from triskele.types import Action, Scope
 
 _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
-_JOURNAL_PAGE = 1000
 
 Ints = NDArray[np.int64]
 
@@ -130,17 +129,17 @@ class Columns:
 class Catalog:
     """The columns of a store, kept as fresh as its journal and its vectors."""
 
-    def __init__(self, store: Store, fingerprint: str) -> None:
+    def __init__(self, store: OwnerStore, fingerprint: str) -> None:
         self._store = store
         self._fingerprint = fingerprint
         self._mutex = threading.Lock()
         self._columns: Columns | None = None
-        self._seen: tuple[str, int, int] = ("", 0, 0)
+        self._seen: tuple[str, Cursor, int] = ("", START, 0)
 
     def columns(self) -> Columns:
         """The columns as of now."""
         with self._mutex:
-            seen = (self._store.lineage(), self._store.last_seq(), self._store.last_slot(self._fingerprint))
+            seen = (self._store.epoch(), self._store.position(), self._store.vectors.last_slot(self._fingerprint))
             if self._columns is not None and seen[0] == self._seen[0] and seen != self._seen:
                 self._columns = self._updated(self._columns, *self._seen[1:])
             elif self._columns is None or seen != self._seen:
@@ -154,18 +153,18 @@ class Catalog:
             self._columns = None
 
     def _all(self) -> Columns:
-        return _columns(self._store.catalog(self._fingerprint), Codes())
+        return _columns(self._store.vectors.catalog(self._fingerprint), Codes())
 
-    def _updated(self, columns: Columns, seq: int, slot: int) -> Columns:
+    def _updated(self, columns: Columns, cursor: Cursor, slot: int) -> Columns:
         changed: set[str] = set()
-        while entries := self._store.journal(after=seq, limit=_JOURNAL_PAGE):
-            if any(entry.action is Action.ERASED for entry in entries):
+        while (page := self._store.changes_since(cursor)).entries:
+            if any(entry.action is Action.ERASED for entry in page.entries):
                 return self._all()
-            changed |= {entry.id for entry in entries if entry.link_kind is None}
-            seq = entries[-1].seq
-        fresh = _columns(self._store.catalog(self._fingerprint, ids=sorted(changed)), columns.codes)
+            changed |= {entry.id for entry in page.entries if entry.link_kind is None}
+            cursor = page.cursor
+        fresh = _columns(self._store.vectors.catalog(self._fingerprint, ids=sorted(changed)), columns.codes)
         columns = _merged(columns, fresh)
-        placed = self._store.newly_placed(self._fingerprint, after=slot)
+        placed = self._store.vectors.newly_placed(self._fingerprint, after=slot)
         known = np.isin([row for row, _ in placed], columns.rows)
         rows = [row for (row, _), is_known in zip(placed, known, strict=True) if is_known]
         slots = columns.slots.copy()
@@ -188,19 +187,18 @@ def _merged(old: Columns, new: Columns) -> Columns:
     return Columns(**joined)
 
 
-def _columns(entries: Iterable[tuple[Any, ...]], codes: Codes) -> Columns:
+def _columns(entries: Iterable[CatalogRow], codes: Codes) -> Columns:
     listed = list(entries)
-    columns = list(zip(*listed, strict=True)) if listed else [()] * 15
+    columns: list[Any] = list(zip(*listed, strict=True)) if listed else [()] * len(CatalogRow._fields)
     rows, owners, projects, *access, categories, tags, importance, sessions, positions = columns[:10]
     valid_from, valid_to, known_from, known_to, slots = columns[10:]
     talks = [
         codes.sessions.setdefault((owner, project, session), len(codes.sessions)) if session is not None else -1
         for owner, project, session in zip(owners, projects, sessions, strict=True)
     ]
-    for row, text in zip(rows, tags, strict=True):
-        if text != "[]":
-            for tag in json.loads(text):
-                codes.tagged.setdefault(tag, []).append(row)
+    for row, names in zip(rows, tags, strict=True):
+        for tag in names:
+            codes.tagged.setdefault(tag, []).append(row)
     return Columns(
         rows=np.array(rows, dtype=np.int64),
         places=_coded(zip(owners, projects, strict=True), codes.places),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from triskele.base.files import file_lock
 from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Columns, Ints
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 
 FORMAT = 1
 EXACT_LIMIT = 20_000
@@ -57,7 +57,9 @@ class _View:
 class DenseIndex:
     """Finds versions by the nearness of their sentence vectors."""
 
-    def __init__(self, folder: Path, store: Store, fingerprint: str, dimensions: int, *, tail_cap: int = 256) -> None:
+    def __init__(
+        self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
+    ) -> None:
         self.fingerprint = fingerprint
         self._folder = folder
         self._file = AppendFile(folder / f"dense-{FORMAT}-{fingerprint.replace('/', '_')}", "<f4", dimensions)
@@ -102,7 +104,7 @@ class DenseIndex:
 
     def rebuild(self) -> None:
         """Write the file anew from the store's rows; vectors that are none are thrown away and made again."""
-        self._store.drop_vectors(self._read_past(0)[1])
+        self._store.vectors.drop(self._read_past(0)[1])
         with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
             for old in self._folder.glob("dense-*"):
                 shutil.rmtree(old, ignore_errors=True)
@@ -111,12 +113,12 @@ class DenseIndex:
 
     def damaged(self) -> int:
         """How many records of the file are not what was written, and how many vectors of the store are none."""
-        opened = (file.open(self._store.lineage()) for file in (self._file, self._bit_file))
+        opened = (file.open(self._store.epoch()) for file in (self._file, self._bit_file))
         return len(self._read_past(0)[1]) + sum(len(records.damaged()) for records in opened if records is not None)
 
     def orphans(self, slots: Ints) -> int:
         """How many records of the file belong to none of these slots: an erasing was cut short."""
-        records = self._file.open(self._store.lineage())
+        records = self._file.open(self._store.epoch())
         return 0 if records is None else records.others(slots)
 
     def close(self) -> None:
@@ -132,17 +134,17 @@ class DenseIndex:
 
     def _fresh_view(self) -> _View:
         with self._mutex:
-            seen = (self._store.lineage(), self._store.last_slot(self.fingerprint))
+            seen = (self._store.epoch(), self._store.vectors.last_slot(self.fingerprint))
             if self._view is None or seen != self._seen:
                 self._view, self._seen = self._make_view(), seen
             return self._view
 
     def _make_view(self) -> _View:
-        records = self._file.open(self._store.lineage())
+        records = self._file.open(self._store.epoch())
         tail, _ = self._read_past(records.last_slot if records else 0)
         if len(tail) > self._tail_cap:
             self._catch_up()
-            records = self._file.open(self._store.lineage())
+            records = self._file.open(self._store.epoch())
             tail, _ = self._read_past(records.last_slot if records else 0)
         known = records.slots if records else np.empty(0, dtype=np.int64)
         vectors = records.values if records else np.empty((0, self._file.width), dtype=np.float32)
@@ -160,7 +162,7 @@ class DenseIndex:
 
     def _sound_bits(self, records: Records) -> NDArray[np.uint8]:
         """The bits that their file has for the first of some records."""
-        kept = self._bit_file.open(self._store.lineage())
+        kept = self._bit_file.open(self._store.epoch())
         if kept is None or not np.array_equal(kept.slots, records.slots[: len(kept.slots)]):
             return np.empty((0, self._bit_file.width), dtype=np.uint8)
         return kept.values
@@ -170,7 +172,7 @@ class DenseIndex:
         found: dict[int, Floats] = {}
         unsound: list[int] = []
         size = 4 * self._file.width
-        while page := self._store.vectors(self.fingerprint, after=slot):
+        while page := self._store.vectors.page(self.fingerprint, after=slot):
             whole = [(number, raw) for number, _, raw in page if len(raw) == size]
             vectors = np.frombuffer(b"".join(raw for _, raw in whole), dtype="<f4").reshape(-1, self._file.width)
             lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
@@ -186,7 +188,7 @@ class DenseIndex:
         """Append what the file lacks; where it cannot be written, memory serves alone."""
         try:
             with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
-                lineage = self._store.lineage()
+                lineage = self._store.epoch()
                 records = self._file.open(lineage)
                 if is_held:
                     fresh = self._read_past(records.last_slot if records else 0)[0]

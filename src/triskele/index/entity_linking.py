@@ -11,7 +11,8 @@ from triskele.graph.canonical import Names, Reason, block, expansions, key
 from triskele.graph.extract import Kind, Mention, mentions
 from triskele.graph.gazetteer import Gazetteer, runs
 from triskele.index.lexical import LexicalIndex
-from triskele.stores.protocol import Name, Named, Store
+from triskele.stores.derived import Name, Named
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Memory, Scope
 
 SWEEP = 20_000
@@ -31,7 +32,7 @@ Unread = Sequence[tuple[int, Memory]]
 
 
 def read_names(
-    store: Store,
+    store: OwnerStore,
     words: LexicalIndex,
     *,
     limit: int | None = None,
@@ -44,7 +45,7 @@ def read_names(
     """
     done = 0
     while limit is None or done < limit:
-        sweep = store.names.unread(SWEEP if limit is None else min(SWEEP, limit - done))
+        sweep = store.entities.unread(SWEEP if limit is None else min(SWEEP, limit - done))
         if not sweep:
             break
         for read in _read(sweep, store, words, wait=wait):
@@ -54,7 +55,7 @@ def read_names(
     return done
 
 
-def _read(sweep: Unread, store: Store, words: LexicalIndex, *, wait: bool) -> Iterator[int]:
+def _read(sweep: Unread, store: OwnerStore, words: LexicalIndex, *, wait: bool) -> Iterator[int]:
     """First the names of the whole sweep, then every text for all names known by then, in durable steps."""
     owners = {memory.owner for _, memory in sweep}
     known = {owner: _Known.at_hand(owner, store, words, sweep) for owner in owners}
@@ -66,17 +67,17 @@ def _read(sweep: Unread, store: Store, words: LexicalIndex, *, wait: bool) -> It
             for row, named in _older(names, fresh, store, words, before=sweep[0][0]):
                 older.setdefault(row, []).append(named)
     if older:
-        store.names.keep(older, wait=wait)
+        store.entities.keep(older, wait=wait)
     for start in range(0, len(sweep), BATCH):
         batch = sweep[start : start + BATCH]
         with store.snapshot():
             found = {row: known[memory.owner].named(memory) for row, memory in batch}
-        store.names.keep(found, through=batch[-1][0], wait=wait)
+        store.entities.keep(found, read=[row for row, _ in batch], wait=wait)
         yield len(batch)
 
 
 def _older(
-    known: _Known, fresh: Mapping[str, str], store: Store, words: LexicalIndex, *, before: int
+    known: _Known, fresh: Mapping[str, str], store: OwnerStore, words: LexicalIndex, *, before: int
 ) -> Iterator[tuple[int, Named]]:
     """Memories read earlier that hold a name met just now."""
     # Most new names are new words too, and nobody can have said them before.
@@ -87,7 +88,7 @@ def _older(
 
 
 def _by_search(
-    known: _Known, wanted: Mapping[str, str], store: Store, words: LexicalIndex, before: int
+    known: _Known, wanted: Mapping[str, str], store: OwnerStore, words: LexicalIndex, before: int
 ) -> Iterator[tuple[int, Named]]:
     """Look for each name: what a few new memories cost does not grow with the store."""
     scope = Scope(owner=known.owner, as_of=timestamps.now(), any_time=True)
@@ -101,7 +102,9 @@ def _by_search(
                 yield row, known.as_named(own, text, FOUND)
 
 
-def _by_reading(known: _Known, wanted: Mapping[str, str], store: Store, before: int) -> Iterator[tuple[int, Named]]:
+def _by_reading(
+    known: _Known, wanted: Mapping[str, str], store: OwnerStore, before: int
+) -> Iterator[tuple[int, Named]]:
     """Read every older text once for all names: cheaper where there are many new ones."""
     for row, memory in store.versions():
         if row >= before:
@@ -124,15 +127,15 @@ class _Known:
         self._aliases: dict[str, tuple[str, str]] = {}
 
     @staticmethod
-    def at_hand(owner: str, store: Store, words: LexicalIndex, sweep: Unread) -> _Known:
+    def at_hand(owner: str, store: OwnerStore, words: LexicalIndex, sweep: Unread) -> _Known:
         """Every name for many texts; for a few, those that could stand in them."""
         if len(sweep) > BATCH:
-            names = list(store.names.known(owner))
+            names = list(store.entities.known())
             return _Known(owner, words, names, names)
         memories = [memory for _, memory in sweep if memory.owner == owner]
         keys = {run for memory in memories for run in runs(memory.content)}
         blocks = {block(mention.text) for memory in memories for mention in _mentioned(memory)}
-        return _Known(owner, words, store.names.find(owner, keys).values(), store.names.akin(owner, blocks))
+        return _Known(owner, words, store.entities.find(keys).values(), store.entities.akin(blocks))
 
     def meet(self, memories: Iterable[Memory]) -> dict[str, str]:
         """Know the names of more memories; returns the new ones by key."""

@@ -15,16 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from triskele.base.files import file_lock, told
+from triskele.base.files import disk_errors, file_lock
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
-from triskele.stores.protocol import Store
-from triskele.types import Action, Scope, Sort
+from triskele.stores.protocols import START, Cursor, OwnerStore
+from triskele.types import Action, JournalEntry, Scope, Sort
 
 FORMAT = 4
 MAX_TERMS = 256
-_JOURNAL_PAGE = 1000
 _LOCK_TIMEOUT_S = 60.0
 _WHAT = "the lexical index"
 _PATIENCE_S = 5.0
@@ -52,7 +51,7 @@ class _View:
 class LexicalIndex:
     """Finds versions of memories by words, as fresh as the journal."""
 
-    def __init__(self, folder: Path, store: Store, analyzer: Analyzer, *, tail_cap: int = 256) -> None:
+    def __init__(self, folder: Path, store: OwnerStore, analyzer: Analyzer, *, tail_cap: int = 256) -> None:
         self.analyzer = analyzer
         self._folder = folder
         self._store = store
@@ -82,38 +81,42 @@ class LexicalIndex:
         view = self._fresh_view()
         shards = [shard for shard in (view.disk, view.tail) if shard is not None]
         total = sum(shard.live for shard in shards)
-        return {term: _idf(total, min(total, _frequency(shards, term))) for term in terms}
+        wanted = list(terms)
+        return {
+            term: _idf(total, min(total, frequency))
+            for term, frequency in zip(wanted, _frequencies(shards, wanted), strict=True)
+        }
 
     def rarest(self, terms: Iterable[str]) -> int:
         """In how many texts the rarest of some terms stands."""
         view = self._fresh_view()
         shards = [shard for shard in (view.disk, view.tail) if shard is not None]
-        return min((_frequency(shards, term) for term in terms), default=0)
+        return min(_frequencies(shards, list(terms)), default=0)
 
     def behind(self) -> int | None:
         """How many journal entries the index on disk has yet to take in; None where there is no index."""
         disk = self._open_disk()
-        return None if disk is None else self._store.last_seq() - disk.stamp.seq
+        return None if disk is None else sum(1 for _ in self._entries_since(disk.stamp.cursor))
 
     def catch_up(self, *, wait_s: float = _LOCK_TIMEOUT_S) -> bool:
         """Bring the index on disk up to the journal; False where another process is at it."""
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
             if not is_held:
                 return False
             disk = self._open_disk()
-            if disk is None or self._was_erased_since(disk.stamp.seq):
+            if disk is None or self._was_erased_since(disk.stamp.cursor):
                 # A merge would leave the words of erased memories in the files; only a new index is free of them.
                 self._build(None)
             else:
-                changed, last = self._changed_since(disk.stamp.seq)
-                if last > disk.stamp.seq:
-                    disk.update(changed, self._documents(sorted(changed)), stamp=Stamp(disk.stamp.lineage, last))
+                changed, last = self._changed_since(disk.stamp.cursor)
+                if last != disk.stamp.cursor:
+                    disk.update(changed, self._documents(sorted(changed)), stamp=Stamp(disk.stamp.epoch, last))
         self._view = None
         return True
 
     def rebuild(self, progress: Progress | None = None) -> None:
         """Build the index anew from the store and put it in the place of the old one."""
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
             if not is_held:
                 raise IndexUnavailable("another process is rebuilding the lexical index: try again")
             self._build(progress)
@@ -125,7 +128,7 @@ class LexicalIndex:
         disk = self._open_disk()
         if disk is None or damaged:
             return damaged
-        changed, _ = self._changed_since(disk.stamp.seq)
+        changed, _ = self._changed_since(disk.stamp.cursor)
         known = {row for row, memory in self._store.versions() if memory.id not in changed}
         past = {row for row, memory in self._store.versions(sorted(changed))}
         return len(set(disk.rows()) - past ^ known)
@@ -142,15 +145,15 @@ class LexicalIndex:
             return view
 
     def _present(self) -> Stamp:
-        return Stamp(self._store.lineage(), self._store.last_seq())
+        return Stamp(self._store.epoch(), self._store.position())
 
     def _make_view(self) -> _View:
         disk = self._open_disk()
-        changed, last = self._changed_since(disk.stamp.seq if disk else 0)
+        changed, last = self._changed_since(disk.stamp.cursor if disk else START)
         if disk is None or len(changed) > self._tail_cap:
             disk = self._catch_up_or_none() or disk
-            changed, last = self._changed_since(disk.stamp.seq if disk else 0)
-        stamp = Stamp(self._store.lineage(), last)
+            changed, last = self._changed_since(disk.stamp.cursor if disk else START)
+        stamp = Stamp(self._store.epoch(), last)
         if not changed:
             return _View(stamp, disk, None, frozenset())
         average = disk.statistics.average_lengths if disk and disk.live else None
@@ -167,23 +170,22 @@ class LexicalIndex:
 
     def _open_disk(self) -> Shard | None:
         shard = Shard.open(self.path, self._whole)
-        return shard if shard is not None and shard.stamp.lineage == self._store.lineage() else None
+        return shard if shard is not None and shard.stamp.epoch == self._store.epoch() else None
 
-    def _was_erased_since(self, seq: int) -> bool:
-        entries = self._store.journal(after=seq, limit=_JOURNAL_PAGE)
-        while entries:
-            if any(entry.action is Action.ERASED for entry in entries):
-                return True
-            entries = self._store.journal(after=entries[-1].seq, limit=_JOURNAL_PAGE)
-        return False
+    def _was_erased_since(self, cursor: Cursor) -> bool:
+        return any(entry.action is Action.ERASED for entry in self._entries_since(cursor))
 
-    def _changed_since(self, stamp: int) -> tuple[set[str], int]:
+    def _changed_since(self, cursor: Cursor) -> tuple[set[str], Cursor]:
         changed: set[str] = set()
-        last = stamp
-        while entries := self._store.journal(after=last, limit=_JOURNAL_PAGE):
-            changed |= {entry.id for entry in entries if entry.link_kind is None}
-            last = entries[-1].seq
-        return changed, last
+        while (page := self._store.changes_since(cursor)).entries:
+            changed |= {entry.id for entry in page.entries if entry.link_kind is None}
+            cursor = page.cursor
+        return changed, cursor
+
+    def _entries_since(self, cursor: Cursor) -> Iterator[JournalEntry]:
+        while (page := self._store.changes_since(cursor)).entries:
+            yield from page.entries
+            cursor = page.cursor
 
     def _documents(self, ids: Sequence[str] | None, progress: Progress | None = None) -> Iterator[Indexed]:
         for done, (row, memory) in enumerate(self._store.versions(ids), start=1):
@@ -196,7 +198,7 @@ class LexicalIndex:
         for leftover in self._folder.glob("lexical-*.new"):
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = self.path.with_suffix(".new")
-        stamp = Stamp(self._store.lineage(), self._store.last_seq())
+        stamp = Stamp(self._store.epoch(), self._store.position())
         Shard.build(fresh, self._documents(None, progress), stamp=stamp)
         for old in self._folder.glob("lexical-*"):
             if old != fresh:
@@ -214,17 +216,21 @@ class LexicalIndex:
         return self._folder / "writer.lock"
 
 
-def _frequency(shards: Sequence[Shard], term: str) -> int:
-    return sum(shard.frequency("content", term) for shard in shards)
+def _frequencies(shards: Sequence[Shard], terms: Sequence[str]) -> list[int]:
+    """In how many texts of all shards each term stands."""
+    if not shards:
+        return [0] * len(terms)
+    return [sum(each) for each in zip(*(shard.frequencies("content", terms) for shard in shards), strict=True)]
 
 
 def _weights(terms: Sequence[str], shards: Sequence[Shard]) -> list[list[tuple[str, str, float]]]:
     """Per shard the (field, term, weight) to ask for, corrected to the rarity over all shards."""
     total = sum(shard.live for shard in shards)
     chosen: list[tuple[int, str, str, list[int]]] = []
-    for term in terms:
+    counted = {field: [shard.frequencies(field, terms) for shard in shards] for field in FIELDS}
+    for place, term in enumerate(terms):
         for field in FIELDS:
-            frequencies = [shard.frequency(field, term) for shard in shards]
+            frequencies = [each[place] for each in counted[field]]
             if any(frequencies):
                 chosen.append((sum(frequencies), term, field, frequencies))
     if len(chosen) > MAX_TERMS:

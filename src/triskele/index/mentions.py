@@ -13,7 +13,9 @@ import numpy as np
 from triskele.base.files import file_lock
 from triskele.graph.bipartite import Bipartite, Bools, Ints
 from triskele.index.append_file import AppendFile
-from triskele.stores.protocol import Mentioned, Store
+from triskele.index.corpus import Mentions
+from triskele.stores.derived import Mentioned
+from triskele.stores.protocols import OwnerStore
 
 FORMAT = 1
 # Kinds of mention that say what a memory is about; a lead does where others mention the same.
@@ -41,6 +43,14 @@ class Layers:
         """The place in the list, a concept that the memory mentions, and whether it is the memory's subject."""
         return _joined([layer.concepts.of(rows, most) for layer in self._filled])
 
+    def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
+        """The concepts that some rows mention, at most so many of each row, with how common they are."""
+        layers = self._filled
+        place, concepts, is_subject = _joined([layer.concepts.of(rows, most) for layer in layers])
+        counts = [layer.commonness(concepts) for layer in layers]
+        frequency, owners = counts[0] if len(counts) == 1 else (_total(each) for each in zip(*counts, strict=True))
+        return Mentions(place, concepts, is_subject, frequency, owners, np.maximum(frequency, self._written(concepts)))
+
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""
         return _joined([layer.holders.of(concepts, most) for layer in self._filled])
@@ -55,10 +65,13 @@ class Layers:
 
     def reach(self, concepts: Ints) -> Ints:
         """In how many texts each concept stands, mentioned or only written alike."""
+        return np.maximum(self.frequency(concepts), self._written(concepts))
+
+    def _written(self, concepts: Ints) -> Ints:
         inside = concepts < len(self.spread)
         written = np.zeros(len(concepts), dtype=np.int64)
         written[inside] = self.spread[concepts[inside]]
-        return np.maximum(self.frequency(concepts), written)
+        return written
 
     @property
     def _filled(self) -> list[Bipartite]:
@@ -82,7 +95,7 @@ class _Settled:
 class MentionIndex:
     """Who mentions what, as fresh as the store."""
 
-    def __init__(self, folder: Path, store: Store, *, tail_cap: int = 20_000) -> None:
+    def __init__(self, folder: Path, store: OwnerStore, *, tail_cap: int = 20_000) -> None:
         self._folder = folder
         self._store = store
         self._tail_cap = tail_cap
@@ -98,15 +111,15 @@ class MentionIndex:
     def layers(self) -> Layers:
         """The mentions as of now."""
         with self._mutex:
-            names = self._store.names
-            seen = (self._store.lineage(), names.last_mention(), names.changes())
+            names = self._store.entities
+            seen = (self._store.epoch(), names.last_mention(), names.changes())
             if self._layers is None or seen != self._seen:
                 self._layers, self._seen = self._read(seen), seen
             return self._layers
 
-    def find(self, owner: str, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        """The concepts of an owner's names by key, and whether a name is written in any case."""
-        return {key: (name.concept, name.any_case) for key, name in self._store.names.find(owner, keys).items()}
+    def find(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
+        """The concepts of names by key, and whether a name is written in any case."""
+        return {key: (name.concept, name.any_case) for key, name in self._store.entities.find(keys).items()}
 
     def rebuild(self) -> None:
         """Write the file anew from the store."""
@@ -121,7 +134,7 @@ class MentionIndex:
 
     def damaged(self) -> int:
         """How many records of the file are not what was written."""
-        records = self._file.open(self._store.lineage())
+        records = self._file.open(self._store.epoch())
         return 0 if records is None else len(records.damaged())
 
     def close(self) -> None:
@@ -164,7 +177,7 @@ class MentionIndex:
 
     def _spread(self, concepts: Ints) -> Ints:
         """How many texts hold the words of a concept's commonest name."""
-        common = np.array(self._store.names.common(COMMON_FROM), dtype=np.int64).reshape(-1, 2)
+        common = np.array(self._store.entities.common(COMMON_FROM), dtype=np.int64).reshape(-1, 2)
         names, spread = common[:, 0], common[:, 1]
         grouped = _concept_of(names, concepts)
         found = np.zeros(int(grouped.max(initial=-1)) + 1, dtype=np.int64)
@@ -174,7 +187,7 @@ class MentionIndex:
     def _concepts(self, lineage: str, changes: int) -> Ints:
         """The concept of every name by its number."""
         if self._groups is None or self._groups[0] != (lineage, changes):
-            grouped = np.array(self._store.names.grouped(), dtype=np.int64).reshape(-1, 2)
+            grouped = np.array(self._store.entities.grouped(), dtype=np.int64).reshape(-1, 2)
             concepts = np.arange(int(grouped.max(initial=-1)) + 1)
             concepts[grouped[:, 0]] = grouped[:, 1]
             self._groups = ((lineage, changes), concepts)
@@ -182,7 +195,7 @@ class MentionIndex:
 
     def _past(self, mention: int) -> list[Mentioned]:
         found: list[Mentioned] = []
-        while page := self._store.names.mentions(after=mention):
+        while page := self._store.entities.mentions(after=mention):
             found += page
             mention = page[-1].mention
         return found
@@ -191,7 +204,7 @@ class MentionIndex:
         """Append what the file lacks; where it cannot be written, memory serves alone."""
         try:
             with file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S) as is_held:
-                lineage = self._store.lineage()
+                lineage = self._store.epoch()
                 records = self._file.open(lineage)
                 fresh = self._past(records.last_slot if records else 0)
                 if is_held and fresh:

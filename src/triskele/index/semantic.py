@@ -15,7 +15,7 @@ from triskele.index.mentions import MentionIndex
 from triskele.index.tokens import TokenIndex
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SemanticIndex:
     mentions: MentionIndex
 
     @staticmethod
-    def open(folder: Path, store: Store, *, model: str = BUNDLED, tail_cap: int) -> SemanticIndex | None:
+    def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED, tail_cap: int) -> SemanticIndex | None:
         """The model in force over a store, by its name in the settings; None where it is missing or damaged."""
         try:
             embedder = bundled() if model == BUNDLED else _other(model)
@@ -37,11 +37,11 @@ class SemanticIndex:
             return None
         # A store that cannot be written now is read as it is.
         with suppress(StoreUnavailable):
-            store.queue_for(embedder.fingerprint)
+            store.vectors.queue_for(embedder.fingerprint)
         return SemanticIndex.of(embedder, folder, store, tail_cap=tail_cap)
 
     @staticmethod
-    def of(embedder: Embedder, folder: Path, store: Store, *, tail_cap: int) -> SemanticIndex:
+    def of(embedder: Embedder, folder: Path, store: OwnerStore, *, tail_cap: int) -> SemanticIndex:
         """A model over a store, in force or not."""
         mark = embedder.fingerprint
         return SemanticIndex(

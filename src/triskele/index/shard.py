@@ -18,6 +18,7 @@ from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
 from triskele.base import timestamps
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
+from triskele.stores.protocols import Cursor
 from triskele.types import Memory, Scope, Sort
 
 # Searched fields with their weights; labels are keywords, tags and category together.
@@ -46,8 +47,8 @@ def _schema() -> tantivy.Schema:
         builder.add_integer_field(field, fast=True)
     builder.add_float_field("importance", fast=True)
     builder.add_unsigned_field("row", fast=True, indexed=True)
-    builder.add_unsigned_field("stamp", fast=True)
-    builder.add_text_field("lineage", stored=True, tokenizer_name="raw", index_option="basic")
+    for field in ("epoch", "cursor"):
+        builder.add_text_field(field, stored=True, tokenizer_name="raw", index_option="basic")
     return builder.build()
 
 
@@ -56,10 +57,10 @@ SCHEMA = _schema()
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The journal entry that an index reflects, in which run of the journal."""
+    """The position in the journal that an index reflects, in which run of the journal."""
 
-    lineage: str
-    seq: int
+    epoch: str
+    cursor: Cursor
 
 
 class Found(NamedTuple):
@@ -90,9 +91,8 @@ class Shard:
         if not hits:
             raise IndexUnavailable("the lexical index has no stamp")
         self._anchor = hits[0][1]
-        seq = self._searcher.fast_field_values("stamp", [self._anchor])[0]
-        lineage = self._searcher.doc(self._anchor).get_first("lineage")
-        self.stamp = Stamp(str(lineage), int(seq or 0))
+        anchor = self._searcher.doc(self._anchor)
+        self.stamp = Stamp(str(anchor.get_first("epoch")), Cursor(anchor.get_first("cursor")))
         self.statistics = self._read_statistics()
         fillers = self._searcher.doc_freq("content", _ANCHOR)
         self.live = self._searcher.num_docs - fillers
@@ -144,9 +144,9 @@ class Shard:
         except ValueError as error:
             raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
 
-    def frequency(self, field: str, term: str) -> int:
-        """In how many documents a term stands."""
-        return self._searcher.doc_freq(field, term)
+    def frequencies(self, field: str, terms: Iterable[str]) -> list[int]:
+        """In how many documents each term stands."""
+        return [self._searcher.doc_freq(field, term) for term in terms]
 
     def search(
         self,
@@ -364,8 +364,8 @@ def _anchor(stamp: Stamp, lengths: dict[str, int]) -> Document:
     document = Document()
     for field, length in lengths.items():
         document.add_text(field, " ".join([_ANCHOR] * length))
-    document.add_unsigned("stamp", stamp.seq)
-    document.add_text("lineage", stamp.lineage)
+    document.add_text("epoch", stamp.epoch)
+    document.add_text("cursor", stamp.cursor)
     return document
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base.files import file_lock, told
+from triskele.base.files import disk_errors, file_lock
 from triskele.base.text import STOP_WORDS
 from triskele.errors import IndexUnavailable
 from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Ints
 from triskele.models.embedders import Encoding
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 
 FORMAT = 1
 SCALE = 127.0
@@ -29,7 +29,7 @@ Bytes = NDArray[np.int8]
 class TokenIndex:
     """The token vectors of every content that has been embedded."""
 
-    def __init__(self, folder: Path, store: Store, fingerprint: str, dimensions: int) -> None:
+    def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
         self._folder = folder
         self._store = store
         self._file = AppendFile(folder / f"tokens-{FORMAT}-{fingerprint.replace('/', '_')}", "i1", dimensions)
@@ -48,13 +48,13 @@ class TokenIndex:
         if not encodings:
             return
         timeout_s = _LOCK_TIMEOUT_S if wait else 0
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=timeout_s) as is_held:
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=timeout_s) as is_held:
             if is_held:
-                lineage = self._store.lineage()
+                lineage = self._store.epoch()
                 records = self._file.open(lineage)
                 fresh = np.setdiff1d(list(encodings), records.slots if records else [])
                 # Asked inside the lock: whoever erases rewrites the file after this.
-                standing = self._store.slot_contents(fresh.tolist())
+                standing = self._store.vectors.contents(fresh.tolist())
                 self._file.append(lineage, {slot: encodings[slot] for slot in standing})
 
     def gather(self, slots: Ints) -> tuple[Bytes, Ints]:
@@ -101,8 +101,8 @@ class TokenIndex:
 
     def keep_only(self, slots: Ints) -> None:
         """Rewrite the file with the sound records of some slots alone: what was erased leaves no byte."""
-        with told(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
-            lineage = self._store.lineage()
+        with disk_errors(_WHAT, IndexUnavailable), file_lock(self._lock_path(), timeout_s=_LOCK_TIMEOUT_S):
+            lineage = self._store.epoch()
             records = self._file.open(lineage)
             kept: dict[int, Bytes] = {}
             if records is not None:
@@ -123,7 +123,7 @@ class TokenIndex:
     def _fresh(self) -> tuple[Records | None, Ints, Ints]:
         """The records, their order by slot, and the slots in that order."""
         with self._mutex:
-            seen = (self._store.lineage(), self._file.state())
+            seen = (self._store.epoch(), self._file.state())
             if self._records is None or seen != self._seen:
                 self._records = self._file.open(seen[0])
                 if self._records is not None:

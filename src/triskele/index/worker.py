@@ -10,7 +10,7 @@ from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.semantic import SemanticIndex
 from triskele.index.tokens import compressed
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import OwnerStore
 
 BATCH = 64
 _IDLE_S = 0.5
@@ -18,7 +18,7 @@ _LEAVING_S = 20.0
 
 
 def embed_waiting(
-    store: Store,
+    store: OwnerStore,
     meaning: SemanticIndex,
     *,
     limit: int | None = None,
@@ -32,7 +32,7 @@ def embed_waiting(
     done = 0
     before: list[tuple[str, str]] = []
     while limit is None or done < limit:
-        batch = store.waiting(BATCH if limit is None else min(BATCH, limit - done))
+        batch = store.vectors.waiting(BATCH if limit is None else min(BATCH, limit - done))
         # What waits again at once waits for another model: somebody has switched.
         if not batch or batch == before:
             break
@@ -44,7 +44,7 @@ def embed_waiting(
     return done
 
 
-def embed_beside(store: Store, meaning: SemanticIndex, progress: Callable[[int], None] = lambda _: None) -> int:
+def embed_beside(store: OwnerStore, meaning: SemanticIndex, progress: Callable[[int], None] = lambda _: None) -> int:
     """Let a model that is not in force read everything; cut short, it goes on where it was."""
     done = 0
     while batch := dict(store.models.lacking(meaning.embedder.fingerprint, BATCH)):
@@ -54,22 +54,22 @@ def embed_beside(store: Store, meaning: SemanticIndex, progress: Callable[[int],
     return done + restore_tokens(store, meaning)
 
 
-def restore_tokens(store: Store, meaning: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
+def restore_tokens(store: OwnerStore, meaning: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
     """Encode again those contents whose token vectors are lost; returns how many came back."""
     columns = meaning.catalog.columns()
     lost = meaning.tokens.missing(columns.slots)[:limit]
     for start in range(0, len(lost), BATCH):
-        texts = store.slot_contents(lost[start : start + BATCH].tolist())
+        texts = store.vectors.contents(lost[start : start + BATCH].tolist())
         encodings = meaning.embedder.encode_documents(list(texts.values()))
         made = zip(texts.items(), encodings, strict=True)
         meaning.tokens.add({slot: compressed(text, encoding) for (slot, text), encoding in made}, wait=wait)
     return len(lost) - len(meaning.tokens.missing(lost))
 
 
-def _embed(texts: dict[str, str], store: Store, meaning: SemanticIndex, *, wait: bool) -> None:
+def _embed(texts: dict[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> None:
     encodings = dict(zip(texts, meaning.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
-    slots = store.keep_vectors(meaning.embedder.fingerprint, vectors, wait=wait)
+    slots = store.vectors.keep(meaning.embedder.fingerprint, vectors, wait=wait)
     tokens = {slot: compressed(texts[digest], encodings[digest]) for digest, slot in slots.items()}
     meaning.tokens.add(tokens, wait=wait)
 
@@ -79,7 +79,7 @@ class Worker:
 
     def __init__(
         self,
-        store: Store,
+        store: OwnerStore,
         words: LexicalIndex,
         meaning: Callable[[], SemanticIndex | None],
         elsewhere: Callable[[int], int] = lambda _: 0,

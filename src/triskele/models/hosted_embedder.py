@@ -72,7 +72,7 @@ class HostedModel:
         )
 
 
-class DoorEmbedder:
+class EndpointEmbedder:
     """An embedder of cleared texts behind an endpoint of the egress client, in batches."""
 
     def __init__(self, client: EgressClient, name: str, model: HostedModel) -> None:

@@ -62,7 +62,7 @@ class HostedReranker:
         )
 
 
-class DoorCrossEncoder:
+class EndpointCrossEncoder:
     """A CrossEncoder of cleared texts behind an endpoint of the egress client."""
 
     def __init__(self, client: EgressClient, endpoint: str, reranker: HostedReranker) -> None:

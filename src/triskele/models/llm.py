@@ -159,7 +159,7 @@ class HostedLlm:
         )
 
 
-class DoorLlm:
+class EndpointLlm:
     """An Llm behind an endpoint of the egress client."""
 
     def __init__(self, client: EgressClient, endpoint: str, model: HostedLlm) -> None:

@@ -28,7 +28,7 @@ Text = TypeVar("Text")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Reranking:
     """The rows in their new order, or in the old one with the reason why there are no scores."""
 
     order: tuple[int, ...]
@@ -51,26 +51,26 @@ class Reranker(Generic[Text]):
         """The name of the cross-encoder."""
         return self._encoder.name
 
-    def verdict(self, question: Text | None, texts: Mapping[int, Text | None]) -> Verdict:
+    def rerank(self, question: Text | None, texts: Mapping[int, Text | None]) -> Reranking:
         """Reorder rows, given best first; rows whose text may not be read keep their positions."""
         rows = tuple(texts)
         read = {row: text for row in rows[: self.depth] if (text := texts[row]) is not None}
         if question is None:
-            return Verdict(rows, {}, missing=f"{self.name} may not read the question")
+            return Reranking(rows, {}, missing=f"{self.name} may not read the question")
         if len(read) < 2:
-            return Verdict(rows, {}, missing=f"{self.name} has nothing to compare")
+            return Reranking(rows, {}, missing=f"{self.name} has nothing to compare")
         try:
             found = self._scored(question, list(read.values()))
         except TimeoutError:
-            return Verdict(rows, {}, missing=f"{self.name} took longer than {self._timeout_s:g} s")
+            return Reranking(rows, {}, missing=f"{self.name} took longer than {self._timeout_s:g} s")
         except Unavailable as error:
-            return Verdict(rows, {}, missing=str(error))
+            return Reranking(rows, {}, missing=str(error))
         except Exception as error:
             # A model of a third party may raise anything; the ranking is kept.
-            return Verdict(rows, {}, missing=f"{self.name} fails ({type(error).__name__})")
+            return Reranking(rows, {}, missing=f"{self.name} fails ({type(error).__name__})")
         scores = dict(zip(read, found.tolist(), strict=True))
         order = reordered(rows, scores)
-        return Verdict(order, scores, agreement(rows, order, scores))
+        return Reranking(order, scores, agreement(rows, order, scores))
 
     def _scored(self, question: Text, texts: Sequence[Text]) -> NDArray[np.float32]:
         # Loading the weights may take longer than scoring; it has its own limit.

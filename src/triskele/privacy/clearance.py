@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NoReturn, final
 
+from triskele.base.text import DENSE_SCRIPTS, QUOTE_STOP_WORDS
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import decodings, readings
 from triskele.types import Memory
@@ -81,20 +82,9 @@ def clear_question(text: str, quotes: Quotes) -> Cleared | None:
 
 
 # Stop words of English and German, and words of nearly every question.
-_SMALL = frozenset(
-    """a about after again all also am an and any are as at be because been before but by can could did do does don for
-    from get go got had has have he her here him his how i if in into is it its just know like make me more most my need
-    new no not now of on one only or other our out over please remember said say see she should so some tell than that
-    the their them then there these they thing this those time to too up us use want was we well were what when where
-    which who why will with would yes you your s t
-    aber als am an auch auf aus bei bin bis das dass dem den der des die dies doch du ein eine einem einen einer er es
-    für gibt habe haben hat hatte ich ihr im in ist ja kann kein keine man mein meine mich mir mit nach nicht noch nur
-    oder sich sie sind so um und uns unser von vor war waren was wann warum wer wie wird wo wurde zu zum zur""".split()
-)
 # Scripts without spaces: a run of characters is a sentence, so its pieces are compared.
-_DENSE_LETTERS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff"
-_DENSE = re.compile(f"[{_DENSE_LETTERS}]")
-_WORD = re.compile(rf"[{_DENSE_LETTERS}]++|(?:(?![{_DENSE_LETTERS}])\w)++")
+_DENSE = re.compile(f"[{DENSE_SCRIPTS}]")
+_WORD = re.compile(rf"[{DENSE_SCRIPTS}]++|(?:(?![{DENSE_SCRIPTS}])\w)++")
 _DIGIT = re.compile(r"\d")
 # 84,500 and 84 500 are the number 84500.
 _GROUPED = re.compile(r"(?<=\d)[.,'’ \u202f](?=\d{3}(?!\d))")
@@ -186,7 +176,7 @@ def _asked_parts(text: str) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in _all_words(text) if word not in _SMALL]
+    return [word for word in _all_words(text) if word not in QUOTE_STOP_WORDS]
 
 
 def _all_words(text: str) -> list[str]:

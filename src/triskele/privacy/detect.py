@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from triskele.base.text import TITLE_STOP_WORDS
 from triskele.privacy import api_keys, financial, formats, passwords
 from triskele.privacy.api_keys import PROVIDERS
 from triskele.privacy.encodings import base64_texts, compatible, percent_decoded
@@ -96,11 +97,6 @@ _SAID_BY_LABEL = frozenset(
     " konto schlüssel login user username credentials value bearer authorization basic export true false"
     " null none".split()
 )
-_SMALL = frozenset(
-    "the an of for to in on at is was are it its this that my our your her his and or with from by be use used remember"
-    " please again new old one do not lose der die das ein eine für von vom im am an auf ist war und oder mit mein"
-    " unser lautet bitte neu alt".split()
-)
 _MAX_WORDS = 6
 # The shortest piece of a secret that a title must not hold.
 _PIECE = 3
@@ -126,7 +122,7 @@ def _words_around(text: str, findings: Sequence[Finding]) -> Iterator[str]:
         for match in _PLAIN_WORD.finditer(text, start, end):
             word = match["word"]
             plain = word.lower()
-            dull = plain in _SMALL or plain in _SAID_BY_LABEL or plain in seen
+            dull = plain in TITLE_STOP_WORDS or plain in _SAID_BY_LABEL or plain in seen
             if not dull and not _pieces([word]) & pieces:
                 seen.add(plain)
                 yield word

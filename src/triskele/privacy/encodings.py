@@ -1,6 +1,6 @@
 """Other encodings of a text: percent signs, escapes, hexadecimal, base64, compatibility forms, backwards.
 
-A `View` knows where each of its characters stands in the original; `decodings` and `readings` are plain texts.
+A `DecodedText` knows where each of its characters stands in the original; `decodings` and `readings` are plain texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BINARY = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DecodedText:
     """A decoded text; character `i` comes from `starts[i]` to `ends[i]` of the original."""
 
     text: str
@@ -39,14 +39,14 @@ class View:
         return self.starts[start], self.ends[end - 1]
 
 
-def compatible(text: str) -> View | None:
+def compatible(text: str) -> DecodedText | None:
     """The text in compatibility form (NFKC) without invisible characters; None where nothing changes."""
     if text.isascii() or (unicodedata.is_normalized("NFKC", text) and not _INVISIBLE.search(text)):
         return None
     return _view(text, _CLUSTER, _as_compatible)
 
 
-def percent_decoded(text: str) -> View | None:
+def percent_decoded(text: str) -> DecodedText | None:
     """The text with percent signs decoded, also where they were encoded twice; None where there are none."""
     if "%" not in text or not _PERCENT.search(text):
         return None
@@ -54,7 +54,7 @@ def percent_decoded(text: str) -> View | None:
     if not _PERCENT.search(once.text):
         return once
     twice = _view(once.text, _PERCENT, _as_decoded)
-    return View(twice.text, [once.starts[at] for at in twice.starts], [once.ends[at - 1] for at in twice.ends])
+    return DecodedText(twice.text, [once.starts[at] for at in twice.starts], [once.ends[at - 1] for at in twice.ends])
 
 
 def base64_texts(text: str) -> Iterator[tuple[str, int, int]]:
@@ -86,7 +86,7 @@ def _is_text(content: bytes) -> bool:
 Decoded = Iterable[tuple[str, int]]
 
 
-def _view(text: str, pattern: re.Pattern[str], decode: Callable[[str], Decoded]) -> View:
+def _view(text: str, pattern: re.Pattern[str], decode: Callable[[str], Decoded]) -> DecodedText:
     parts: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -105,7 +105,7 @@ def _view(text: str, pattern: re.Pattern[str], decode: Callable[[str], Decoded])
     parts.append(text[done:])
     starts.extend(range(done, len(text)))
     ends.extend(range(done + 1, len(text) + 1))
-    return View("".join(parts), starts, ends)
+    return DecodedText("".join(parts), starts, ends)
 
 
 def _as_compatible(cluster: str) -> Decoded:

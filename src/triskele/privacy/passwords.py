@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
+from triskele.base.text import SENTENCE_WORDS
 from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_strong, lowered
 
 # Matched on lower case, and every branch begins with a letter: the search skips other places fast.
@@ -50,9 +51,6 @@ _NOT_PASSWORDS = frozenset(
 _PASSPHRASE = re.compile(
     r"(?i)pass(?:phrase|wort|word)[\w ]{0,30}+[:=] ?(?P<words>[a-zäöüß]{2,14}+(?: [a-zäöüß]{2,14}+){3,9}+)[ .]{0,2}+$",
     re.M,
-)
-_FUNCTION_WORDS = frozenset(
-    "the is are in see ask stored for to of and or must at least das der die im ist und siehe".split()
 )
 _REVERSED = re.compile(
     r"(?i)(?<!\S)(?P<value>\S{6,64}+)\s(?:is|was|ist|war)\s(?:the|my|our|her|his|das|mein|unser)\s"
@@ -160,7 +158,7 @@ def find_passwords(text: str) -> Iterator[Finding]:
         if looks_strong(match["value"]):
             yield Finding("password", *match.span("value"), "stands after a name in a login")
     for match in _PASSPHRASE.finditer(text):
-        if not _FUNCTION_WORDS & set(match["words"].lower().split()):
+        if not SENTENCE_WORDS & set(match["words"].lower().split()):
             yield Finding("password", *match.span("words"), "words after a word for password")
 
 

@@ -1,262 +1,208 @@
-"""From a question to scored candidates: the legs in turn, their fusion, and late interaction over the head."""
+"""Candidates: the pool that is scored closely, the weights of the legs, and their fusion."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from triskele.errors import ModelUnavailable
-from triskele.index.catalog import Columns, Ints
-from triskele.index.lexical import LexicalIndex
-from triskele.index.semantic import SemanticIndex
+from triskele.index.corpus import Corpus, Facts, Ints
 from triskele.models.embedders import Encoding
-from triskele.recall import fusion, graph_scores
+from triskele.recall import fusion, graph_leg
 from triskele.recall.fusion import SHARES, Candidate, Contribution, FusionConfig
-from triskele.recall.graph_scores import Trail
-from triskele.recall.legs import dense, lexical
-from triskele.recall.legs.dense import HostedVectors
-from triskele.recall.plan import CROSS, DEFAULT, Plan
-from triskele.recall.question import LEAST_SIMILARITY, Question
-from triskele.types import Agreement, Query, Ranking, Sort
+from triskele.recall.graph_leg import GRAPH, Surroundings
+from triskele.recall.late_interaction import LATE, LateScores, late
+from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, Nearness
+from triskele.recall.plan import OFF
+from triskele.types import Agreement, Ranking
 
-if TYPE_CHECKING:
-    from triskele.models.reranker import Verdict
-
-# What the default counts of each leg's share of its ceiling, for memories that stand alone and for those of a talk.
-ALONE: Mapping[str, float] = {"lexical": 0.12, "dense": 0.41, "late": 0.47}
-IN_TALK: Mapping[str, float] = {"lexical": 0.08, "dense": 0.05, "late": 0.87}
-# Where the model breaks the question's words into fragments, it does not know them: the words themselves count.
-FOREIGN: Mapping[str, float] = {"lexical": 0.70, "dense": 0.10, "late": 0.20}
-# A memory without vectors yet is judged by its words alone, a little below those that were fully judged.
+# The default's weight of each leg's share of its ceiling, for memories that stand alone and for turns of conversations.
+ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
+IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.05, LATE: 0.87}
+# A model that breaks the query's words into fragments does not know them: the lexical leg counts most.
+FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
+# A memory without vectors has its lexical score alone, a little below those that every leg scored.
 STAND_IN = 0.75
-WORDS_ALONE = "words alone answered"
 SMOOTHING = 0.2
-_MORE_IN_TALK = 0.5
+_MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
+_ALL = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """The scored candidates, best first, and what could not be asked."""
+    """The scored candidates, best first; `seeds` are the rows whose connections the graph leg followed."""
 
     fused: list[Candidate]
     missing: tuple[str, ...] = ()
-    trail: Trail | None = None
+    seeds: tuple[int, ...] = ()
     agreement: Agreement | None = None
 
 
-def candidates(
-    query: Query, plan: Plan, words: LexicalIndex, meaning: SemanticIndex | None, elsewhere: HostedVectors | None = None
-) -> CandidateSet:
-    """Score the memories that any leg brings up."""
-    if not any(character.isalnum() for character in query.text):
-        return CandidateSet([])
-    by_words = lexical.rank(query, words) if "lexical" in plan.legs else Ranking(lexical.NAME)
-    if query.sort is not Sort.RELEVANCE or not plan.asks_meaning:
-        return CandidateSet(_in_order(by_words))
-    if meaning is None:
-        return CandidateSet(_in_order(by_words), (f"{WORDS_ALONE}: no model is installed",))
-    try:
-        encoding = meaning.embedder.encode_query(query.text)
-    except ModelUnavailable as error:
-        return CandidateSet(_in_order(by_words), (f"{WORDS_ALONE}: {error}",))
-    columns = meaning.catalog.columns()
-    asked = Question(query, plan, encoding, words, meaning, columns, columns.mask(query.scope), elsewhere)
-    by_words = _known(by_words, columns)
-    near = _near(asked, by_words)
-    if plan.fusion != DEFAULT:
-        return CandidateSet(_named_fusion(asked, [by_words, near]))
-    if "dense" in plan.legs and not near.rows:
-        return CandidateSet(_in_order(by_words))
-    return _default(asked, _smoothed(asked, by_words) if plan.context else by_words, near)
-
-
-def reviewed(pool: CandidateSet, verdict: Verdict) -> CandidateSet:
-    """The pool in the order of a verdict: whoever takes a place takes the score that stood there."""
-    if verdict.agreement is None:
-        return replace(pool, missing=(*pool.missing, f"not read again: {verdict.missing}"))
-    before = {candidate.row: candidate for candidate in pool.fused}
-    scores = [candidate.score for candidate in pool.fused if candidate.row in set(verdict.order)]
-    best_first = sorted(verdict.scores, key=lambda row: -verdict.scores[row])
-    ranks = {row: rank for rank, row in enumerate(best_first, start=1)}
-    head = [
-        _read_again(before.pop(row), score, ranks.get(row), verdict.scores.get(row, 0.0))
-        for row, score in zip(verdict.order, scores, strict=True)
-    ]
-    return replace(pool, fused=[*head, *before.values()], agreement=verdict.agreement)
-
-
-def _read_again(candidate: Candidate, score: float, rank: int | None, raw: float) -> Candidate:
-    if rank is None:
-        return candidate._replace(score=score)
-    return moved(candidate, score, CROSS, rank, raw, 1 / (1 + math.exp(-max(-50.0, min(50.0, raw)))))
-
-
-def moved(
-    candidate: Candidate, score: float, by: str, rank: int, raw: float = 0.0, normalised: float = 0.0
-) -> Candidate:
-    """A candidate with another score, told as what was added to it by whoever moved it."""
-    return Candidate(
-        candidate.row, score, {**candidate.parts, by: Contribution(rank, raw, normalised, score - candidate.score)}
-    )
-
-
-def _near(asked: Question, by_words: Ranking) -> Ranking:
-    """What lies near in meaning; the nearest of strangers, without a shared word, is still a stranger."""
-    if "dense" not in asked.plan.legs:
-        return Ranking(dense.NAME)
-    near = asked.nearness.rank()
-    if not near.scores or near.scores[-1] >= LEAST_SIMILARITY:
-        return near
-    named = set(by_words.rows)
-    pairs = zip(near.rows, near.scores, strict=True)
-    return _of_pairs(near, [pair for pair in pairs if pair[1] >= LEAST_SIMILARITY or pair[0] in named])
-
-
-def _default(asked: Question, by_words: Ranking, near: Ranking) -> CandidateSet:
-    """Each leg's share of what was possible, weighed by the kind of memory and of question."""
-    rows = _head(asked, by_words, near)
-    if near.rows:
-        near = asked.nearness.complete(near, rows)
-    rankings = [_only(by_words, rows), _only(near, rows)]
-    if asked.plan.rerank != "off":
-        rankings.append(asked.late(rows))
-    given = {leg: weight for leg, weight in (asked.plan.weights or {}).items() if leg != "graph"}
-    shares = given or _shares(asked, rows)
-    weighing = FusionConfig(weights=shares, depth=len(rows))
-    judged = {row for ranking in rankings[1:] for row in ranking.rows}
-    if "graph" in asked.plan.legs and asked.plan.rerank != "off":
-        fused, trail = graph_scores.connected(asked, rankings, shares)
-        return CandidateSet(_stand_in(fused, shares, judged), trail=trail)
-    return CandidateSet(_stand_in(fusion.fuse("share", rankings, weighing), shares, judged))
-
-
-def _named_fusion(asked: Question, rankings: Sequence[Ranking]) -> list[Candidate]:
-    """One of the textbook methods, with late interaction mixed into its head if asked for."""
-    plan = asked.plan
-    weighing = FusionConfig(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=asked.query.depth)
-    if "graph" in plan.legs:
-        rankings = [*rankings, graph_scores.walked(asked, rankings)]
-    fused = fusion.fuse(plan.fusion, rankings, weighing)
-    if plan.rerank != "late" or not fused:
-        return fused
-    # What lies below has scores of another kind, which would not compare.
-    head = fused[: asked.rescored]
-    rows = np.array([candidate.row for candidate in head], dtype=np.int64)
-    first = Ranking("fused", tuple(rows.tolist()), tuple(candidate.score for candidate in head))
-    both = FusionConfig(weights={"fused": 0.5, "late": 0.5}, depth=len(head))
-    mixed = fusion.fuse("zscore", [first, asked.late(rows)], both)
-    before = {candidate.row: candidate for candidate in head}
-    return [_with_parts(candidate, before[candidate.row]) for candidate in mixed]
-
-
-def _with_parts(mixed: Candidate, before: Candidate) -> Candidate:
-    """The mixed score told in the parts of the legs: what the fusion gave is shared out as they gave it."""
-    parts = with_contribution(before, mixed.parts["fused"].contribution if "fused" in mixed.parts else 0.0)
-    if "late" in mixed.parts:
-        parts["late"] = mixed.parts["late"]
-    return Candidate(mixed.row, mixed.score, parts)
-
-
-def with_contribution(candidate: Candidate, given: float) -> dict[str, Contribution]:
-    """A candidate's parts, which together gave so much."""
-    scale = given / candidate.score if candidate.score > 0 else 0.0
-    return {leg: part._replace(contribution=part.contribution * scale) for leg, part in candidate.parts.items()}
-
-
-def _in_order(ranking: Ranking) -> list[Candidate]:
-    """The ranking of a single leg as it is, score for score."""
+def in_order(ranking: Ranking) -> list[Candidate]:
+    """The candidates of a single leg with their scores unchanged."""
     return [
         Candidate(row, score, {ranking.leg: Contribution(rank, score, score, score)})
         for rank, (row, score) in enumerate(zip(ranking.rows, ranking.scores, strict=True), start=1)
     ]
 
 
-def _known(ranking: Ranking, columns: Columns) -> Ranking:
-    """Without rows that were written after the catalog was read."""
-    rows = np.asarray(ranking.rows, dtype=np.int64)
-    is_known = columns.holds(rows)
-    return ranking if is_known.all() else _only(ranking, rows[is_known])
-
-
-def _only(ranking: Ranking, rows: Ints) -> Ranking:
-    wanted = set(rows.tolist())
-    pairs = zip(ranking.rows, ranking.scores, strict=True)
-    return _of_pairs(ranking, [pair for pair in pairs if pair[0] in wanted])
-
-
-def _of_pairs(ranking: Ranking, pairs: Sequence[tuple[int, float]]) -> Ranking:
-    return replace(ranking, rows=tuple(row for row, _ in pairs), scores=tuple(score for _, score in pairs))
-
-
-def _smoothed(asked: Question, ranking: Ranking) -> Ranking:
-    """Turns of a conversation lend a fifth of their score to the turns beside them that may be seen."""
-    if not ranking.rows:
-        return ranking
-    columns = asked.columns
-    at = columns.find(ranking.rows)
-    beside = columns.neighbours(at, (-1, 1))
-    has = (beside >= 0) & asked.mask[beside]
+def smoothed(ranking: Ranking, beside: Ints, corpus: Corpus) -> Ranking:
+    """The ranking with a fifth of each turn's score added to the visible turns beside it."""
+    has = beside >= 0
     if not has.any():
         return ranking
-    scores = np.array(ranking.scores)
-    everyone, place = np.unique(np.concatenate([at, beside[has]]), return_inverse=True)
-    lent = np.zeros(len(everyone))
-    np.add.at(lent, place, np.concatenate([scores, SMOOTHING * np.repeat(scores, has.sum(axis=1))]))
-    order = np.lexsort((everyone, -lent))
-    return replace(ranking, rows=tuple(columns.rows[everyone[order]].tolist()), scores=tuple(lent[order].tolist()))
+    has[has] = corpus.facts(beside[has]).is_visible
+    rows, scores = np.array(ranking.rows, dtype=np.int64), np.array(ranking.scores)
+    everyone, place = np.unique(np.concatenate([rows, beside[has]]), return_inverse=True)
+    total = np.zeros(len(everyone))
+    np.add.at(total, place, np.concatenate([scores, SMOOTHING * np.repeat(scores, has.sum(axis=1))]))
+    order = np.lexsort((everyone, -total))
+    return replace(ranking, rows=tuple(everyone[order].tolist()), scores=tuple(total[order].tolist()))
 
 
-def _head(asked: Question, by_words: Ranking, near: Ranking) -> Ints:
-    """The rows worth the finer look: the best of both legs together."""
-    weighing = FusionConfig(weights=SHARES["zscore"], depth=max(len(by_words.rows), len(near.rows), 1))
-    rows, _ = fusion.ordered("zscore", [by_words, near], weighing)
-    # A turn says little by itself: what its neighbours say may bring it up from further below.
-    most = asked.rescored * (1 + _MORE_IN_TALK * asked.talk(rows[: asked.rescored]))
-    return np.sort(rows[: round(most)])
+def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking) -> tuple[Ints, Facts]:
+    """The rows that late interaction scores, the best of both legs, in order of rows; and their facts."""
+    config = FusionConfig(weights=SHARES["zscore"], depth=max(len(lexical.rows), len(dense.rows), 1))
+    rows, _ = fusion.ordered("zscore", [lexical, dense], config)
+    most, reach = encoded.rescored, encoded.reach
+    rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
+    facts = corpus.facts(rows, reach=reach)
+    # A turn says little by itself: its neighbours may raise it from further below.
+    share = conversation_share(facts.neighbours[:most])
+    order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
+    sessions, neighbours = facts.sessions[order], facts.neighbours[order]
+    return rows[order], Facts(facts.is_visible[order], facts.importance[order], sessions, neighbours)
 
 
-def _shares(asked: Question, rows: Ints) -> Mapping[str, float]:
-    """The weights of the legs between standing alone and being part of a talk, and between fluent and foreign."""
-    talk = asked.talk(rows)
-    foreign = _foreignness(asked.query.text, asked.encoding)
-    shares = {
-        leg: (1 - foreign) * ((1 - talk) * ALONE[leg] + talk * IN_TALK[leg]) + foreign * FOREIGN[leg] for leg in ALONE
+def conversation_share(neighbours: Ints) -> float:
+    """The share of some rows that have a turn beside them."""
+    return float((neighbours[:, :2] >= 0).any(axis=1).mean()) if len(neighbours) else 0.0
+
+
+def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
+    """The weights of the legs: those of the plan, or by the share of turns and of words foreign to the model."""
+    given = {leg: weight for leg, weight in (encoded.plan.weights or {}).items() if leg != GRAPH}
+    if given:
+        return given
+    foreign = _foreignness(encoded.query.text, encoded.encoding)
+    weights = {
+        leg: (1 - foreign) * ((1 - turns) * ALONE[leg] + turns * IN_CONVERSATION[leg]) + foreign * FOREIGN[leg]
+        for leg in ALONE
     }
-    if asked.plan.rerank == "off":
-        del shares["late"]
-    total = sum(shares.values())
-    return {leg: share / total for leg, share in shares.items()}
+    if encoded.plan.rerank == OFF:
+        del weights[LATE]
+    total = sum(weights.values())
+    return {leg: weight / total for leg, weight in weights.items()}
 
 
 def _foreignness(text: str, encoding: Encoding) -> float:
-    """From 0, words that the model knows whole, to 1, words that it sees in fragments or not at all."""
+    """From 0, words that the model knows whole, to 1, words that it knows in fragments or not at all."""
     letters = [character for character in text if character.isalpha()]
     if not letters:
         return 0.0
     if sum(character > "\u024f" for character in letters) * 2 > len(letters):
         return 1.0
     words = len(_WORD.findall(text))
-    # Punctuation is a piece of its own and no sign of anything.
+    # Punctuation is a token of its own and tells nothing.
     pieces = sum(_WORD.match(text, start) is not None for start in encoding.spans[:, 0].tolist())
     return min(max((pieces / words - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0), 1.0)
 
 
-def _stand_in(fused: list[Candidate], shares: Mapping[str, float], judged: Set[int]) -> list[Candidate]:
-    """Let words speak for the legs that have not seen a memory yet."""
-    if all(candidate.row in judged for candidate in fused):
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """The rankings that are fused, over the same pool of rows; `nearness` scores further rows for the dense leg."""
+
+    lexical: Ranking
+    dense: Ranking
+    late: LateScores
+    weights: Mapping[str, float]
+    nearness: Nearness | None
+
+    @property
+    def rankings(self) -> list[Ranking]:
+        """The three rankings."""
+        return [self.lexical, self.dense, self.late.ranking]
+
+    def fused(self) -> tuple[Ints, fusion.Floats]:
+        """Rows and scores, best first."""
+        return fusion.ordered("share", self.rankings, FusionConfig(weights=self.weights, depth=_ALL))
+
+    def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Sequence[int]) -> Scored:
+        """More rows, scored by the dense leg and by late interaction."""
+        known = {row for ranking in self.rankings for row in ranking.rows}
+        more = np.array(sorted(set(rows) - known), dtype=np.int64)
+        if not len(more):
+            return self
+        dense = self.nearness.complete(self.dense, more) if self.nearness is not None else self.dense
+        return replace(self, dense=dense, late=self.late.joined(late(encoded, more, corpus)))
+
+
+def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[list[Candidate], tuple[int, ...]]:
+    """The rankings fused with what titles in the query and connections add, and the rows that the walk started from."""
+    named = graph_leg.titles(encoded, corpus)
+    scored = scored.with_rows(encoded, corpus, list(named))
+    rows, scores = scored.fused()
+    by_graph, starts = graph_leg.ranking(named), ()
+    if encoded.plan.walk != OFF and len(rows):
+        surroundings = Surroundings.of(graph_leg.seeds(rows, scores, named), corpus)
+        scored = scored.with_rows(encoded, corpus, surroundings.nearest(encoded, corpus))
+        rows, scores = scored.fused()
+        turns = conversation_share(corpus.facts(rows, reach=min(encoded.reach, 1)).neighbours)
+        gained = graph_leg.gains(encoded, surroundings, rows, scores, scored.late, turns)
+        by_graph = graph_leg.ranking(named, rows.tolist(), gained.tolist())
+        starts = tuple(surroundings.seeds.tolist())
+    # What the graph adds is relative to the best score without it.
+    weight = (encoded.plan.weights or {}).get(GRAPH, 1.0) * float(scores.max(initial=0.0))
+    config = FusionConfig(weights={**scored.weights, GRAPH: weight}, depth=_ALL)
+    return fusion.fuse("share", [*scored.rankings, by_graph], config), starts
+
+
+def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> list[Candidate]:
+    """One of the textbook fusions, with late interaction mixed into the best candidates where the plan says so."""
+    plan = encoded.plan
+    config = FusionConfig(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=encoded.query.depth)
+    if GRAPH in plan.legs:
+        rankings = [*rankings, graph_leg.walked(encoded, corpus, rankings)]
+    fused = fusion.fuse(plan.fusion, rankings, config)
+    if plan.rerank != LATE or not fused:
+        return fused
+    # What lies below has scores of another kind, which would not compare.
+    top = fused[: encoded.rescored]
+    rows = np.array([candidate.row for candidate in top], dtype=np.int64)
+    first = Ranking("fused", tuple(rows.tolist()), tuple(candidate.score for candidate in top))
+    both = FusionConfig(weights={"fused": 0.5, LATE: 0.5}, depth=len(top))
+    mixed = fusion.fuse("zscore", [first, late(encoded, rows, corpus).ranking], both)
+    before = {candidate.row: candidate for candidate in top}
+    return [_with_parts(candidate, before[candidate.row]) for candidate in mixed]
+
+
+def _with_parts(mixed: Candidate, before: Candidate) -> Candidate:
+    """The mixed score split into the contributions of the legs, in proportion to what they gave before."""
+    parts = with_contribution(before, mixed.parts["fused"].contribution if "fused" in mixed.parts else 0.0)
+    if LATE in mixed.parts:
+        parts[LATE] = mixed.parts[LATE]
+    return Candidate(mixed.row, mixed.score, parts)
+
+
+def with_contribution(candidate: Candidate, given: float) -> dict[str, Contribution]:
+    """A candidate's contributions, scaled to a sum."""
+    scale = given / candidate.score if candidate.score > 0 else 0.0
+    return {leg: part._replace(contribution=part.contribution * scale) for leg, part in candidate.parts.items()}
+
+
+def stand_in(fused: list[Candidate], weights: Mapping[str, float], scored: Set[int]) -> list[Candidate]:
+    """Use the lexical score for the legs that have not scored a memory yet."""
+    if all(candidate.row in scored for candidate in fused):
         return fused
     raised = []
     for candidate in fused:
-        if candidate.row not in judged and lexical.NAME in candidate.parts:
-            part = candidate.parts[lexical.NAME]
-            share = STAND_IN * sum(shares.values()) * min(part.normalised, 1.0)
-            candidate = Candidate(candidate.row, share, {"lexical": part._replace(contribution=share)})
+        if candidate.row not in scored and LEXICAL in candidate.parts:
+            part = candidate.parts[LEXICAL]
+            share = STAND_IN * sum(weights.values()) * min(part.normalised, 1.0)
+            candidate = Candidate(candidate.row, share, {LEXICAL: part._replace(contribution=share)})
         raised.append(candidate)
     return sorted(raised, key=lambda candidate: (-candidate.score, candidate.row))

@@ -1,18 +1,23 @@
-"""Other wordings of a question that was answered badly: asked of a language model, and their rankings put together."""
+"""Query expansion: other wordings of a query with low confidence, written by a language model, and their fusion."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from triskele import validation
 from triskele.base.text import fold
-from triskele.errors import BadInput
+from triskele.errors import BadInput, Unavailable
 from triskele.models.llm import Llm
 from triskele.privacy.clearance import Cleared
+from triskele.recall.candidates import with_contribution
 from triskele.recall.fusion import Candidate, FusionConfig, fuse
 from triskele.types import Ranking
+
+if TYPE_CHECKING:
+    from triskele.recall.hosted.egress_policy import EgressPolicy
 
 MOST_REWRITES = 3
 # Below this confidence the right memories are often missing. On the sample corpus, recall@5 of answerable questions
@@ -33,7 +38,7 @@ _ASKING = (
 )
 _END = "\n</question>"
 WORDS = frozenset({_ASKING, _END})
-"""What a language model must be set up with to be asked for rewrites."""
+"""The only words that a prompt for rewrites may contain besides the query."""
 
 # One digit only: a date may stand at the beginning too.
 _MARKS = re.compile(r"\A\s*(?:[-*+•‣◦·–—](?:\s+|\Z))?(?:\(?[1-9][.)](?:\s+|\Z))?")
@@ -42,7 +47,7 @@ _STOPS = " .,;?!¿¡…。？！"
 
 
 def rewrites(llm: Llm, question: Cleared) -> list[str]:
-    """Up to 3 other wordings of a question, none if the answer holds no usable one; Unavailable is passed on."""
+    """Up to 3 other wordings of a query; empty where the answer contains no usable one."""
     answer = llm.complete((_ASKING, question.part(0, _LONGEST_QUESTION), _END), most_tokens=_MOST_TOKENS)
     found: dict[str, str] = {}
     for line in map(_bare, answer.splitlines()):
@@ -52,13 +57,53 @@ def rewrites(llm: Llm, question: Cleared) -> list[str]:
     return list(found.values())[:MOST_REWRITES]
 
 
+@dataclass(frozen=True, slots=True)
+class QueryRewriter:
+    """Asks a language model for other wordings of a query that may leave this machine."""
+
+    llm: Llm
+    clearing: EgressPolicy
+
+    def is_worth(self, confidence: float) -> bool:
+        """Whether an answer is so unsure that other wordings may help."""
+        return confidence < LOW_CONFIDENCE
+
+    def wordings(self, question: str) -> tuple[list[str], str]:
+        """Other wordings, or an empty list with the reason."""
+        cleared, problem = self.clearing.question(question)
+        if cleared is None:
+            return [], problem
+        try:
+            return rewrites(self.llm, cleared), ""
+        except Unavailable as error:
+            return [], f"not asked in other words: {error}"
+
+
+def joined(first: Sequence[Candidate], others: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+    """The candidates of a query and of its other wordings; each wording is one more contribution."""
+    both = fused(_ranking(first), [_ranking(other) for other in others])
+    before = {candidate.row: candidate for candidate in first}
+    candidates = []
+    for each in both:
+        parts = dict(each.parts)
+        own = parts.pop(ORIGINAL, None)
+        of_legs = with_contribution(before[each.row], own.contribution) if own else {}
+        candidates.append(each._replace(parts=of_legs | parts))
+    return candidates
+
+
+def _ranking(candidates: Sequence[Candidate]) -> Ranking:
+    scores = tuple(candidate.score for candidate in candidates)
+    return Ranking("wording", tuple(candidate.row for candidate in candidates), scores)
+
+
 def fused(original: Ranking, others: Sequence[Ranking]) -> list[Candidate]:
-    """The rankings of all wordings as one, by DBSF; among equals the original's order holds.
+    """The rankings of all wordings fused by DBSF; ties keep the order of the original.
 
     Parts are named ORIGINAL, "wording 1", "wording 2" and so on.
     """
     wordings = {f"wording {number}": ranking for number, ranking in enumerate(others, start=1)}
-    # A sum depends on the order of its terms: this one does not depend on which wording was asked first.
+    # A floating-point sum depends on the order of its terms: sort, so that the order of the wordings does not matter.
     by_content = sorted(wordings, key=lambda name: (wordings[name].rows, wordings[name].scores))
     names = {f"{number:03}": name for number, name in enumerate([ORIGINAL, *by_content])}
     rankings = [replace(original if name == ORIGINAL else wordings[name], leg=leg) for leg, name in names.items()]
@@ -95,5 +140,5 @@ def _is_usable(line: str) -> bool:
 
 
 def _gist(line: str) -> str:
-    """The same for lines that ask the same in the same words."""
+    """The same value for lines that differ only in case, spaces and punctuation at the end."""
     return " ".join(fold(line).split()).strip(_STOPS)

@@ -1,14 +1,13 @@
 """Fusion: the rankings of several legs in, one ranking out; pure functions with their formulas.
 
-Every method turns a leg's scores into comparable numbers, 0 for what the leg did not return; the score is the weighted
-sum over the legs. A leg of weight 0 is the same as no leg at all.
+Every method normalises the scores of a leg, 0 for what the leg did not return; the fused score is the weighted sum over
+the legs. A leg of weight 0 is the same as no leg.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -62,9 +61,9 @@ class Scores:
 Normaliser = Callable[[Scores, FusionConfig], Floats]
 
 
-def reciprocal_rank(scores: Scores, weighing: FusionConfig) -> Floats:
+def reciprocal_rank(scores: Scores, config: FusionConfig) -> Floats:
     """1 / (k + rank) (Cormack, Clarke and Büttcher 2009)."""
-    k = weighing.k.get(scores.leg, weighing.default_k)
+    k = config.k.get(scores.leg, config.default_k)
     numbers: Floats = 1 / (k + np.arange(1.0, len(scores.raw) + 1))
     return numbers
 
@@ -108,7 +107,7 @@ def standard_score(scores: Scores, _: FusionConfig) -> Floats:
 
 
 def share_of_ceiling(scores: Scores, _: FusionConfig) -> Floats:
-    """s / the best score that any memory could have had: says how well a question is met, not only by whom."""
+    """s / the best score that any memory could have had: it tells how well the query is answered."""
     above = np.maximum(scores.raw, 0.0)
     return above / scores.ceiling if scores.ceiling > _SAME else np.zeros(len(above))
 
@@ -122,7 +121,7 @@ METHODS: Mapping[str, Normaliser] = {
     "zscore": standard_score,
     "share": share_of_ceiling,
 }
-# Shares of words and meaning where the literature weighs the two sides unevenly.
+# Weights of the legs per method, after the literature.
 SHARES: Mapping[str, Mapping[str, float]] = {
     "rrf": {"lexical": 1.0, "dense": 1.0, "graph": 0.35},
     "cc": {"lexical": 0.2, "dense": 0.8, "graph": 0.35},
@@ -134,89 +133,92 @@ SHARES: Mapping[str, Mapping[str, float]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Heard:
-    """A leg that counts, cut to its depth, with its numbers and what these contribute."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Leg:
+    """A leg that counts, cut to its depth: per rank its raw score, its normalised score and its contribution."""
 
-    leg: str
+    name: str
     rows: NDArray[np.int64]
     raw: Floats
-    numbers: Floats
+    normalised: Floats
     contributions: Floats
+    places: Mapping[int, int]
 
-    @cached_property
-    def places(self) -> dict[int, int]:
-        """Where each row stands."""
-        return {row: place for place, row in enumerate(self.rows.tolist())}
-
-    def part(self, place: int) -> Contribution:
+    def contribution(self, place: int) -> Contribution:
         """What the leg adds to the candidate at a place."""
-        numbers = (self.raw[place], self.numbers[place], self.contributions[place])
+        numbers = (self.raw[place], self.normalised[place], self.contributions[place])
         return Contribution(place + 1, *map(float, numbers))
 
 
-class _Parts(Mapping[str, Contribution]):
-    """The parts of a candidate, made when they are looked at: most candidates are never explained."""
+class _Contributions(Mapping[str, Contribution]):
+    """The contributions to a candidate, computed on access: most candidates are never explained."""
 
-    __slots__ = ("_heard", "_row")
+    __slots__ = ("_legs", "_row")
 
-    def __init__(self, heard: Sequence[_Heard], row: int) -> None:
-        self._heard = heard
+    def __init__(self, legs: Sequence[_Leg], row: int) -> None:
+        self._legs = legs
         self._row = row
 
-    def __getitem__(self, leg: str) -> Contribution:
-        for one in self._heard:
-            if one.leg == leg and self._row in one.places:
-                return one.part(one.places[self._row])
-        raise KeyError(leg)
+    def __getitem__(self, name: str) -> Contribution:
+        for leg in self._legs:
+            if leg.name == name and self._row in leg.places:
+                return leg.contribution(leg.places[self._row])
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (one.leg for one in self._heard if self._row in one.places)
+        return (leg.name for leg in self._legs if self._row in leg.places)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def fuse(method: str, rankings: Sequence[Ranking], weighing: FusionConfig | None = None) -> list[Candidate]:
+def fuse(method: str, rankings: Sequence[Ranking], config: FusionConfig | None = None) -> list[Candidate]:
     """Fuse by a method's name, best first; ties keep the better rank, then the older row."""
-    heard = _heard(method, rankings, weighing or FusionConfig(weights=SHARES[method]))
-    rows, scores = _ordered(heard)
+    legs = _legs(method, rankings, config or FusionConfig(weights=SHARES[method]))
+    rows, scores = _ordered(legs)
     scored = zip(rows.tolist(), scores.tolist(), strict=True)
-    return [Candidate(row, score, _Parts(heard, row)) for row, score in scored]
+    return [Candidate(row, score, _Contributions(legs, row)) for row, score in scored]
 
 
-def ordered(method: str, rankings: Sequence[Ranking], weighing: FusionConfig) -> tuple[NDArray[np.int64], Floats]:
-    """The rows and scores of `fuse` in its order, where nobody asks for the parts."""
-    return _ordered(_heard(method, rankings, weighing))
+def ordered(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> tuple[NDArray[np.int64], Floats]:
+    """The rows and scores of `fuse` in its order, without the contributions."""
+    return _ordered(_legs(method, rankings, config))
 
 
-def _ordered(heard: Sequence[_Heard]) -> tuple[NDArray[np.int64], Floats]:
+def expanded(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with their contributions as plain dictionaries."""
+    return [candidate._replace(parts=dict(candidate.parts.items())) for candidate in candidates]
+
+
+def _ordered(legs: Sequence[_Leg]) -> tuple[NDArray[np.int64], Floats]:
     """Rows with their scores, best first."""
-    if not heard:
+    if not legs:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    # In the order of their names, so that a sum does not depend on who was asked first.
-    heard = sorted(heard, key=lambda one: one.leg)
-    rows, place = np.unique(np.concatenate([one.rows for one in heard]), return_inverse=True)
+    # In the order of their names: a floating-point sum depends on the order of its terms.
+    legs = sorted(legs, key=lambda leg: leg.name)
+    rows, place = np.unique(np.concatenate([leg.rows for leg in legs]), return_inverse=True)
     totals = np.zeros(len(rows))
     ranks = np.full(len(rows), np.iinfo(np.int64).max)
     start = 0
-    for one in heard:
-        at = place[start : start + len(one.rows)]
-        totals[at] += one.contributions
+    for leg in legs:
+        at = place[start : start + len(leg.rows)]
+        totals[at] += leg.contributions
         ranks[at] = np.minimum(ranks[at], np.arange(len(at)))
         start += len(at)
     order = np.lexsort((rows, ranks, -totals))
     return rows[order], totals[order]
 
 
-def _heard(method: str, rankings: Sequence[Ranking], weighing: FusionConfig) -> list[_Heard]:
-    """The legs that count, in the order they were asked."""
-    heard = []
+def _legs(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> list[_Leg]:
+    """The legs that count, in the order given."""
+    legs = []
     for ranking in rankings:
-        weight = weighing.weights.get(ranking.leg, 0.0)
+        weight = config.weights.get(ranking.leg, 0.0)
         if weight > 0 and ranking.rows:
-            raw = np.array(ranking.scores[: weighing.depth])
-            numbers = METHODS[method](Scores(ranking.leg, raw, ranking.ceiling), weighing)
-            rows = np.array(ranking.rows[: weighing.depth], dtype=np.int64)
-            heard.append(_Heard(ranking.leg, rows, raw, numbers, weight * numbers))
-    return heard
+            raw = np.array(ranking.scores[: config.depth])
+            numbers = METHODS[method](Scores(ranking.leg, raw, ranking.ceiling), config)
+            listed = ranking.rows[: config.depth]
+            places = {row: place for place, row in enumerate(listed)}
+            rows = np.array(listed, dtype=np.int64)
+            legs.append(_Leg(ranking.leg, rows, raw, numbers, weight * numbers, places))
+    return legs

@@ -1,9 +1,10 @@
-"""Late interaction: every word of the question looks for its best match in a candidate and in what surrounds it."""
+"""Late interaction (MaxSim): every query token takes its best match in a candidate and in the turns around it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,17 +12,17 @@ from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
-from triskele.index.catalog import Columns, Ints
-from triskele.index.tokens import SCALE, TokenIndex
+from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.tokens import SCALE
 from triskele.models.embedders import Encoding
+from triskele.recall.legs import EncodedQuery
 from triskele.types import Ranking
 
-NAME = "late"
-# Neighbours in the same conversation, nearest first, and how much of their match counts.
-NEIGHBOURS = (-1, 1, -2, 2)
+LATE = "late"
+# Neighbours in the same conversation, one before, one after, two before, two after: how much of their match counts.
 _DECAY = np.array([0.9, 0.85, 0.75, 0.7], dtype=np.float32)
 SESSION_SHARE = 0.4
-# What a turn says itself tells it from its neighbours.
+# The share of a turn's own match, which sets it apart from its neighbours.
 OWN_SHARE = 0.2
 _STOP_WORD_SHARE = 0.3
 _RARITY_POWER = 0.7
@@ -29,45 +30,60 @@ _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
 _BLOCK = 1024
 
-Floats = NDArray[np.float32]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateScores:
+    """Candidates ranked by late interaction, and per scored row and query token the row's own best match."""
+
+    ranking: Ranking
+    rows: Ints
+    matches: Floats
+
+    def matches_of(self, rows: Ints) -> Floats:
+        """The own best matches of some scored rows."""
+        order = np.argsort(self.rows)
+        return self.matches[order[np.searchsorted(self.rows[order], rows)]]
+
+    def joined(self, other: LateScores) -> LateScores:
+        """These candidates and others, best first."""
+        rows = np.array((*self.ranking.rows, *other.ranking.rows), dtype=np.int64)
+        scores = np.array((*self.ranking.scores, *other.ranking.scores))
+        order = np.lexsort((rows, -scores))
+        ranking = replace(self.ranking, rows=tuple(rows[order].tolist()), scores=tuple(scores[order].tolist()))
+        return LateScores(
+            ranking, np.concatenate([self.rows, other.rows]), np.concatenate([self.matches, other.matches])
+        )
 
 
-def late(
-    asked: Encoding,
-    weights: Floats,
-    rows: Ints,
-    columns: Columns,
-    tokens: TokenIndex,
-    *,
-    with_context: bool = True,
-) -> tuple[Ranking, Floats]:
-    """Rank candidates by the weighted mean, over the question's tokens, of their best match; with the matches."""
-    at = columns.find(rows)
-    around = columns.neighbours(at, NEIGHBOURS) if with_context else np.full((len(at), 0), -1, dtype=np.int64)
-    if not (around >= 0).any():
-        around = around[:, :0]
-    everyone = np.unique(np.concatenate([at, around[around >= 0]]))
-    matches, is_known = best_matches(asked.tokens, columns.slots[everyone], tokens)
-    own = np.searchsorted(everyone, at)
+def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None = None) -> LateScores:
+    """Rank candidates by the weighted mean, over the query's tokens, of their best match.
+
+    The facts of the rows are read where they are not given.
+    """
+    facts = facts or corpus.facts(rows, reach=encoded.reach)
+    around = facts.neighbours if (facts.neighbours >= 0).any() else facts.neighbours[:, :0]
+    everyone = np.unique(np.concatenate([rows, around[around >= 0]]))
+    matches, is_known = best_matches(encoded.encoding.tokens, everyone, corpus)
+    own = np.searchsorted(everyone, rows)
     best = matches[own]
     for column in range(around.shape[1]):
         has = around[:, column] >= 0
         other = matches[np.searchsorted(everyone, around[has, column])]
         best[has] = np.maximum(best[has], _DECAY[column] * other)
-    scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ weights
-    if with_context:
-        scores = _with_session(scores, columns.sessions[at])
+    scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ encoded.token_weights
+    if encoded.plan.context:
+        scores = _with_session(scores, facts.sessions)
     kept = is_known[own]
     order = np.lexsort((rows[kept], -scores[kept]))
     ranked = tuple(rows[kept][order].tolist()), tuple(scores[kept][order].tolist())
-    return Ranking(NAME, *ranked, ceiling=1.0), matches[own]
+    return LateScores(Ranking(LATE, *ranked, ceiling=1.0), rows, matches[own])
 
 
-def best_matches(asked: Floats, slots: Ints, tokens: TokenIndex) -> tuple[Floats, NDArray[np.bool_]]:
-    """Per candidate and question token the best dot product, and whether the candidate has token vectors."""
-    vectors, counts = tokens.gather(slots)
+def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, NDArray[np.bool_]]:
+    """Per candidate and query token the best dot product, and whether the candidate has token vectors."""
+    vectors, counts = corpus.tokens(rows)
     is_known = counts > 0
-    found = np.zeros((len(slots), len(asked)), dtype=np.float32)
+    found = np.zeros((len(rows), len(asked)), dtype=np.float32)
     if len(vectors):
         found[is_known] = _best_of_each(vectors, counts[is_known], np.ascontiguousarray((asked / SCALE).T))
     return found, is_known
@@ -86,16 +102,17 @@ def _best_of_each(vectors: NDArray[np.int8], counts: Ints, asked: Floats) -> Flo
 
 
 def token_weights(text: str, asked: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
-    """How much each token of the question counts: by the rarity of its word, stop words little, punctuation not."""
-    weights = np.array([_weight(word, analyzer, rarity) for word in _words(text, asked.spans)], dtype=np.float32)
+    """The weight of each query token: by the rarity of its word, less for stop words, 0 for punctuation."""
+    words = _words(text, asked.spans)
+    each = zip(words, analyzer.terms_of_each(words), strict=True)
+    weights = np.array([_weight(word, terms, rarity) for word, terms in each], dtype=np.float32)
     total = float(weights.sum())
     if total <= 0:
         return np.full(len(weights), 1 / max(1, len(weights)), dtype=np.float32)
     return weights / total
 
 
-def _weight(word: str, analyzer: Analyzer, rarity: Mapping[str, float]) -> float:
-    terms = analyzer.terms(word)
+def _weight(word: str, terms: Sequence[str], rarity: Mapping[str, float]) -> float:
     rarest = max((rarity.get(term, 0.0) for term in terms), default=0.0)
     return float(rarest**_RARITY_POWER) * (_STOP_WORD_SHARE if word.lower() in STOP_WORDS else 1.0)
 
@@ -120,13 +137,13 @@ def _run(text: str) -> str:
 
 
 def _with_session(scores: Floats, sessions: Ints) -> Floats:
-    """Turns move towards the best turn of their conversation: where one thing fits, the talk was about it."""
-    talking = np.flatnonzero(sessions >= 0)
-    if not len(talking):
+    """Move turns towards the best turn of their conversation, which tells what the conversation is about."""
+    turns = np.flatnonzero(sessions >= 0)
+    if not len(turns):
         return scores
-    names, place = np.unique(sessions[talking], return_inverse=True)
+    names, place = np.unique(sessions[turns], return_inverse=True)
     best = np.zeros(len(names), dtype=np.float32)
-    np.maximum.at(best, place, scores[talking])
+    np.maximum.at(best, place, scores[turns])
     moved = scores.copy()
-    moved[talking] = (scores[talking] + SESSION_SHARE * best[place]) / (1 + SESSION_SHARE)
+    moved[turns] = (scores[turns] + SESSION_SHARE * best[place]) / (1 + SESSION_SHARE)
     return moved

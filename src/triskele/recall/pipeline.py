@@ -1,146 +1,236 @@
-"""Recall as one readable pipeline: rank, serve successors, weigh, cut, explain."""
+"""Recall as one pipeline: legs, pool, late interaction, fusion, graph, supersession, confidence, reasons."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from triskele.index.lexical import LexicalIndex
-from triskele.index.semantic import SemanticIndex
-from triskele.recall import reasons
-from triskele.recall.candidates import CandidateSet, candidates, reviewed, with_contribution
-from triskele.recall.graph_scores import Trail
-from triskele.recall.legs import graph
-from triskele.recall.legs.dense import HostedVectors
-from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, Plan
-from triskele.recall.reorder import in_order
-from triskele.recall.supersession import Priors, Resolved, serve, visible
-from triskele.stores.protocol import Store
+import numpy as np
+
+from triskele.errors import ModelUnavailable
+from triskele.index.analysis import Analyzer
+from triskele.index.corpus import Corpus
+from triskele.models.embedders import Embedder, Encoding
+from triskele.recall import candidates, legs, reasons
+from triskele.recall.candidates import CandidateSet, Scored
+from triskele.recall.fusion import FusionConfig, fuse
+from triskele.recall.graph_leg import GRAPH, shared_concepts
+from triskele.recall.late_interaction import late, token_weights
+from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, OFF, Plan
+from triskele.recall.supersession import Priors, Resolved, resolve, visible
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Answer, Link, LinkKind, Memory, Path, Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:
-    from triskele.recall.hosted.reranking import CandidateReranker
-    from triskele.recall.hosted.rewording import QueryRewriter
+    from triskele.recall.expansion import QueryRewriter
+    from triskele.recall.hosted.services import CandidateReranker
 
 MAX_RESOLUTIONS = 3
-# A text of which more than this share of words has been said already says the same again.
+WORDS_ALONE = "words alone answered"
+# A text repeats another when more than this share of its words stands there already.
 REPEATED = 0.8
 _OPENING = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Readers:
-    """What recall reads from; without `meaning` words alone answer."""
+class Sources:
+    """What recall reads and asks; without an embedder the lexical leg answers alone."""
 
-    store: Store
-    lexical: LexicalIndex
-    meaning: SemanticIndex | None = None
-    elsewhere: HostedVectors | None = None
-    reviewer: CandidateReranker | None = None
-    rewording: QueryRewriter | None = None
+    store: OwnerStore
+    corpus: Callable[[Scope], Corpus]
+    analyzer: Analyzer
+    embedder: Embedder | None = None
+    hosted: HostedQuery | None = None
+    reranker: CandidateReranker | None = None
+    rewriter: QueryRewriter | None = None
     missing: tuple[str, ...] = ()
 
 
-def recall(query: Query, plan: Plan, readers: Readers, *, project: str | None, show_superseded: bool = False) -> Answer:
-    """Answer a question from memory."""
+def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, show_superseded: bool = False) -> Answer:
+    """Answer a query from memory."""
     started = time.perf_counter()
-    told = partial(_answer, query, plan, readers, started, project=project, show_superseded=show_superseded)
-    with readers.store.snapshot():
-        pool = found(query, plan, readers)
-        answer = told(pool)
-    if readers.rewording is None or not readers.rewording.is_worth(answer.confidence):
+    answered = partial(_answer, query, plan, sources, started, project=project, show_superseded=show_superseded)
+    with sources.store.snapshot():
+        corpus = sources.corpus(query.scope)
+        terms = query_terms(query.text, corpus, sources.analyzer, with_stop_words=sources.embedder is not None)
+        first = retrieve(query, plan, terms, corpus, sources)
+        answer = answered(terms, corpus, first)
+    if sources.rewriter is None or not sources.rewriter.is_worth(answer.confidence):
         return answer
-    # Outside the snapshot: what leaves is written down first.
-    wordings, kept = readers.rewording.wordings(query.text)
+    # Outside the snapshot: what leaves this machine is written down first.
+    wordings, problem = sources.rewriter.wordings(query.text)
     if not wordings:
-        return replace(answer, missing=(*answer.missing, *([kept] if kept else [])))
-    with readers.store.snapshot():
-        both = told(expanded(pool, wordings, query, plan, readers))
-    # How sure one can be is measured for the question as it was asked.
+        return replace(answer, missing=(*answer.missing, *([problem] if problem else [])))
+    with sources.store.snapshot():
+        corpus = sources.corpus(query.scope)
+        both = answered(terms, corpus, _with_wordings(first, wordings, query, plan, corpus, sources))
+    # The confidence is that of the query as it was asked.
     return replace(both, confidence=answer.confidence, wordings=tuple(wordings))
+
+
+def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, int | None]:
+    """The rank of a memory in each retrieving leg of a plan, within the query's depth; None where a leg lacks it."""
+    with sources.store.snapshot():
+        corpus = sources.corpus(query.scope)
+        encoding, _ = _encoding(query, plan, sources)
+        terms = query_terms(query.text, corpus, sources.analyzer)
+        rankings = [legs.lexical(query, terms, corpus)] if LEXICAL in plan.legs else []
+        if encoding is not None and DENSE in plan.legs:
+            weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
+            also = rankings[0].rows if rankings else ()
+            rankings.append(legs.dense(EncodedQuery(query, plan, encoding, weights), corpus, also=also)[0])
+        own = {row for row, _ in sources.store.versions([id])}
+    ranks = [next((rank for rank, row in enumerate(each.rows, start=1) if row in own), None) for each in rankings]
+    return {ranking.leg: rank for ranking, rank in zip(rankings, ranks, strict=True)}
+
+
+def query_terms(text: str, corpus: Corpus, analyzer: Analyzer, *, with_stop_words: bool = True) -> QueryTerms:
+    """The terms of a query with their rarity; late interaction needs the rarity of its stop words too."""
+    terms = analyzer.query_terms(text)
+    words = analyzer.terms(text) if with_stop_words else ()
+    return QueryTerms(text, tuple(terms), corpus.rarity(dict.fromkeys([*terms, *words])))
+
+
+def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, sources: Sources) -> CandidateSet:
+    """The candidates of a query, best first, before supersession."""
+    if not any(character.isalnum() for character in query.text):
+        return CandidateSet([])
+    encoding, missing = _encoding(query, plan, sources)
+    lexical = legs.lexical(query, terms, corpus) if LEXICAL in plan.legs else Ranking(LEXICAL)
+    if encoding is None:
+        scored = CandidateSet(candidates.in_order(lexical), missing)
+    else:
+        weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
+        scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, sources.hosted)
+    return _reranked(scored, query, plan, sources)
+
+
+def _encoding(query: Query, plan: Plan, sources: Sources) -> tuple[Encoding | None, tuple[str, ...]]:
+    """The query as the model reads it, or None with what is missing."""
+    if query.sort is not Sort.RELEVANCE or not plan.asks_meaning:
+        return None, ()
+    if sources.embedder is None:
+        return None, (f"{WORDS_ALONE}: no model is installed",)
+    try:
+        return sources.embedder.encode_query(query.text), ()
+    except ModelUnavailable as error:
+        return None, (f"{WORDS_ALONE}: {error}",)
+
+
+def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: HostedQuery | None) -> CandidateSet:
+    """Dense leg, pool, late interaction, fusion, graph over the fused list, final fusion."""
+    plan, dense, nearness = encoded.plan, Ranking(DENSE), None
+    rows = np.array(lexical.rows, dtype=np.int64)
+    # Rows that were written after the corpus was read are left out.
+    facts = corpus.facts(rows, reach=min(encoded.reach, 1))
+    lexical = legs.only(lexical, rows[facts.is_visible])
+    if DENSE in plan.legs:
+        dense, nearness = legs.dense(encoded, corpus, hosted, also=lexical.rows)
+    if plan.fusion != DEFAULT:
+        return CandidateSet(candidates.by_method(encoded, corpus, [lexical, dense]))
+    if nearness is not None and not dense.rows:
+        return CandidateSet(candidates.in_order(lexical))
+    lexical = candidates.smoothed(lexical, facts.neighbours[facts.is_visible], corpus)
+    pool, facts = candidates.pool(encoded, corpus, lexical, dense)
+    if nearness is not None:
+        dense = nearness.complete(dense, pool)
+    lexical, dense = legs.only(lexical, pool), legs.only(dense, pool)
+    weights = candidates.leg_weights(encoded, candidates.conversation_share(facts.neighbours))
+    if plan.rerank == OFF:
+        fused = fuse("share", [lexical, dense], FusionConfig(weights=weights, depth=len(pool)))
+        return CandidateSet(candidates.stand_in(fused, weights, set(dense.rows)))
+    scored = Scored(lexical, dense, late(encoded, pool, corpus, facts), weights, nearness)
+    judged = {*dense.rows, *scored.late.ranking.rows}
+    if GRAPH in plan.legs:
+        fused, seeds = candidates.with_graph(encoded, corpus, scored)
+        return CandidateSet(candidates.stand_in(fused, weights, judged), seeds=seeds)
+    fused = fuse("share", scored.rankings, FusionConfig(weights=weights, depth=len(pool)))
+    return CandidateSet(candidates.stand_in(fused, weights, judged))
+
+
+def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:
+    """The candidates in the order of the cross-encoder, where the plan asks for it."""
+    if plan.rerank != CROSS or sources.reranker is None or query.sort is not Sort.RELEVANCE:
+        return found
+    # Imported here: few plans ask for it.
+    from triskele.recall.reorder import by_cross_encoder
+
+    memories = sources.store.rows(candidate.row for candidate in found.fused[: sources.reranker.depth])
+    read = {candidate.row: memories[candidate.row] for candidate in found.fused if candidate.row in memories}
+    return by_cross_encoder(found, sources.reranker.review(query.text, read))
+
+
+def _with_wordings(
+    first: CandidateSet, wordings: Sequence[str], query: Query, plan: Plan, corpus: Corpus, sources: Sources
+) -> CandidateSet:
+    """The candidates of a query and of other wordings of it, fused."""
+    # Imported here: only recalls with a language model need it.
+    from triskele.recall.expansion import joined
+
+    # Other wordings are ranked by local models alone: a hosted one has read the query as it was asked.
+    local = replace(sources, hosted=None)
+    plain = replace(plan, rerank=DEFAULT) if plan.rerank == CROSS else plan
+    others = []
+    for text in wordings:
+        terms = query_terms(text, corpus, sources.analyzer)
+        others.append(retrieve(replace(query, text=text), plain, terms, corpus, local).fused)
+    return replace(first, fused=joined(first.fused, others))
 
 
 def _answer(
     query: Query,
     plan: Plan,
-    readers: Readers,
+    sources: Sources,
     started: float,
-    pool: CandidateSet,
+    terms: QueryTerms,
+    corpus: Corpus,
+    found: CandidateSet,
     *,
     project: str | None,
     show_superseded: bool,
 ) -> Answer:
-    if plan.order != AS_RANKED and readers.meaning is not None:
-        near = [row for row, _ in readers.store.versions([query.near])] if query.near else []
-        pool = in_order(pool, plan.order, readers.meaning, near)
-    coverage = reasons.Coverage(query.text, readers.lexical)
+    """Supersession, confidence and reasons for the candidates."""
+    store = sources.store
+    if plan.order != AS_RANKED and sources.embedder is not None:
+        from triskele.recall.reorder import in_order
+
+        near = [row for row, _ in store.versions([query.near])] if query.near else []
+        found = in_order(found, plan.order, corpus, near)
+    coverage = reasons.Coverage(terms, sources.analyzer)
     priors = Priors(plan.prior, plan.exact, coverage.is_whole)
-    served = serve(pool.fused, query, readers.store, priors=priors, show_superseded=show_superseded)
-    links = readers.store.links([each.memory.id for each in served], known_at=query.scope.known_at)
+    resolved = resolve(found.fused, query, store, priors=priors, show_superseded=show_superseded)
+    links = store.links([each.memory.id for each in resolved], known_at=query.scope.known_at)
     if query.is_explained:
-        paths = _paths(served, pool.trail, readers.store)
-        hits = tuple(reasons.hit(each, coverage, links, paths.get(each.fused.row)) for each in served)
+        hits = reasons.explained(resolved, coverage, links, _paths(resolved, found.seeds, corpus, store))
     else:
-        hits = tuple(map(reasons.bare, served))
+        hits = tuple(map(reasons.bare, resolved))
     return Answer(
         hits=hits,
-        resolutions=_resolutions(served, links, readers.store, query.scope),
-        confidence=reasons.confidence(served, coverage),
+        resolutions=_resolutions(resolved, links, store, query.scope),
+        confidence=reasons.confidence(resolved, coverage),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
-        waiting=readers.store.count_waiting() if readers.meaning is not None else 0,
-        missing=(*pool.missing, *readers.missing),
-        agreement=pool.agreement,
+        waiting=store.vectors.count_waiting() if sources.embedder is not None else 0,
+        missing=(*found.missing, *sources.missing),
+        agreement=found.agreement,
     )
 
 
-def found(query: Query, plan: Plan, readers: Readers) -> CandidateSet:
-    """The candidates of a question, read again by the cross-encoder where the plan wants it."""
-    pool = candidates(query, plan, readers.lexical, readers.meaning, readers.elsewhere)
-    if plan.rerank != CROSS or readers.reviewer is None or query.sort is not Sort.RELEVANCE:
-        return pool
-    memories = readers.store.rows(candidate.row for candidate in pool.fused[: readers.reviewer.depth])
-    read = {candidate.row: memories[candidate.row] for candidate in pool.fused if candidate.row in memories}
-    return reviewed(pool, readers.reviewer.review(query.text, read))
-
-
-def expanded(first: CandidateSet, wordings: Sequence[str], query: Query, plan: Plan, readers: Readers) -> CandidateSet:
-    """The candidates of a question and of other wordings of it, put together."""
-    # Imported here: only those who let a language model reword questions pay for it.
-    from triskele.recall.expansion import ORIGINAL, fused
-
-    # The others are asked by what is here: a hosted model has read the question alone.
-    here, plain = replace(readers, elsewhere=None), replace(plan, rerank=DEFAULT) if plan.rerank == CROSS else plan
-    others = [found(replace(query, text=text), plain, here) for text in wordings]
-    both = fused(_ranking(first), [_ranking(other) for other in others])
-    legs = {candidate.row: candidate for candidate in first.fused}
-    # What the question itself gave is told in the parts of its legs; each other wording is a part of its own.
-    told = []
-    for each in both:
-        parts = dict(each.parts)
-        own = parts.pop(ORIGINAL, None)
-        told.append(each._replace(parts=(with_contribution(legs[each.row], own.contribution) if own else {}) | parts))
-    return replace(first, fused=told)
-
-
-def _ranking(pool: CandidateSet) -> Ranking:
-    scores = tuple(candidate.score for candidate in pool.fused)
-    return Ranking("wording", tuple(candidate.row for candidate in pool.fused), scores)
-
-
-def _paths(served: Sequence[Resolved], trail: Trail | None, store: Store) -> dict[int, Path]:
-    """For hits that the graph brought up, the name that connects them with another memory."""
-    if trail is None:
+def _paths(resolved: Sequence[Resolved], seeds: Sequence[int], corpus: Corpus, store: OwnerStore) -> Mapping[int, Path]:
+    """For hits that the graph leg raised, the name that connects them with another one."""
+    rows = [each.fused.row for each in resolved if GRAPH in each.fused.parts]
+    shared = shared_concepts(corpus, seeds, rows)
+    if not shared:
         return {}
-    rows = [each.fused.row for each in served if graph.NAME in each.fused.parts]
-    shared = {row: found for row in rows if (found := trail.shared(row)) is not None}
-    names = store.names.numbered({concept for _, concept in shared.values()})
-    others = store.rows({seed for seed, _ in shared.values()})
+    names = corpus.names({concept for _, concept in shared.values()})
+    known = {each.fused.row: each.matched for each in resolved}
+    others = known | store.rows({seed for seed, _ in shared.values()} - known.keys())
     return {
-        row: Path(names[concept].text, others[seed].id, _opening(others[seed].content))
+        row: Path(names[concept], others[seed].id, _opening(others[seed].content))
         for row, (seed, concept) in shared.items()
         if concept in names and seed in others
     }
@@ -151,8 +241,23 @@ def _opening(text: str) -> str:
     return words if len(words) <= _OPENING else words[:_OPENING].rsplit(" ", 1)[0] + " …"
 
 
+def _resolutions(
+    resolved: Sequence[Resolved], links: Sequence[Link], store: OwnerStore, scope: Scope
+) -> tuple[Memory, ...]:
+    """What resolved the problems among the hits, unless it is a hit itself."""
+    shown = {each.memory.id for each in resolved}
+    wanted = [
+        link.target
+        for link in links
+        if link.kind is LinkKind.RESOLVED_BY and link.source in shown and link.target not in shown
+    ]
+    known = store.memories(wanted, known_at=scope.known_at)
+    allowed = [known[id] for id in dict.fromkeys(wanted) if id in known and visible(known[id], scope)]
+    return tuple(allowed[:MAX_RESOLUTIONS])
+
+
 def pack(answer: Answer, budget: int) -> Answer:
-    """The hits and resolutions that fit into a budget of tokens, without texts that say the same again."""
+    """The hits and resolutions that fit into a budget of tokens, without texts that repeat others."""
     seen: list[set[str]] = []
     left = budget
 
@@ -160,7 +265,7 @@ def pack(answer: Answer, budget: int) -> Answer:
         nonlocal left
         words = set(memory.content.lower().split())
         cost = reasons.tokens_of(memory.content)
-        # A longer text that contains a shorter one says more than it, and stays.
+        # A longer text that contains a shorter one adds something, and stays.
         if cost > left or any(len(words & other) > REPEATED * len(words) for other in seen):
             return False
         seen.append(words)
@@ -169,16 +274,3 @@ def pack(answer: Answer, budget: int) -> Answer:
 
     hits = tuple(hit for hit in answer.hits if fits(hit.memory))
     return replace(answer, hits=hits, resolutions=tuple(memory for memory in answer.resolutions if fits(memory)))
-
-
-def _resolutions(chosen: Sequence[Resolved], links: Sequence[Link], store: Store, scope: Scope) -> tuple[Memory, ...]:
-    """What resolved the problems among the hits, unless it was found anyway."""
-    shown = {each.memory.id for each in chosen}
-    wanted = [
-        link.target
-        for link in links
-        if link.kind is LinkKind.RESOLVED_BY and link.source in shown and link.target not in shown
-    ]
-    known = store.memories(wanted, known_at=scope.known_at)
-    shown_too = [known[id] for id in dict.fromkeys(wanted) if id in known and visible(known[id], scope)]
-    return tuple(shown_too[:MAX_RESOLUTIONS])

@@ -1,10 +1,11 @@
-"""How to rank, as a value: which legs, how they are joined, what is looked at more closely."""
+"""How to rank, as a value: the legs, their fusion, and what reranks the best candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from triskele.config import RecallSettings
 from triskele.errors import BadInput
 
 DEFAULT = "default"
@@ -20,7 +21,7 @@ ORDERS = (AS_RANKED, DIVERSE, MENTIONED, NEAR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to rank: which legs, how they are fused, whether late interaction rescores the head."""
+    """How to rank: the legs, their fusion and weights, reranking, context, walk, priors and order."""
 
     legs: frozenset[str] = frozenset(LEGS)
     fusion: str = DEFAULT
@@ -35,17 +36,22 @@ class Plan:
     order: str = AS_RANKED
 
     def __post_init__(self) -> None:
-        """Refuse names that nobody answers to: a misspelt leg would silently find nothing."""
+        """Refuse unknown names: a misspelt leg would silently find nothing."""
         chosen = ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS), ({self.walk}, WALKS))
         for given, known in (*chosen, ({self.order}, ORDERS)):
             if unknown := sorted(given - set(known)):
-                raise BadInput(f"no way to rank is called {unknown[0]!r}: choose one of {', '.join(known)}")
+                raise BadInput(f"unknown way to rank {unknown[0]!r}: choose one of {', '.join(known)}")
 
     @property
     def asks_meaning(self) -> bool:
-        """Whether the model is needed: words alone keep their exact order unless late interaction is asked for."""
+        """Whether the plan needs the model: the lexical leg alone does not, unless late interaction rescores it."""
         return "dense" in self.legs or self.rerank == "late"
 
     def without_meaning(self) -> Plan:
-        """The same for somebody who wants no model."""
+        """The same plan without what needs a model."""
         return replace(self, legs=self.legs - {"dense", "graph"}, rerank="off")
+
+
+def leg_depth(settings: RecallSettings, limit: int) -> int:
+    """How many candidates a leg returns for an answer of some length."""
+    return max(settings.depth, 2 * limit)

@@ -1,39 +1,96 @@
-"""The models of one memory: the local one, those elsewhere that the settings name, and the work they do meanwhile."""
+"""The models of one store: the local one, those that the settings name besides, and their background work."""
 
 from __future__ import annotations
 
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from triskele.base import timestamps
 from triskele.config import HOSTED, NO_MODEL, Settings
-from triskele.errors import BadInput
+from triskele.errors import BadInput, Conflict, NotFound
 from triskele.index.lexical import LexicalIndex
-from triskele.recall import model_choice
 from triskele.recall.plan import CROSS, Plan
-from triskele.stores.protocol import Store
+from triskele.stores.protocols import Document, OwnerStore
+from triskele.types import Query, Sort
 
 if TYPE_CHECKING:
+    from triskele.index.local.local_corpus import LocalIndexes
     from triskele.index.semantic import SemanticIndex
     from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
-    from triskele.recall.hosted.reranking import CandidateReranker
-    from triskele.recall.hosted.services import HostedServices
-    from triskele.recall.pipeline import Readers
+    from triskele.recall.hosted.services import CandidateReranker, HostedServices
+    from triskele.recall.pipeline import Sources
     from triskele.stores.vault import StoreVault
 
-# Numpy, a model's runtime and an HTTP client cost more than most commands do: each is imported when first needed.
+# Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
+
+_KIND, _KEY = "model in force", "now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switched:
+    """A switch of models with its evidence; a rollback returns to `before`."""
+
+    name: str
+    before: str
+    at: str
+    evidence: dict[str, Any]
+
+
+def switched(store: OwnerStore) -> Switched | None:
+    """The last switch of models; None where there was none."""
+    found = store.documents.all(_KIND).get(_KEY)
+    return Switched(**found) if found else None
+
+
+def in_force(store: OwnerStore, settings: Settings) -> str:
+    """The name of the model to use: a settings file or the environment overrides every switch."""
+    if is_set(settings):
+        return settings.recall.model
+    found = switched(store)
+    return found.name if found else settings.recall.model
+
+
+def refuse_if_set(settings: Settings) -> None:
+    """Refuse a switch that the settings would override."""
+    if is_set(settings):
+        origin = settings.origins["recall.model"]
+        raise BadInput(f"recall.model is set ({origin}), and a setting overrides a switch: remove it there first")
+
+
+def put_in_force(store: OwnerStore, name: str, before: str, evidence: dict[str, Any]) -> Switched:
+    """Use another model from now on."""
+    change = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence=evidence)
+    if not store.documents.swap(_KIND, _KEY, store.documents.all(_KIND).get(_KEY), asdict(change)):
+        raise Conflict("the model was switched meanwhile: check with `triskele models list`")
+    return change
+
+
+def roll_back(store: OwnerStore) -> Switched:
+    """Return to the model before the last switch; its vectors are still in the store."""
+    found = switched(store)
+    if found is None:
+        raise NotFound("no model was switched: there is nothing to return to")
+    back = Switched(name=found.before, before=found.name, at=timestamps.to_text(timestamps.now()), evidence={})
+    store.documents.put(_KIND, {_KEY: Document(asdict(back))})
+    return back
+
+
+def is_set(settings: Settings) -> bool:
+    """Whether the settings name a model."""
+    return settings.origins.get("recall.model", "default") != "default"
 
 
 class ModelRuntime:
-    """Opens models when they are first needed and lets them read what was written."""
+    """Opens models when they are first needed and keeps vectors up to date."""
 
     def __init__(
-        self, settings: Settings, folder: Path, store: Store, lexical: LexicalIndex, safe: Callable[[], StoreVault]
+        self, settings: Settings, folder: Path, store: OwnerStore, lexical: LexicalIndex, safe: Callable[[], StoreVault]
     ) -> None:
         self._settings = settings
         self._folder = folder
@@ -45,11 +102,12 @@ class ModelRuntime:
         self._opened = ""
         self._outside: HostedServices | None = None
         self._worker: Worker | None = None
+        self._plain: LocalIndexes | None = None
 
     @property
     def model(self) -> str:
         """The name of the local model in force."""
-        return model_choice.in_force(self._store, self._settings)
+        return in_force(self._store, self._settings)
 
     @property
     def is_at_work(self) -> bool:
@@ -57,7 +115,7 @@ class ModelRuntime:
         return self._worker is not None
 
     def meaning(self) -> SemanticIndex | None:
-        """The local model and its indexes; None where there is none."""
+        """The local model and its indexes; None where no model is in force."""
         from triskele.index.semantic import SemanticIndex
 
         with self._lock:
@@ -71,14 +129,14 @@ class ModelRuntime:
                 try:
                     self._meaning = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
                 except BadInput:
-                    # A folder that was switched to may be gone: words answer until somebody switches back.
-                    if model_choice.is_set(self._settings):
+                    # The folder of the model may be gone: the lexical leg answers alone until another switch.
+                    if is_set(self._settings):
                         raise
                 self._opened = model
             return self._meaning
 
     def warm_up(self) -> None:
-        """Load side by side what the first question would wait for."""
+        """Load in parallel what the first query would wait for."""
         from concurrent.futures import ThreadPoolExecutor
 
         if (meaning := self.meaning()) is not None:
@@ -92,7 +150,7 @@ class ModelRuntime:
                     loaded.result()
 
     def rival(self, name: str) -> SemanticIndex:
-        """Another local model over the same store, beside the one in force; one of the hub is fetched."""
+        """Another local model over the same store, beside the one in force; one of the hub is downloaded."""
         from triskele.index.semantic import SemanticIndex
         from triskele.models.local import local_embedder
 
@@ -100,7 +158,7 @@ class ModelRuntime:
         return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def outside(self) -> HostedServices | None:
-        """The models that the settings name besides the local one; None where they name none, as they do at first."""
+        """The models that the settings name besides the local one; None where they name none, the default."""
         settings = self._settings
         if not (settings.hosted.service or settings.rerank.service or settings.rerank.model or settings.llm.service):
             return None
@@ -113,18 +171,18 @@ class ModelRuntime:
 
     @cached_property
     def clearing(self) -> EgressPolicy:
-        """What tells which texts quote something private or secret."""
+        """Which texts may leave this machine: it knows what quotes something private or secret."""
         from triskele.recall.hosted.egress_policy import EgressPolicy
 
         return EgressPolicy(self._store, self._safe())
 
     def hosts(self) -> dict[str, str]:
-        """The machines that texts may be sent to, by what for."""
+        """The hosts that texts may be sent to, by purpose."""
         outside = self.outside()
         return outside.hosts if outside is not None else {}
 
     def problems(self) -> tuple[str, ...]:
-        """Why somebody whom the settings name cannot be asked."""
+        """Why a model that the settings name cannot be used."""
         outside = self.outside()
         return outside.problems if outside is not None else ()
 
@@ -137,40 +195,69 @@ class ModelRuntime:
         return outside.reviewer
 
     def always_reviews(self) -> bool:
-        """Whether the settings want every answer read again, and name somebody who can."""
+        """Whether the settings ask for reranking of every answer, and name a cross-encoder."""
         outside = self.outside() if self._settings.rerank.always else None
         return outside is not None and outside.reviewer is not None
 
-    def readers(self, text: str, plan: Plan, *, is_by_relevance: bool, alone: bool = False) -> Readers:
-        """What answers a question by a plan; a hosted model reads it first, if it may."""
-        from triskele.recall.pipeline import Readers
+    def sources(
+        self, query: Query, plan: Plan, *, local_only: bool = False, model: SemanticIndex | None = None
+    ) -> Sources:
+        """What recall reads and asks for a query, by another `model` if given; a hosted model encodes it if it may."""
+        from triskele.recall.pipeline import Sources
 
-        meaning = self.meaning() if plan.asks_meaning and is_by_relevance else None
-        reviewer = self.reviewer() if plan.rerank == CROSS and is_by_relevance else None
-        outside = self.outside() if is_by_relevance and not alone else None
-        readers = Readers(self._store, self._lexical, meaning, reviewer=reviewer)
+        is_by_relevance = query.sort is Sort.RELEVANCE
+        meaning = (model or self.meaning()) if plan.asks_meaning and is_by_relevance else None
+        reranker = self.reviewer() if plan.rerank == CROSS and is_by_relevance else None
+        outside = self.outside() if is_by_relevance and not local_only else None
+        sources = Sources(
+            self._store,
+            self.indexes(meaning).corpus,
+            self._lexical.analyzer,
+            meaning.embedder if meaning is not None else None,
+            reranker=reranker,
+        )
         if outside is None:
-            return readers
-        readers = replace(readers, rewording=outside.rewording, missing=outside.problems)
+            return sources
+        sources = replace(sources, rewriter=outside.rewording, missing=outside.problems)
         if outside.hosted is None or meaning is None or "dense" not in plan.legs:
-            return readers
-        elsewhere, kept = outside.hosted.asked(text)
-        return replace(readers, elsewhere=elsewhere, missing=(*outside.problems, *((kept,) if kept else ())))
+            return sources
+        hosted, problem = outside.hosted.asked(query.text, query.scope)
+        return replace(sources, hosted=hosted, missing=(*outside.problems, *((problem,) if problem else ())))
+
+    def indexes(self, meaning: SemanticIndex | None) -> LocalIndexes:
+        """The indexes of the store with the vectors of a model, or without any."""
+        from triskele.index.local.local_corpus import LocalIndexes
+
+        if meaning is not None:
+            return LocalIndexes(
+                self._store, self._lexical, meaning.catalog, meaning.mentions, meaning.dense, meaning.tokens
+            )
+        if self._plain is None:
+            from triskele.index.catalog import Catalog
+            from triskele.index.mentions import MentionIndex
+
+            self._plain = LocalIndexes(
+                self._store, self._lexical, Catalog(self._store, ""), MentionIndex(self._folder, self._store)
+            )
+        return self._plain
 
     def embed(self, *, limit: int | None, wait: bool, progress: Callable[[int], None] | None) -> int:
-        """Give vectors to memories that wait for them, and read the names in those that were not read yet."""
-        from triskele.index.entity_linking import read_names
-        from triskele.index.worker import embed_waiting, restore_tokens
-
+        """Embed the memories that wait, and link the names in those that were not read yet."""
         meaning = self.meaning()
         if meaning is None:
             return 0
+        is_done = not self._store.vectors.count_waiting() and not self._store.entities.count_unread()
+        if is_done and not len(meaning.tokens.missing(meaning.catalog.columns().slots)):
+            return 0
+        from triskele.index.entity_linking import read_names
+        from triskele.index.worker import embed_waiting, restore_tokens
+
         done = embed_waiting(self._store, meaning, limit=limit, wait=wait, progress=progress)
         read_names(self._store, self._lexical, limit=limit, wait=wait)
         return done + restore_tokens(self._store, meaning, limit=limit, wait=wait)
 
     def embed_elsewhere(self, limit: int | None = None) -> int:
-        """Let the hosted model read open memories that it has not seen; returns how many."""
+        """Embed open memories with the hosted model; returns how many."""
         outside = self.outside()
         return outside.hosted.embed(limit=limit) if outside is not None and outside.hosted is not None else 0
 
@@ -188,14 +275,14 @@ class ModelRuntime:
             self._worker.wake()
 
     def take_back(self) -> None:
-        """Leave no file with what a hosted model said: the next question makes it anew from what it may still know."""
+        """Delete the files with hosted vectors: the next query builds them from what the model may still read."""
         if self._outside is not None and self._outside.hosted is not None:
             self._outside.hosted.close()
         for path in self._folder.glob(f"dense-*-{HOSTED}*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def rebuild(self) -> None:
-        """Write the files of the vectors anew with what the store still holds."""
+        """Rebuild the files of vectors from what the store still holds."""
         from triskele.index.semantic import SemanticIndex
 
         if SemanticIndex.files(self._folder):
@@ -205,12 +292,12 @@ class ModelRuntime:
                 SemanticIndex.remove_files(self._folder)
 
     def forget(self) -> None:
-        """Open everything anew when next needed: the store's content was replaced."""
+        """Reopen everything when next needed: the content of the store was replaced."""
         with self._lock:
             self._meaning = None
 
     def close(self) -> None:
-        """Let go of files, threads and connections."""
+        """Close files, threads and connections."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

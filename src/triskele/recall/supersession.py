@@ -1,4 +1,4 @@
-"""Which memory of a chain of successors speaks for the chain at a given moment."""
+"""Supersession: which memory of a chain of successors is served at a given moment."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from triskele.recall.fusion import Candidate
-from triskele.stores.protocol import Store
+from triskele.recall.fusion import Candidate, expanded
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 
 MAX_DEPTH = 10
@@ -18,7 +18,7 @@ SUPERSEDED_IMPORTANCE = 0.3
 class Succession:
     """The supersedes links around some memories, as they stood in the scope's knowledge."""
 
-    def __init__(self, ids: Iterable[str], store: Store, scope: Scope) -> None:
+    def __init__(self, ids: Iterable[str], store: OwnerStore, scope: Scope) -> None:
         self._as_of = scope.as_of
         self._known_at = scope.known_at
         self._newer: dict[str, list[str]] = {}
@@ -63,7 +63,7 @@ class Succession:
         ended = self.memories[id].valid_to
         return ended is not None and ended <= self._as_of
 
-    def _load(self, fringe: set[str], store: Store) -> None:
+    def _load(self, fringe: set[str], store: OwnerStore) -> None:
         seen: set[str] = set()
         # One further than is followed: the last one served may have a successor too.
         for _ in range(MAX_DEPTH + 1):
@@ -84,7 +84,7 @@ class Succession:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A memory to serve, with the scores of the row that led to it."""
+    """A memory to serve, with the candidate that led to it; `stands_for` is the older memory that matched."""
 
     memory: Memory
     matched: Memory
@@ -92,15 +92,11 @@ class Resolved:
     score: float
     prior: float
     superseded: bool
-
-    @property
-    def stands_for(self) -> str | None:
-        """The older memory that matched, where this one is its successor."""
-        return None if self.matched.id == self.memory.id else self.matched.id
+    stands_for: str | None
 
 
-class _Claim(NamedTuple):
-    """A candidate's claim to be served; its successor is, where it has one."""
+class _Choice(NamedTuple):
+    """A candidate to serve, or its successor where it has one."""
 
     fused: Candidate
     successor: Memory | None
@@ -111,35 +107,48 @@ class _Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """What counts after relevance: importance, and a bonus for memories that hold all that was asked."""
+    """What counts after relevance: importance, and a bonus for memories with every query term."""
 
     importance: float = 0.0
     exact: float = 0.0
     is_exact: Callable[[Memory], bool] = lambda _: False
 
-    def bonuses(self, rows: Sequence[int], store: Store) -> Mapping[int, float]:
-        """By what the scores of some rows are raised."""
+    def bonuses(self, rows: Sequence[int], store: OwnerStore) -> Mapping[int, float]:
+        """The factors that raise the scores of some rows."""
         if not self.exact:
             return {}
         return {row: 1 + self.exact for row, memory in store.rows(rows).items() if self.is_exact(memory)}
 
 
-def serve(
-    fused: Sequence[Candidate], query: Query, store: Store, *, priors: Priors, show_superseded: bool = False
+def resolve(
+    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool = False
 ) -> list[Resolved]:
-    """The memories to show, best first, each once: a successor takes the place of what it replaced."""
-    return _served(_claims(fused, query, store, priors=priors, show_superseded=show_superseded), store)
+    """The memories to serve, best first, each once: a successor takes the place of what it replaced."""
+    chosen = _chosen(fused, query, store, priors=priors, show_superseded=show_superseded)
+    # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
+    rows = store.rows(choice.fused.row for choice in chosen)
+    return [
+        _resolved(choice, candidate, matched)
+        for choice, candidate in zip(chosen, expanded([choice.fused for choice in chosen]), strict=True)
+        if (matched := rows.get(choice.fused.row)) is not None
+    ]
 
 
-def _claims(
-    fused: Sequence[Candidate], query: Query, store: Store, *, priors: Priors, show_superseded: bool = False
-) -> list[_Claim]:
-    """Who is to be shown, best first, before anybody's text is read."""
+def _resolved(choice: _Choice, candidate: Candidate, matched: Memory) -> Resolved:
+    memory = choice.successor or matched
+    stands_for = None if matched.id == memory.id else matched.id
+    return Resolved(memory, matched, candidate, choice.score, choice.prior, choice.superseded, stands_for)
+
+
+def _chosen(
+    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool
+) -> list[_Choice]:
+    """What is served, best first, before any text is read."""
     rows = [candidate.row for candidate in fused]
     known = store.importance(rows)
     bonuses = priors.bonuses(rows, store)
     succession = Succession((id for id, _ in known.values()), store, query.scope)
-    best: dict[str, _Claim] = {}
+    best: dict[str, _Choice] = {}
     for candidate in fused:
         if candidate.row not in known:
             continue
@@ -149,17 +158,17 @@ def _claims(
             id, importance = successor.id, successor.importance
         superseded = succession.is_superseded(id)
         weight = _weight(importance, superseded, query.sort, priors.importance) * bonuses.get(candidate.row, 1.0)
-        claim = _Claim(candidate, successor, candidate.score * weight, weight, superseded)
-        if id not in best or best[id].score < claim.score:
-            best[id] = claim
-    found = list(best.values())
+        choice = _Choice(candidate, successor, candidate.score * weight, weight, superseded)
+        if id not in best or best[id].score < choice.score:
+            best[id] = choice
+    chosen = list(best.values())
     if query.sort is Sort.RELEVANCE:
-        found.sort(key=lambda claim: -claim.score)
-    return found[: query.limit]
+        chosen.sort(key=lambda choice: -choice.score)
+    return chosen[: query.limit]
 
 
 def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:
-    """The memory that speaks for this one, where another does and the reader may see it."""
+    """The successor to serve for a memory, if it has one that the scope allows."""
     if not succession.memories:
         return None
     head = succession.head(id)
@@ -167,18 +176,8 @@ def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:
     return memory if memory is not None and visible(memory, scope) else None
 
 
-def _served(claims: Sequence[_Claim], store: Store) -> list[Resolved]:
-    """Whole memories for the few that are shown: reading every candidate's would cost more than ranking them."""
-    rows = store.rows(claim.fused.row for claim in claims)
-    return [
-        Resolved(claim.successor or matched, matched, claim.fused, claim.score, claim.prior, claim.superseded)
-        for claim in claims
-        if (matched := rows.get(claim.fused.row)) is not None
-    ]
-
-
 def visible(memory: Memory, scope: Scope) -> bool:
-    """Whether a scope's reader may see a memory that a link led to."""
+    """Whether a scope allows a memory that a link leads to."""
     return (
         memory.owner == scope.owner
         and (scope.projects is None or memory.project in scope.projects)
@@ -188,7 +187,7 @@ def visible(memory: Memory, scope: Scope) -> bool:
 
 
 def _weight(importance: float, superseded: bool, sort: Sort, strength: float) -> float:
-    """Importance weighs after relevance; the other orders have it already or do without."""
+    """The importance prior, which applies to the order by relevance alone."""
     if sort is not Sort.RELEVANCE:
         return 1.0
     counted = min(importance, SUPERSEDED_IMPORTANCE) if superseded else importance

@@ -1,26 +1,75 @@
-"""Why a memory was not found: the stages it passed, the one that stopped it, and the smallest change that helps."""
+"""Why a memory is not among the hits: its stages, the one that stopped it, and the smallest change that helps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from triskele.index.lexical import LexicalIndex
-from triskele.recall.supersession import visible
-from triskele.types import Answer, LinkKind, Memory, Scope
+from triskele.config import RecallSettings
+from triskele.index.analysis import Analyzer
+from triskele.recall.pipeline import Sources, leg_ranks
+from triskele.recall.plan import Plan, leg_depth
+from triskele.types import Answer, LinkKind, Memory, Query, Scope
 
 MAX_LIMIT = 200
 MAX_WORDS = 3
+# How deep the legs are searched for the rank of a memory.
+_DEEPEST = 1000
+_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at", "sensitivities", "origins"}
 
 Options = Mapping[str, Any]
-Ask = Callable[[str, Options], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class LegRanks:
+    """The rank of a memory in each leg, None where the leg does not find it; `depth` is how deep recall looks."""
+
+    ranks: Mapping[str, int | None]
+    depth: int
+
+    @property
+    def is_retrieved(self) -> bool:
+        """Whether any leg finds it within the depth."""
+        return any(rank is not None and rank <= self.depth for rank in self.ranks.values())
+
+    def __str__(self) -> str:
+        """The ranks in words: rank 131 lexical, 240 dense (cut at 50)."""
+        ranked = [f"{rank} {leg}" for leg, rank in self.ranks.items() if rank is not None]
+        unmatched = [f"no {leg} match" for leg, rank in self.ranks.items() if rank is None]
+        ranks = [f"rank {', '.join(ranked)} (cut at {self.depth})"] if ranked else []
+        return ", ".join([*unmatched, *ranks])
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What why-not asks: recall and scopes by options, and what recall reads by a plan."""
+
+    recall: Callable[..., Answer]
+    scope: Callable[..., Scope]
+    sources: Callable[..., Sources]
+    plan: Plan
+    settings: RecallSettings
+
+    def answer(self, text: str, options: Options) -> Answer:
+        """The answer to a query, which the recall log does not note."""
+        return self.recall(text, logged=False, **options)
+
+    def scope_of(self, options: Options) -> Scope:
+        """The scope that some options of recall give."""
+        return self.scope(**{name: value for name, value in options.items() if name in _SCOPE_OPTIONS})
+
+    def ranks(self, id: str, text: str, options: Options) -> LegRanks:
+        """The rank of a memory in each leg."""
+        query = Query(text=text, scope=self.scope_of(options), depth=_DEEPEST)
+        ranks = leg_ranks(id, query, self.plan, self.sources(query, self.plan, local_only=True))
+        return LegRanks(ranks, leg_depth(self.settings, options["limit"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One gate on the way to the answer."""
+    """One condition on the way to the answer."""
 
     name: str
     passed: bool
@@ -28,61 +77,82 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class WhyNot:
-    """The verdict on a memory that was expected; `smallest_change` was tried and surfaces it."""
+class SmallestChange:
+    """Another way to ask: options of recall with their new values, and words to add to the query."""
 
-    verdict: str
-    stages: tuple[Stage, ...]
-    smallest_change: QueryChange | None
-
-
-@dataclass(frozen=True, slots=True)
-class QueryChange:
-    """Another way to ask: recall options with their new values (None leaves one out), and words to add."""
-
-    options: Mapping[str, Any]
+    options: Options = field(default_factory=dict)
     words: str = ""
 
 
-def why_not(memory: Memory, text: str, options: Options, scope: Scope, ask: Ask, index: LexicalIndex) -> WhyNot:
-    """Walk the stages for one memory and try changes until one surfaces it; the options name a limit."""
-    answer = ask(text, options)
-    place = _place(memory, answer)
-    if place is not None:
-        return WhyNot(f"it is hit number {place}", (Stage("answer", True, f"rank {place}"),), None)
-    opened = {**options, "limit": MAX_LIMIT, **_opened(memory, scope)}
-    wide = ask(text, opened)
-    stages = (
-        *_filter_stages(memory, scope),
-        *_succession_stages(memory, wide, ask(text, {**opened, "show_superseded": True})),
-        *_ranking_stages(memory, text, wide, int(options["limit"]), index),
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """The stages of a memory that was expected; `smallest_change` was tried and brings it into the answer."""
+
+    rank: int | None
+    stages: tuple[Stage, ...]
+    smallest_change: SmallestChange | None = None
+
+    @property
+    def stopped_by(self) -> Stage:
+        """The stage that kept it out; a memory without query terms may still be found by another leg."""
+        return next((stage for stage in self.stages if not stage.passed and stage.name != "words"), self.stages[-1])
+
+    @property
+    def verdict(self) -> str:
+        """The result in one line."""
+        if self.rank is not None:
+            return f"it is hit number {self.rank}"
+        return f"{self.stopped_by.name}: {self.stopped_by.detail}"
+
+
+def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyNot:
+    """Check the stages for one memory and try changes until one brings it up; options are those of recall."""
+    if options.get("limit") is None:
+        options = {**options, "limit": recall.settings.limit}
+    scope = recall.scope_of(options)
+    sources = recall.sources(Query(text=text, scope=scope), recall.plan, local_only=True)
+    memory = sources.store.memories([memory.id], known_at=scope.known_at).get(memory.id, memory)
+    rank = _rank(memory, recall.answer(text, options))
+    if rank is not None:
+        return WhyNot(rank, (Stage("answer", True, f"rank {rank}"),))
+    opened = {**options, **_opened(memory, scope)}
+    wide = recall.answer(text, {**opened, "limit": MAX_LIMIT})
+    superseded = list(
+        _supersession(memory, wide, recall.answer(text, {**opened, "limit": MAX_LIMIT, "show_superseded": True}))
     )
-    # Sharing no word is told, but stops nobody whom another leg brings up.
-    stopped = next((stage for stage in stages if not stage.passed and stage.name != "words"), stages[-1])
-    tries = _changes(memory, text, options, scope, index, _place(memory, wide))
-    change = next((tried for tried in tries if _helps(tried, memory, ask)), None)
-    return WhyNot(f"{stopped.name}: {stopped.detail}", stages, change[0] if change else None)
+    stages = [*_scope_stages(memory, scope), *superseded, _terms_stage(memory, text, sources.analyzer)]
+    ranks = recall.ranks(memory.id, text, opened)
+    stages.append(Stage("candidates", ranks.is_retrieved, f"{'' if ranks.is_retrieved else 'not '}retrieved: {ranks}"))
+    if ranks.is_retrieved and not superseded:
+        stages.append(_cut_stage(_rank(memory, wide), int(options["limit"])))
+    tries = _changes(memory, text, scope, sources, _rank(memory, wide))
+    change = next((tried for tried in tries if _helps(tried, memory, text, options, recall)), None)
+    return WhyNot(None, tuple(stages), change)
 
 
-def _place(memory: Memory, answer: Answer) -> int | None:
+def _rank(memory: Memory, answer: Answer) -> int | None:
     ids = [hit.memory.id for hit in answer.hits]
     return ids.index(memory.id) + 1 if memory.id in ids else None
 
 
-def _filter_stages(memory: Memory, scope: Scope) -> Iterator[Stage]:
+def _scope_stages(memory: Memory, scope: Scope) -> Iterator[Stage]:
     is_known = _is_known(memory, scope)
-    yield Stage("known", is_known, "it is known" if is_known else "it is forgotten, or was not known then")
-    is_visible = visible(memory, scope)
-    where = memory.project or "everywhere"
-    yield Stage("project", is_visible, f"it belongs to {where}")
-    is_kind = scope.category in (None, memory.category)
-    yield Stage("category", is_kind, f"its category is {memory.category}")
-    is_tagged = scope.tags <= set(memory.tags)
-    yield Stage("tags", is_tagged, f"its tags are {', '.join(memory.tags) or 'none'}")
+    yield Stage("known", is_known, "it is known" if is_known else "it is forgotten, or was not known at that time")
+    yield Stage("project", _is_in_project(memory, scope), f"it belongs to {memory.project or 'every project'}")
+    if scope.sensitivities is not None:
+        yield Stage("sensitivity", memory.sensitivity in scope.sensitivities, f"it is {memory.sensitivity}")
+    if scope.origins is not None:
+        yield Stage("origin", memory.origin in scope.origins, f"its origin is {memory.origin}")
+    yield Stage("category", scope.category in (None, memory.category), f"its category is {memory.category}")
+    yield Stage("tags", scope.tags <= set(memory.tags), f"its tags are {', '.join(memory.tags) or 'none'}")
     begun = memory.valid_from is None or memory.valid_from <= scope.as_of
     ended = memory.valid_to is not None and memory.valid_to <= scope.as_of
-    period = "it was true then" if begun and not ended else "it was not true at the moment asked for"
-    yield Stage("time", begun and not ended, period)
+    is_valid = begun and not ended
+    yield Stage("time", is_valid, f"it was {'' if is_valid else 'not '}valid at that time")
+
+
+def _is_in_project(memory: Memory, scope: Scope) -> bool:
+    return memory.owner == scope.owner and (scope.projects is None or memory.project in scope.projects)
 
 
 def _is_known(memory: Memory, scope: Scope) -> bool:
@@ -91,30 +161,31 @@ def _is_known(memory: Memory, scope: Scope) -> bool:
     return memory.known_from <= scope.known_at and (memory.known_to is None or scope.known_at < memory.known_to)
 
 
-def _succession_stages(memory: Memory, wide: Answer, with_superseded: Answer) -> Iterator[Stage]:
+def _supersession(memory: Memory, wide: Answer, with_superseded: Answer) -> Iterator[Stage]:
     """Whether a successor is served instead, which may have matched by itself."""
     own = next((hit for hit in with_superseded.hits if hit.memory.id == memory.id), None)
-    if own is not None and own.superseded and _place(memory, wide) is None:
+    if own is not None and own.superseded and _rank(memory, wide) is None:
         served = [hit.memory.id for hit in wide.hits if hit.stands_for == memory.id]
         newer = [link.source for link in own.links if (link.kind, link.target) == (LinkKind.SUPERSEDES, memory.id)]
-        yield Stage("succession", False, f"it was replaced: {[*served, *newer][0]} is served in its place")
+        yield Stage("succession", False, f"it was superseded: {[*served, *newer][0]} is served instead")
 
 
-def _ranking_stages(memory: Memory, text: str, wide: Answer, limit: int, index: LexicalIndex) -> Iterator[Stage]:
-    asked = set(index.analyzer.query_terms(text))
-    shared = asked & set(index.analyzer.terms(" ".join((memory.content, memory.keywords, *memory.tags))))
-    yield Stage("words", bool(shared), f"shares {len(shared)} of {len(asked)} telling words")
-    place = _place(memory, wide)
-    if place is None:
-        yield Stage("candidates", False, "no leg brought it among its candidates")
-    else:
-        yield Stage("cut", place <= limit, f"it ranks {place}, the answer was cut at {limit}")
+def _terms_stage(memory: Memory, text: str, analyzer: Analyzer) -> Stage:
+    asked = set(analyzer.query_terms(text))
+    shared = asked & set(analyzer.terms(" ".join((memory.content, memory.keywords, *memory.tags))))
+    of = f"{len(asked)} rare query term{'' if len(asked) == 1 else 's'}"
+    return Stage("words", bool(shared), f"matches {len(shared)} of {of}")
+
+
+def _cut_stage(rank: int | None, limit: int) -> Stage:
+    at = f"rank {rank}" if rank is not None else f"below rank {MAX_LIMIT}"
+    return Stage("cut", rank is not None and rank <= limit, f"{at}; the answer ends at rank {limit}")
 
 
 def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:
-    """Options under which no filter stands in the memory's way."""
+    """Options under which no filter of the query excludes the memory."""
     opened: dict[str, Any] = {}
-    if not visible(memory, scope):
+    if not _is_in_project(memory, scope):
         opened["project"] = memory.project
         opened["all_projects"] = False
     if scope.category not in (None, memory.category):
@@ -131,35 +202,30 @@ def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:
     return opened
 
 
-def _changes(
-    memory: Memory, text: str, options: Options, scope: Scope, index: LexicalIndex, place: int | None
-) -> Iterator[tuple[QueryChange, str, Options]]:
+def _changes(memory: Memory, text: str, scope: Scope, sources: Sources, rank: int | None) -> Iterator[SmallestChange]:
     """Ways to ask otherwise, smallest first: one option, the answer's length, more words, then all together."""
     opened = _opened(memory, scope)
     single: list[dict[str, Any]] = [{name: value} for name, value in opened.items() if name != "all_projects"]
-    longer = {"limit": place or MAX_LIMIT}
-    # A longer answer is drawn from more candidates, which may move the ranks.
+    longer = {"limit": rank or MAX_LIMIT}
+    # A longer answer comes from more candidates, which may change the ranks.
     single += [{"show_superseded": True}, longer, {"limit": MAX_LIMIT}]
     together = [opened, {**opened, **longer}, {**opened, "show_superseded": True, "limit": MAX_LIMIT}]
-    for more in (*single, *together):
-        if more:
-            yield QueryChange(more), text, {**options, **more}
+    yield from (SmallestChange(more) for more in (*single, *together) if more)
     for more in (opened, {**opened, "show_superseded": True}):
-        for words in _telling_words(memory, text, index):
-            yield QueryChange(more, words), f"{text} {words}", {**options, **more}
+        for words in _rare_words(memory, text, scope, sources):
+            yield SmallestChange(more, words)
 
 
-def _telling_words(memory: Memory, text: str, index: LexicalIndex) -> Iterator[str]:
-    """The memory's rarest words that the question lacks, one, two, then three of them."""
-    analyzer = index.analyzer
-    asked = set(analyzer.terms(text))
-    words = {token.text: memory.content[token.start : token.end] for token in analyzer.tokens(memory.content)}
-    rarity = index.rarity(term for term in words if term not in asked and len(term) > 1)
+def _rare_words(memory: Memory, text: str, scope: Scope, sources: Sources) -> Iterator[str]:
+    """The memory's rarest words that the query lacks, one, two, then three of them."""
+    asked = set(sources.analyzer.terms(text))
+    words = {token.text: memory.content[token.start : token.end] for token in sources.analyzer.tokens(memory.content)}
+    rarity = sources.corpus(scope).rarity(term for term in words if term not in asked and len(term) > 1)
     ranked = sorted(rarity, key=lambda term: (-rarity[term], term))
     for count in range(1, min(MAX_WORDS, len(ranked)) + 1):
         yield " ".join(dict.fromkeys(words[term] for term in ranked[:count]))
 
 
-def _helps(tried: tuple[QueryChange, str, Options], memory: Memory, ask: Ask) -> bool:
-    _, text, options = tried
-    return _place(memory, ask(text, options)) is not None
+def _helps(change: SmallestChange, memory: Memory, text: str, options: Options, recall: Recall) -> bool:
+    longer = f"{text} {change.words}" if change.words else text
+    return _rank(memory, recall.answer(longer, {**options, **change.options})) is not None

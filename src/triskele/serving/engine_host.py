@@ -16,6 +16,7 @@ from triskele.serving.clients.config_files import TokenFile
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
+    from triskele.stores.protocols import Cursor
 
 _CLOSE_S = 2.0
 
@@ -30,7 +31,7 @@ class EngineHost:
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
-        self._seen_seq = -1
+        self._seen: Cursor | None = None
         self._used_at = clock()
 
     def open_engine(self) -> Engine:
@@ -56,8 +57,8 @@ class EngineHost:
     def catch_up(self) -> None:
         """Embed what other processes wrote since the last call."""
         engine = self._engine
-        if engine is not None and (last := engine.store.last_seq()) != self._seen_seq:
-            self._seen_seq = last
+        if engine is not None and (position := engine.store.position()) != self._seen:
+            self._seen = position
             engine.work_in_background()
 
     def note_use(self) -> None:

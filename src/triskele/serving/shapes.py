@@ -13,8 +13,8 @@ from triskele.base import timestamps
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
 
 if TYPE_CHECKING:
-    from triskele.recall.why_not import QueryChange, WhyNot
-    from triskele.stores.usage import UsageStore, UseCount
+    from triskele.recall.why_not import SmallestChange, WhyNot
+    from triskele.stores.protocols import UsageStore, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
@@ -131,11 +131,11 @@ def answer(value: Answer) -> Shape:
 def why_not(value: WhyNot) -> Shape:
     """Why a memory was not found; the change that finds it as options of the command line."""
     change = value.smallest_change
-    shape: Shape = plain(value)
-    return {**shape, "smallest_change": None if change is None else query_change(change, _FLAGS)}
+    said = None if change is None else query_change(change, _FLAGS)
+    return {"verdict": value.verdict, "stages": [plain(stage) for stage in value.stages], "smallest_change": said}
 
 
-def query_change(change: QueryChange, names: Mapping[str, str]) -> str:
+def query_change(change: SmallestChange, names: Mapping[str, str]) -> str:
     """A change of a query in words, with the names that the reader's options have."""
     parts = [f"ask also for “{change.words}”"] if change.words else []
     for option, value in change.options.items():

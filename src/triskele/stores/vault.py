@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from triskele.base.files import told
+from triskele.base.files import disk_errors
 from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
@@ -18,7 +18,7 @@ from triskele.privacy.failures import VaultLocked, lost
 from triskele.privacy.keys import KeyFile, KeySource, Passphrase, system_keyring
 from triskele.privacy.vault import Vault
 from triskele.privacy.wraps import Document
-from triskele.stores.protocol import VAULT, SealedRow, Store
+from triskele.stores.protocols import VAULT, OwnerStore, SealedRow
 from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"
@@ -40,7 +40,7 @@ class Rotation:
 class StoreVault:
     """Seals and opens the secrets of one store."""
 
-    def __init__(self, store: Store, settings: PrivacySettings, home: Path, ask: Ask | None = None) -> None:
+    def __init__(self, store: OwnerStore, settings: PrivacySettings, home: Path, ask: Ask | None = None) -> None:
         self._store = store
         self._settings = settings
         self._key_file = Path(settings.key_file).expanduser() if settings.key_file else home / KEY_FILE
@@ -127,12 +127,12 @@ class StoreVault:
         return len(old)
 
     def _exchange(self, before: str | None, after: str) -> str:
-        if after != before and not self._store.swap(VAULT, _DOCUMENT, before, after):
+        if after != before and not self._store.documents.swap(VAULT, _DOCUMENT, before, after):
             raise Conflict("the keys of the vault were changed meanwhile: try again")
         return after
 
     def _stored(self) -> str | None:
-        found = self._store.shelved(VAULT).get(_DOCUMENT)
+        found = self._store.documents.get(VAULT, _DOCUMENT)
         return None if found is None else str(found)
 
     def _opened_or_made(self) -> tuple[str, Vault]:
@@ -199,7 +199,7 @@ class StoreVault:
 
     def _source(self, kind: str, variable: str, *, is_new: bool = False) -> KeySource:
         if kind == "file":
-            with told(f"the key file {self._key_file}"):
+            with disk_errors(f"the key file {self._key_file}"):
                 self._key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return KeyFile(self._key_file)
         if kind == "keyring":

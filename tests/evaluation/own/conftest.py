@@ -12,8 +12,7 @@ import pytest
 
 from triskele import config
 from triskele.engine import Engine
-from triskele.evaluation.own.judged import JudgedSet
-from triskele.evaluation.own.questions import Question
+from triskele.evaluation.own.questions import JudgedSet, Question
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triskele.engine import Engine
-from triskele.evaluation.own import phrases
+from triskele.evaluation.own import build
 
 
 @pytest.fixture
@@ -18,24 +18,24 @@ def stocked(engine: Engine) -> Engine:
 def test_the_phrase_is_the_rarest_run_of_words(stocked: Engine) -> None:
     text = "the server in the cellar has a purple Zanzibar sticker on the lid"
     stocked.remember(text)
-    assert phrases.salient_phrase(text, stocked.lexical) == "purple Zanzibar sticker"
+    assert build.salient_phrase(text, stocked.lexical) == "purple Zanzibar sticker"
 
 
 def test_a_phrase_does_not_run_over_the_end_of_a_sentence(stocked: Engine) -> None:
     text = "the server has Zanzibar. Purple is the database"
     stocked.remember(text)
-    assert phrases.salient_phrase(text, stocked.lexical) == "server has Zanzibar"
+    assert build.salient_phrase(text, stocked.lexical) == "server has Zanzibar"
 
 
 def test_an_identifier_is_one_word(stocked: Engine) -> None:
     text = "the backup calls sounding_decode_backlog and the database"
     stocked.remember(text)
-    assert "sounding_decode_backlog" in (phrases.salient_phrase(text, stocked.lexical) or "")
+    assert "sounding_decode_backlog" in (build.salient_phrase(text, stocked.lexical) or "")
 
 
 @pytest.mark.parametrize("text", ["it is what it is", "...", "短信验证"])
 def test_odd_texts_give_a_phrase_or_none(stocked: Engine, text: str) -> None:
-    phrase = phrases.salient_phrase(text, stocked.lexical)
+    phrase = build.salient_phrase(text, stocked.lexical)
     assert phrase is None or phrase in text
 
 
@@ -43,18 +43,18 @@ def test_a_rewording_speaks_in_keywords_and_tags(stocked: Engine) -> None:
     memory = stocked.draft(
         "the server in the cellar sends mail", category="decisions", tags=["cellar", "smtp"], keywords="delivery"
     )
-    text = phrases.reworded(memory, stocked.lexical)
+    text = build.reworded(memory, stocked.lexical)
     assert text is not None
     assert text.startswith("what was decided about delivery smtp, ")
-    assert phrases.overlap(text, memory.content, stocked.lexical.analyzer) <= phrases.MAX_OVERLAP
+    assert build.overlap(text, memory.content, stocked.lexical.analyzer) <= build.MAX_OVERLAP
 
 
 def test_without_other_words_there_is_no_rewording(stocked: Engine) -> None:
-    assert phrases.reworded(stocked.draft("the server sends mail", tags=["mail", "server"]), stocked.lexical) is None
+    assert build.reworded(stocked.draft("the server sends mail", tags=["mail", "server"]), stocked.lexical) is None
 
 
 def test_overlap_counts_telling_words_by_their_stems(stocked: Engine) -> None:
     analyzer = stocked.lexical.analyzer
-    assert phrases.overlap("what is the server?", "servers run", analyzer) == 1.0
-    assert phrases.overlap("which server delivers letters?", "the server sends mail", analyzer) == pytest.approx(1 / 3)
-    assert phrases.overlap("", "the server", analyzer) == 1.0
+    assert build.overlap("what is the server?", "servers run", analyzer) == 1.0
+    assert build.overlap("which server delivers letters?", "the server sends mail", analyzer) == pytest.approx(1 / 3)
+    assert build.overlap("", "the server", analyzer) == 1.0

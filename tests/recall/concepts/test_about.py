@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from triskele.errors import NotFound
-from triskele.recall.concepts.about import about
+from triskele.recall.concepts.lookup import about
 
 
 def test_names_memories_and_neighbours(team: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triskele.recall.concepts.stats import stats
+from triskele.recall.concepts.lookup import stats
 
 
 def test_memories_that_share_a_name_are_connected(team: Any) -> None:

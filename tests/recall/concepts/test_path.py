@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from triskele.errors import NotFound
-from triskele.recall.concepts.path import MAX_HOPS, path
+from triskele.recall.concepts.lookup import MAX_HOPS, path
 
 BIRDS = "avocet bittern curlew dunlin egret fulmar gannet heron".split()
 

@@ -53,7 +53,7 @@ def test_the_local_model_still_waits_for_its_own(configured: Any) -> None:
     for text in OPEN:
         engine.remember(text)
     assert engine.mind.embed_elsewhere() == 3
-    assert engine.store.count_waiting() == 3 and engine.embed() == 3
+    assert engine.store.vectors.count_waiting() == 3 and engine.embed() == 3
 
 
 def test_what_the_hosted_model_knows_counts(configured: Any) -> None:
@@ -289,4 +289,4 @@ def test_the_background_reads_for_both(configured: Any) -> None:
         if _hosted_vectors(engine):
             break
         worker._thread.join(0.01)
-    assert _hosted_vectors(engine) == 1 and engine.store.count_waiting() == 0
+    assert _hosted_vectors(engine) == 1 and engine.store.vectors.count_waiting() == 0

@@ -18,6 +18,8 @@ from triskele.types import Answer, Sensitivity
 
 QUESTION = "how do releases reach the cluster?"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def team(team_home: Path, trained_cross_encoder: Path, tmp_path: Path) -> Iterator[Engine]:
@@ -116,7 +118,7 @@ def test_a_failure_leaves_the_order_and_is_told(configured: Any, far: loopback.L
     before = engine.recall("heron by the river")
     far.turns.append(turn)
     after = engine.recall("heron by the river", rerank="cross")
-    assert _ids(after) == _ids(before) and after.agreement is None and after.missing[0].startswith("not read again")
+    assert _ids(after) == _ids(before) and after.agreement is None and after.missing[0].startswith("not reranked")
     found = agreement.agreed(engine.store)
     assert found is not None and (found.asked, found.answered) == (1, 0)
 

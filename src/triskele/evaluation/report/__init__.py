@@ -1,1 +1,1 @@
-"""The page that shows a benchmark: one file, no network."""
+"""The HTML page of a benchmark."""

@@ -1,1 +1,1 @@
-"""Concepts for people: what is known of one, how two are connected, how many there are, joining and parting by hand."""
+"""The concept graph for people: one concept, the path between two, counts, merging and splitting."""

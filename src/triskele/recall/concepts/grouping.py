@@ -1,4 +1,4 @@
-"""Joining and parting names by hand, and reading everything anew without losing what was decided so."""
+"""Merging and splitting concepts by hand, and a rebuild that keeps these decisions."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import Concept, View
-from triskele.stores.protocol import BY_HAND, Merge, Name, Store
+from triskele.stores.derived import BY_HAND, Merge, Name
+from triskele.stores.protocols import OwnerStore
 
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:
-    """The names that were joined to a concept, or left one; none where it was so already."""
+    """The names that were merged into a concept, or split from one; empty where nothing changed."""
 
     names: tuple[str, ...]
     concept: Concept
 
 
 def merge(view: View, one: str, other: str) -> Regrouped:
-    """Let all names of one concept stand for the other from now on."""
+    """Move all names of one concept to the other."""
     moving, target = view.find(one), view.find(other)
     concept = view.concept(target)
     if moving.concept == target.concept:
         return Regrouped((), concept)
-    names = view.store.names.members([moving.concept])
-    view.store.names.regroup({name.name: target.concept for name in names}, BY_HAND)
+    names = view.store.entities.members([moving.concept])
+    view.store.entities.regroup({name.name: target.concept for name in names}, BY_HAND)
     return Regrouped(tuple(name.text for name in names), concept)
 
 
 def split(view: View, text: str) -> Regrouped:
-    """Take a name out of its concept, with those that were joined together with it; tells what it left."""
+    """Split a name from its concept, with those that were merged together with it; returns the concept it left."""
     name = view.find(text)
-    group = view.store.names.members([name.concept])
-    leaving = _leaving(name, group, view.store.names.merges(each.name for each in group))
+    group = view.store.entities.members([name.concept])
+    leaving = _leaving(name, group, view.store.entities.merges(each.name for each in group))
     staying = [each for each in group if each not in leaving]
     if not staying:
         return Regrouped((), view.concept(name))
-    # Numbers of concepts are those of one of their names: whoever loses it takes its first.
+    # The number of a concept is that of one of its names: the side that loses it takes its first name's.
     moving = staying if any(each.name == name.concept for each in leaving) else leaving
     head = min(each.name for each in moving)
-    view.store.names.regroup({each.name: head for each in moving}, BY_HAND)
+    view.store.entities.regroup({each.name: head for each in moving}, BY_HAND)
     left = head if moving is staying else name.concept
     return Regrouped(tuple(each.text for each in leaving), view.concepts([left])[left])
 
 
 def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list[Name]:
-    """The name, and where a merge brought it along with others, these too."""
+    """The name, and the names that came into the concept by the same merge."""
     last = {merge.name: merge for merge in merges}
     own = last.get(name.name)
     if own is not None:
@@ -60,10 +61,10 @@ def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list
 
 
 def rebuild(
-    store: Store, words: LexicalIndex, mentions: MentionIndex, *, progress: Callable[[int], None] | None = None
+    store: OwnerStore, words: LexicalIndex, mentions: MentionIndex, *, progress: Callable[[int], None] | None = None
 ) -> int:
-    """Read the names of every version anew; returns how many were read."""
-    store.names.forget()
-    # The file still tells of mentions that are gone.
+    """Link the names of every version again; returns how many versions were read."""
+    store.entities.forget()
+    # The file still holds mentions that are gone.
     mentions.rebuild()
     return read_names(store, words, progress=progress)

@@ -1,4 +1,4 @@
-"""What a reader may see of the graph, and the concept that a reader means."""
+"""The concept graph inside a scope, and the concept that a name refers to."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from triskele.graph.bipartite import Bools, Ints
 from triskele.graph.canonical import block, key, same
 from triskele.index.catalog import Catalog
 from triskele.index.mentions import Layers, MentionIndex
-from triskele.recall.legs import graph
-from triskele.stores.protocol import Name, Store
+from triskele.recall.graph_leg import hub
+from triskele.stores.derived import Name
+from triskele.stores.protocols import START, OwnerStore
 from triskele.types import Scope
 
 _SUGGESTED = 3
@@ -25,7 +26,7 @@ _MOST_TYPOS = 3
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """Something that memories mention, by the name it was first met under."""
+    """Something that memories mention, with the name under which it was first found."""
 
     number: int
     name: str
@@ -33,21 +34,20 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Who mentions what, as far as a scope allows; `rows` are the versions that may be seen, in order."""
+    """The mentions inside a scope; `rows` are its versions, in order."""
 
-    store: Store
+    store: OwnerStore
     layers: Layers
     scope: Scope
     rows: Ints
     hub: int
 
     @staticmethod
-    def open(store: Store, mentions: MentionIndex, scope: Scope) -> View:
+    def open(store: OwnerStore, mentions: MentionIndex, scope: Scope) -> View:
         """The graph as of now."""
-        # Which vectors a model made of them does not matter here.
+        # Vectors are not needed here.
         columns = Catalog(store, "").columns()
-        hub = graph.hub(len(columns.rows))
-        return View(store, mentions.layers(), scope, columns.rows[columns.mask(scope)], hub)
+        return View(store, mentions.layers(), scope, columns.rows[columns.mask(scope)], hub(len(columns.rows)))
 
     def holders(self, concepts: Ints) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""
@@ -56,7 +56,7 @@ class View:
         return place[seen], rows[seen], marks[seen]
 
     def sees(self, rows: Ints) -> Bools:
-        """Which rows may be seen."""
+        """Which rows are in the scope."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_)
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -68,22 +68,22 @@ class View:
 
     def concepts(self, numbers: Iterable[int]) -> dict[int, Concept]:
         """Concepts of the reader by their numbers."""
-        names = self.store.names.numbered(numbers)
-        return {number: Concept(number, name.text) for number, name in names.items() if name.owner == self.scope.owner}
+        names = self.store.entities.numbered(numbers)
+        return {number: Concept(number, name.text) for number, name in names.items()}
 
     def concept(self, name: Name) -> Concept:
-        """What a name stands for."""
+        """The concept of a name."""
         return self.concepts([name.concept])[name.concept]
 
     def find(self, text: str) -> Name:
-        """The name that is meant, in any spelling; where there is none, near ones are named."""
+        """The name in any spelling; an unknown name is refused with similar ones."""
         own = key(text)
         if not own:
             raise BadInput(f"not the name of anything: {text[:40]!r} (give a word or more)")
-        names, owner = self.store.names, self.scope.owner
-        if (known := names.find(owner, [own]).get(own)) is not None:
+        names = self.store.entities
+        if (known := names.find([own]).get(own)) is not None:
             return known
-        for name in names.akin(owner, [block(text)]):
+        for name in names.akin([block(text)]):
             if same(text, name.text) is not None:
                 return name
         raise NotFound(f"no concept is called “{text[:80]}”{self._hint(own)}")
@@ -92,14 +92,14 @@ class View:
         near = ", ".join(f"“{name}”" for name in self._near(own))
         if near:
             return f": did you mean {near}?"
-        if not self.store.last_seq():
+        if self.store.position() == START:
             return ': nothing has been remembered yet (triskele add "…")'
-        waiting = self.store.names.count_unread()
+        waiting = self.store.entities.count_unread()
         return f": {waiting:,} still to be read (triskele reindex reads everything)" if waiting else ""
 
     def _near(self, own: str) -> list[str]:
-        """Names of what can be seen that hold the same words, most mentioned first, or are written nearly alike."""
-        known = {name.key: name for name in self.store.names.known(self.scope.owner)}
+        """Names in the scope with the same words, most mentioned first, and names with similar spelling."""
+        known = {name.key: name for name in self.store.entities.known()}
         words = own.split()
         wider = [name for key, name in known.items() if all(f" {word}" in f" {key}" for word in words)]
         wider = sorted(wider, key=lambda name: (len(name.key), name.key))[:_CONSIDERED]

@@ -1,1 +1,1 @@
-"""Models that the settings name besides the local one: who they are, what they may read, what was sent to them."""
+"""Models that the settings name besides the local one: what they may read, and what was sent to them."""

@@ -1,4 +1,4 @@
-"""The account of what left this machine: to whom, when, how much and of which memories; never what it said."""
+"""The egress log: what left this machine, to which host, when, how much and of which memories; never the text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
-from triskele.stores.protocol import Document, Store
+from triskele.stores.protocols import Document, OwnerStore
 
 _DAYS, _SENT = "departures", "sent"
 _ATTEMPTS = 50
@@ -17,7 +17,7 @@ _ATTEMPTS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """What one endpoint got on one day."""
+    """What was sent to one endpoint on one day."""
 
     day: str
     endpoint: str
@@ -31,7 +31,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """That the text of a memory went to a machine, first and last."""
+    """When the text of a memory was first and last sent to a host."""
 
     host: str
     first: str
@@ -39,53 +39,53 @@ class Sent:
 
 
 class StoreLedger:
-    """A Ledger that keeps its account in the store; written before anything leaves."""
+    """A Ledger in the store, written before anything is sent."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: OwnerStore) -> None:
         self._store = store
 
     def leaving(self, departure: Departure) -> None:
-        """Texts are about to be sent."""
+        """Note texts that are about to be sent."""
         self._count(departure.endpoint, departure.host, 1, departure.texts, departure.characters, 0, 0.0)
         self._note(departure)
 
     def billed(self, bill: Bill) -> None:
-        """An answer told how many tokens it took."""
-        # It is sent already: an account that cannot be written now costs no answer.
+        """Note the tokens that an answer reports."""
+        # It is sent already: a log that cannot be written now does not prevent the answer.
         with suppress(StoreUnavailable):
             self._count(bill.endpoint, bill.host, 0, 0, 0, bill.tokens, bill.cost or 0.0)
 
     def _count(self, endpoint: str, host: str, *added: float) -> None:
         day = timestamps.now().date().isoformat()
         key = f"{day} {endpoint} {host}"
-        # Others may count at the same time: each adds to what the one before left.
+        # Other processes may count at the same time: swap only what is still as it was read.
         for _ in range(_ATTEMPTS):
-            before = self._store.shelved(_DAYS, [key]).get(key)
+            before = self._store.documents.some(_DAYS, [key]).get(key)
             values = before or asdict(Day(day=day, endpoint=endpoint, host=host))
             names = ("requests", "texts", "characters", "tokens", "cost")
             after = values | {name: values[name] + more for name, more in zip(names, added, strict=True)}
-            if self._store.swap(_DAYS, key, before, after):
+            if self._store.documents.swap(_DAYS, key, before, after):
                 return
-        raise StoreUnavailable("the account of what leaves cannot be written: nothing is sent")
+        raise StoreUnavailable("the egress log cannot be written: nothing is sent")
 
     def _note(self, departure: Departure) -> None:
         if not departure.memories:
             return
         keys, at = [f"{id} {departure.host}" for id in departure.memories], timestamps.to_text(departure.at)
-        known, noted = self._store.shelved(_SENT, keys), {}
+        known, noted = self._store.documents.some(_SENT, keys), {}
         for key in keys:
             first = known.get(key, {}).get("first", at)
-            # About no memory, so that it outlives a sealing: what was sent stays sent.
+            # About no memory, so that sealing the memory keeps the entry: what was sent stays sent.
             noted[key] = Document({"host": departure.host, "first": first, "last": at})
-        self._store.shelve(_SENT, noted)
+        self._store.documents.put(_SENT, noted)
 
 
-def days(store: Store) -> list[Day]:
-    """What left, by day and endpoint, oldest first; nothing unless the user's settings name somebody."""
-    return [Day(**values) for values in store.shelved(_DAYS).values()]
+def days(store: OwnerStore) -> list[Day]:
+    """What was sent, by day and endpoint, oldest first; empty unless the settings name a hosted model."""
+    return [Day(**values) for values in store.documents.all(_DAYS).values()]
 
 
-def sent(store: Store, id: str) -> list[Sent]:
-    """To whom the text of a memory went."""
-    found: dict[str, Any] = store.shelved(_SENT)
+def sent(store: OwnerStore, id: str) -> list[Sent]:
+    """The hosts that the text of a memory was sent to."""
+    found: dict[str, Any] = store.documents.all(_SENT)
     return [Sent(**values) for key, values in found.items() if key.startswith(f"{id} ")]

@@ -1,4 +1,4 @@
-"""Which texts may leave: open memories that nothing withheld says too, and questions that quote nothing withheld."""
+"""The egress policy: open memories may leave, and queries that quote nothing private or secret."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from triskele.errors import Unavailable
 from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import readings
-from triskele.stores.protocol import SealedRow, Store
+from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
 from triskele.stores.vault import StoreVault
 from triskele.types import Memory, is_secret
 
@@ -20,20 +20,20 @@ _Source = tuple[str, int, str] | SealedRow
 
 
 class EgressPolicy:
-    """Clears the texts of one store; after a change of it, what is new and must stay here is read."""
+    """Decides which texts of one store may leave; after a change it reads what is new and withheld."""
 
-    def __init__(self, store: Store, safe: StoreVault) -> None:
+    def __init__(self, store: OwnerStore, safe: StoreVault) -> None:
         self._store = store
         self._safe = safe
         self._lock = threading.Lock()
-        self._known: tuple[str, int] | None = None
+        self._known: tuple[str, Cursor] | None = None
         self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
         self._withheld: set[str] = set()
         self._read: set[_Source] = set()
         self._problem = ""
 
     def question(self, text: str) -> tuple[Cleared | None, str]:
-        """The cleared question, or None with the reason why it stays here."""
+        """The cleared query, or None with the reason why it stays on this machine."""
         with self._lock:
             self._refresh()
             if self._problem:
@@ -42,30 +42,30 @@ class EgressPolicy:
         return cleared, "" if cleared is not None else QUOTES_SOMETHING
 
     def memory(self, memory: Memory) -> Cleared | None:
-        """The text of an open memory, unless it looks like or quotes a secret, or one that stays here says the same."""
+        """The text of an open memory; None where it looks like or quotes a secret, or equals a withheld text."""
         with self._lock:
             self._refresh()
-            # One word of a short secret gives a question away; a memory may hold it for any other reason.
+            # One word of a short secret is enough to withhold a query; a memory may contain it for another reason.
             is_known = memory.content_hash in self._withheld or self._sealed.shares(memory.content)
             if self._problem or is_known or find(memory.content):
                 return None
             return clear_memory(memory)
 
     def quotes_secret(self, text: str) -> bool:
-        """Whether a text tells of a secret, or nobody can tell."""
+        """Whether a text quotes a secret; also true while the secrets cannot be read."""
         with self._lock:
             self._refresh()
             return bool(self._problem) or self._secret.shares(text) or any(map(find, readings(text)))
 
     def _refresh(self) -> None:
-        now = (self._store.lineage(), self._store.last_seq())
+        now = (self._store.epoch(), self._store.position())
         if now == self._known:
             return
         withheld = self._store.models.withheld()
         texts: dict[_Source, str] = {(each.id, each.version, each.content_hash): each.content for each in withheld}
         rows = self._store.sealed() if any(map(is_secret, withheld)) else []
         if not self._read <= {*texts, *rows}:
-            # Something is gone for good: nobody need take heed of it any more.
+            # Something was erased: it need not be withheld any more.
             self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
             self._withheld, self._read = set(), set()
         self._read_sealed([row for row in rows if row not in self._read])
@@ -76,11 +76,11 @@ class EgressPolicy:
 
     def _read_sealed(self, rows: Sequence[SealedRow]) -> None:
         try:
-            # Whoever asks a question is not asked for a passphrase.
+            # A recall never asks for a passphrase.
             with self._safe.unasked():
                 opened = [self._safe.open(row) for row in rows]
         except Unavailable as error:
-            # Nobody can tell whether a text quotes a secret that cannot be read.
+            # Whether a text quotes a secret that cannot be read is unknown.
             self._problem = str(error)
             return
         self._problem = ""

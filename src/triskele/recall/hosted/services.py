@@ -1,28 +1,32 @@
-"""From the user's settings to the models that they name, and to the one door that leads to those elsewhere."""
+"""Models that the settings name besides the local one: embedding, reranking and language models, mostly hosted."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
+from triskele.index.catalog import Catalog
+from triskele.index.dense import DenseIndex
+from triskele.index.local.local_corpus import LocalVectors
 from triskele.models.egress import EgressClient, Endpoint
-from triskele.models.hosted_embedder import DoorEmbedder, HostedModel
-from triskele.models.hosted_reranker import DoorCrossEncoder, HostedReranker
-from triskele.models.llm import COMMAND, CommandLlm, DoorLlm, HostedLlm, Llm, LlmCommand
-from triskele.models.reranker import Reranker
-from triskele.recall.expansion import WORDS
+from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
+from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
+from triskele.models.llm import COMMAND, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
+from triskele.models.reranker import Reranker, Reranking
+from triskele.privacy.clearance import Cleared
+from triskele.recall.expansion import WORDS, QueryRewriter
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
-from triskele.recall.hosted.reranking import CandidateReranker, HostedReviewer, LocalReviewer
-from triskele.recall.hosted.rewording import QueryRewriter
-from triskele.recall.hosted.vectors import Hosted
-from triskele.stores.protocol import Store
+from triskele.recall.legs import HostedQuery
+from triskele.stores.protocols import OwnerStore
+from triskele.types import Memory, Scope
 
+BATCH = 64
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
 _Named = TypeVar("_Named", HostedSettings, RerankSettings, LlmSettings)
 _Made = TypeVar("_Made")
@@ -35,9 +39,129 @@ _VARIABLES = {
 }
 
 
+class CandidateReranker(Protocol):
+    """Anything that orders the best candidates of a query again."""
+
+    @property
+    def name(self) -> str:
+        """The name to show."""
+
+    @property
+    def depth(self) -> int:
+        """How many candidates it reads."""
+
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
+        """Order memories, given by row and best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReviewer:
+    """A cross-encoder on this machine: it may read everything, but only the title of a secret."""
+
+    judge: Reranker[str]
+
+    @property
+    def name(self) -> str:
+        """The name to show."""
+        return self.judge.name
+
+    @property
+    def depth(self) -> int:
+        """How many candidates it reads."""
+        return self.judge.depth
+
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
+        """Order memories, given by row and best first."""
+        return self.judge.rerank(question, {row: memory.content for row, memory in memories.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class HostedReviewer:
+    """A hosted cross-encoder: it reads open memories and cleared queries; other memories keep their places."""
+
+    judge: Reranker[Cleared]
+    clearing: EgressPolicy
+
+    @property
+    def name(self) -> str:
+        """The name to show."""
+        return self.judge.name
+
+    @property
+    def depth(self) -> int:
+        """How many candidates it reads."""
+        return self.judge.depth
+
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
+        """Order memories, given by row and best first."""
+        cleared, kept = self.clearing.question(question)
+        if cleared is None:
+            return Reranking(tuple(memories), {}, missing=kept)
+        return self.judge.rerank(cleared, {row: self.clearing.memory(memory) for row, memory in memories.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A hosted embedding model, with one timeout for texts and a shorter one for queries, and its vectors."""
+
+    texts: EndpointEmbedder
+    questions: EndpointEmbedder
+    store: OwnerStore
+    clearing: EgressPolicy
+    catalog: Catalog
+    dense: DenseIndex
+
+    @staticmethod
+    def open(
+        folder: Path,
+        store: OwnerStore,
+        texts: EndpointEmbedder,
+        questions: EndpointEmbedder,
+        clearing: EgressPolicy,
+        tail_cap: int,
+    ) -> Hosted:
+        """The model over a store."""
+        mark = texts.fingerprint
+        dense = DenseIndex(folder, store, mark, texts.dimensions, tail_cap=tail_cap)
+        return Hosted(texts, questions, store, clearing, Catalog(store, mark), dense)
+
+    def asked(self, text: str, scope: Scope) -> tuple[HostedQuery | None, str]:
+        """The query as this model reads it, or None with the reason; a model without vectors is not asked."""
+        if not self.store.vectors.last_slot(self.texts.fingerprint):
+            return None, "the hosted model was not asked: it has read nothing yet (`triskele reindex` lets it)"
+        cleared, kept = self.clearing.question(text)
+        if cleared is None:
+            return None, kept
+        try:
+            vector = self.questions.encode_query(cleared)
+            return HostedQuery(vector, LocalVectors(self.catalog, self.dense, scope)), ""
+        except Unavailable as error:
+            return None, f"the hosted model was not asked: {error}"
+
+    def embed(self, *, limit: int | None = None) -> int:
+        """Embed open memories that the model has not read, batch by batch; returns how many."""
+        done, after = 0, 0
+        while limit is None or done < limit:
+            batch = self.store.models.clear_for(self.texts.fingerprint, BATCH, after=after)
+            if not batch:
+                break
+            after = batch[-1][0]
+            texts = {each.content_hash: text for _, each in batch if (text := self.clearing.memory(each)) is not None}
+            if texts:
+                vectors = self.texts.encode_documents(list(texts.values()))
+                kept = {digest: v.astype("<f4").tobytes() for digest, v in zip(texts, vectors, strict=True)}
+                self.store.models.keep(self.texts.fingerprint, kept)
+            done += len(texts)
+        return done
+
+    def close(self) -> None:
+        """Close the files."""
+        self.dense.close()
+
+
 @dataclass(frozen=True, slots=True)
 class HostedServices:
-    """Models besides the local one; None where the settings name none."""
+    """Models besides the local one; None for those that the settings do not name."""
 
     door: EgressClient
     hosted: Hosted | None = None
@@ -47,8 +171,8 @@ class HostedServices:
     problems: tuple[str, ...] = ()
 
     @staticmethod
-    def open(settings: Settings, folder: Path, store: Store, clearing: EgressPolicy) -> HostedServices:
-        """Everything that the settings name, behind a door that knows these endpoints and no others."""
+    def open(settings: Settings, folder: Path, store: OwnerStore, clearing: EgressPolicy) -> HostedServices:
+        """Everything that the settings name, behind an egress client that knows only these endpoints."""
         problems: list[str] = []
         model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)
         reranker = _usable("rerank", HostedReranker, settings.rerank, problems)
@@ -66,10 +190,10 @@ class HostedServices:
         door = EgressClient(endpoints, ledger)
         hosted = None
         if model is not None:
-            both = DoorEmbedder(door, TEXTS, model), DoorEmbedder(door, QUESTIONS, model)
+            both = EndpointEmbedder(door, TEXTS, model), EndpointEmbedder(door, QUESTIONS, model)
             cap = settings.index.tail_cap
             hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, clearing, cap), problems)
-        llm: Llm | None = DoorLlm(door, LLM, language) if language is not None else None
+        llm: Llm | None = EndpointLlm(door, LLM, language) if language is not None else None
         if asks and llm is None:
             llm = _tried("llm", lambda: _command(settings.llm, ledger), problems)
         rewording = QueryRewriter(llm, clearing) if llm is not None else None
@@ -79,18 +203,18 @@ class HostedServices:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """The machines that texts may be sent to, by what for; a command counts, for nobody knows whom it tells."""
+        """The hosts that texts may be sent to, by purpose; a command counts, because it may send them anywhere."""
         return self.door.hosts | ({LLM: self.command} if self.command else {})
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         if self.hosted is not None:
             self.hosted.close()
         self.door.close()
 
 
 def _usable(section: str, kind: type[_Hosted], settings: _Named, problems: list[str], **details: Any) -> _Hosted | None:
-    """What the settings name, if it can be used: a mistake in them, or a key that is not there, costs no answer."""
+    """What the settings name, if it can be used: a mistake in them, or a missing key, does not prevent an answer."""
     if settings.service in ("", COMMAND):
         return None
 
@@ -131,7 +255,7 @@ def _reviewer(
     timeout_s, depth = settings.timeout_s, settings.depth
     if hosted is not None:
         return HostedReviewer(
-            Reranker(DoorCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing
+            Reranker(EndpointCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing
         )
     if not settings.model or settings.service:
         return None
@@ -141,7 +265,7 @@ def _reviewer(
 
 
 def _key(section: str, settings: HostedSettings | RerankSettings | LlmSettings) -> str:
-    """The key that the settings lead to: in a file of the user's, or in a variable of the environment."""
+    """The API key from the file or the environment variable that the settings name."""
     if settings.key_file:
         try:
             return Path(settings.key_file).expanduser().read_text(encoding="utf-8").strip()

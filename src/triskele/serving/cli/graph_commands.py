@@ -17,9 +17,8 @@ from triskele.serving.cli.options import MAX_LISTED, OrderedGroup, only_one, rea
 if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.index.mentions import MentionIndex
-    from triskele.recall.concepts.about import About
     from triskele.recall.concepts.grouping import Regrouped
-    from triskele.recall.concepts.path import Way
+    from triskele.recall.concepts.lookup import About, Way
     from triskele.recall.concepts.view import View
 
 # New memories are read at once up to this number; more are left to `reindex` or the background.
@@ -70,7 +69,7 @@ def show(
     invocation: Invocation, concept: str, project: str | None, all_projects: bool, limit: int, closed: bool
 ) -> None:
     """Show a concept: its names, memories, neighbours and edges."""
-    from triskele.recall.concepts.about import about
+    from triskele.recall.concepts.lookup import about
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
@@ -101,7 +100,7 @@ def path(
     context: click.Context, invocation: Invocation, one: str, other: str, project: str | None, all_projects: bool
 ) -> None:
     """Show the shortest chain of memories between two concepts."""
-    from triskele.recall.concepts.path import path
+    from triskele.recall.concepts.lookup import path
 
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
@@ -123,7 +122,7 @@ def path(
 @common
 def stats(invocation: Invocation) -> None:
     """Count names, concepts and connected memories of all projects."""
-    from triskele.recall.concepts.stats import stats
+    from triskele.recall.concepts.lookup import stats
 
     with invocation.open_existing() as engine:
         found = stats(_view(engine, any_time=True, all_projects=True), _mentions(engine))
@@ -150,7 +149,7 @@ def rebuild(invocation: Invocation) -> None:
         with progress_bar("Reading names", total=engine.census().versions) as progress:
             read = grouping.rebuild(engine.store, engine.lexical, _mentions(engine), progress=progress)
         took_ms = round((time.perf_counter() - started) * 1000, 3)
-        counts = engine.store.names.counts()
+        counts = engine.store.entities.counts()
         if invocation.as_json:
             done = {**shapes.plain(counts), "read": read, "took_ms": took_ms}
             return invocation.write_json({**done, "project": engine.project})
@@ -218,13 +217,13 @@ def _mentions(engine: Engine) -> MentionIndex:
 
 
 def _waiting(engine: Engine) -> dict[str, Any]:
-    return {"waiting": engine.store.names.count_unread()}
+    return {"waiting": engine.store.entities.count_unread()}
 
 
 def _report_waiting(invocation: Invocation, engine: Engine) -> None:
     from triskele.serving.cli import graph_report
 
-    if waiting := engine.store.names.count_unread():
+    if waiting := engine.store.entities.count_unread():
         invocation.write(graph_report.waiting(waiting))
 
 

@@ -8,10 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from triskele.recall.concepts.about import About, OtherName, Tie
 from triskele.recall.concepts.grouping import Regrouped
-from triskele.recall.concepts.path import MAX_HOPS, Hop, Way
-from triskele.recall.concepts.stats import Stats
+from triskele.recall.concepts.lookup import MAX_HOPS, About, Hop, OtherName, Stats, Tie, Way
 from triskele.serving.cli.render import (
     ID,
     MATCH,
@@ -29,7 +27,7 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SUPERSEDED_PREFIX
-from triskele.stores.protocol import BY_HAND, Edge, NameCounts
+from triskele.stores.derived import BY_HAND, Edge, NameCounts
 from triskele.types import Memory
 
 _EXCERPT_CHARACTERS = 70

@@ -52,16 +52,14 @@ class Invocation:
         """The memory that this run works on; where there is no store yet, an empty one that leaves nothing behind."""
         from triskele.config import sqlite_path
         from triskele.errors import NotFound, StoreUnavailable
-        from triskele.stores.sqlite import recovery
+        from triskele.stores import factory
 
         settings = self.settings()
-        path = sqlite_path(settings.store.url)
-        if recovery.exists(path):
+        if factory.exists(settings):
             with self.open() as engine:
                 yield engine
             return
-        recovery.refuse_lost(path, recovery.traces(settings))
-        missing = f"the store {path} does not exist yet: `triskele add` creates it"
+        missing = f"the store {sqlite_path(settings.store.url)} does not exist yet: `triskele add` creates it"
         if is_needed:
             raise StoreUnavailable(missing)
         try:

@@ -13,12 +13,12 @@ from rich.rule import Rule
 from rich.text import Text
 
 from triskele.errors import BadInput
+from triskele.serving.cli.eval_report import questions
 from triskele.serving.cli.invocation import console
-from triskele.serving.cli.proofs import questions
 from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, day, note, visible
 
 if TYPE_CHECKING:
-    from triskele.evaluation.own.judging import Card, Sitting
+    from triskele.evaluation.own.judge import JudgingItem, JudgingSession
 
 _GRADES = (
     ("0", "unrelated"),
@@ -26,13 +26,13 @@ _GRADES = (
     ("2", "answers in part"),
     ("3", "answers it"),
 )
-_OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; what is judged stays"))
+_OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; grades are kept"))
 _TERMINAL = "/dev/tty"
 _LEAVING = frozenset({"q", "Q", "", "\x04"})
 
 
 def has_keys() -> bool:
-    """Whether somebody sits at a keyboard, whatever standard input is."""
+    """Whether a terminal can be read, even if standard input is redirected."""
     if sys.stdin.isatty():
         return True
     try:
@@ -42,37 +42,37 @@ def has_keys() -> bool:
     return True
 
 
-def sit(sitting: Sitting) -> None:
-    """Show pair after pair until there are none or the judge has had enough."""
+def show(session: JudgingSession) -> None:
+    """Show pair after pair until none is left or the judge stops."""
     if not has_keys():
-        raise BadInput("judging needs a terminal: take grades from a file with --scripted FILE")
+        raise BadInput("judging needs a terminal: import grades from a file with --scripted FILE")
     screen = console()
-    said = ""
-    while (card := sitting.card()) is not None:
+    message = ""
+    while (item := session.item()) is not None:
         if screen.is_terminal:
             screen.clear()
-        screen.print(_view(card, said))
+        screen.print(_view(item, message))
         key = _key()
-        said = ""
+        message = ""
         if key in _LEAVING:
             return
         if key in dict(_GRADES):
-            sitting.grade(int(key))
+            session.grade(int(key))
         elif key in ("u", "U"):
-            said = "" if sitting.undo() else "Nothing to undo in this sitting."
+            message = "" if session.undo() else "Nothing to undo in this session."
         elif key in ("s", "S"):
-            sitting.skip()
+            session.skip()
         else:
-            said = f"No key {visible(key)!r}: press one of those above."
+            message = f"No key {visible(key)!r}: press one of those above."
 
 
-def _view(card: Card, said: str) -> RenderableType:
-    memory = card.memory
+def _view(item: JudgingItem, message: str) -> RenderableType:
+    memory = item.memory
     details = [memory.category, day(memory.created_at), *memory.tags]
     parts: list[RenderableType] = [
-        note(f"{questions(card.questions_left)} left · memory {card.place} of {card.places}", style=QUIET),
+        note(f"{questions(item.questions_left)} left · memory {item.place} of {item.places}", style=QUIET),
         Text(),
-        Text(visible(card.question.text), style=MATCH),
+        Text(visible(item.question.text), style=MATCH),
         Rule(style=QUIET),
         Padding(Text(visible(memory.content)), (0, 2)),
         Padding(note(" · ".join(details), style=QUIET), (0, 2)),
@@ -80,7 +80,7 @@ def _view(card: Card, said: str) -> RenderableType:
         _keys(_GRADES),
         _keys(_OTHER_KEYS),
     ]
-    return Group(*parts, *([note(said, style=WARNING)] if said else []))
+    return Group(*parts, *([note(message, style=WARNING)] if message else []))
 
 
 def _keys(keys: tuple[tuple[str, str], ...]) -> Text:

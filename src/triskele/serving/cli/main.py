@@ -51,7 +51,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "config": "store_commands:config",
         "completion": "store_commands:completion",
     },
-    "Measure": {"bench": "measuring:bench", "eval": "proving:eval_"},
+    "Measure": {"bench": "bench_commands:bench", "eval": "eval_commands:eval_"},
 }
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
 

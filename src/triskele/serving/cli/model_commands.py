@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from triskele.engine import Engine
-    from triskele.evaluation.own.rivalry import Rivalry
+    from triskele.evaluation.own.gate import ModelComparison
     from triskele.index.semantic import SemanticIndex
-    from triskele.recall.model_choice import Switched
+    from triskele.recall.runtime import Switched
 
 
 @click.group(
@@ -63,7 +63,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     NAME is bundled, the path of a folder with an ONNX model, or owner/name of the hub. The vectors of the old model
     are kept, so that `triskele models rollback` is immediate. After an interruption, run the same command to continue.
     """
-    from triskele.recall import model_choice as switching
+    from triskele.recall import runtime as switching
 
     with invocation.open() as engine:
         switching.refuse_if_set(engine.settings)
@@ -78,7 +78,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
         is_switched = untested or (found is not None and found.is_not_worse)
         if is_switched:
             switching.put_in_force(engine.store, name, before, found.evidence() if found else {})
-            engine.store.queue_for(rival.embedder.fingerprint)
+            engine.store.vectors.queue_for(rival.embedder.fingerprint)
         rival.close()
         if invocation.as_json:
             evidence = shapes.plain(found.evidence()) if found else None
@@ -93,7 +93,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 @common
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch; its vectors are kept."""
-    from triskele.recall import model_choice as switching
+    from triskele.recall import runtime as switching
 
     with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
@@ -115,12 +115,12 @@ def _read_everything(engine: Engine, rival: SemanticIndex) -> None:
         embed_beside(engine.store, rival, progress)
 
 
-def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> Rivalry | None:
-    from triskele.evaluation.own.rivalry import rivalry
+def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
+    from triskele.evaluation.own.gate import compare_models
 
     try:
         with progress_bar("Comparing") as progress:
-            return rivalry(engine, rival, lambda what, done, total: progress(done, total, what))
+            return compare_models(engine, rival, lambda what, done, total: progress(done, total, what))
     except Unavailable:
         # --untested needs no comparison, and so no extra packages.
         if untested:
@@ -130,7 +130,7 @@ def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> Rivalry |
 
 def _standing(engine: Engine) -> dict[str, Any]:
     """The models with their progress, and hosted ones with their hosts."""
-    from triskele.recall.model_choice import switched
+    from triskele.recall.runtime import switched
 
     last, meaning, outside = switched(engine.store), engine.meaning(), engine.mind.outside()
     seen = engine.store.models.seen()
@@ -190,7 +190,7 @@ def _progress_lines(model: Mapping[str, Any]) -> list[Text]:
     return [note(f"  {model['fingerprint']}", QUIET), note(embedded, QUIET)]
 
 
-def _switch_report(name: str, before: str, found: Rivalry | None, *, is_switched: bool) -> RenderableType:
+def _switch_report(name: str, before: str, found: ModelComparison | None, *, is_switched: bool) -> RenderableType:
     """The result of the comparison, and the model in use."""
     from triskele.serving.cli.render import GOOD, WARNING, counted, note
 
@@ -206,9 +206,9 @@ def _switch_report(name: str, before: str, found: Rivalry | None, *, is_switched
         lines.append(note(f"Only {counted(found.questions, 'judged question')}: too few to compare.", WARNING))
     if is_switched:
         return _lines([*lines, note(f"{name} is in use; `triskele models rollback` returns to {before}.", GOOD)])
-    from triskele.evaluation.own.tuning import LEAST_QUESTIONS
+    from triskele.evaluation.own.gate import MIN_QUESTIONS
 
-    advice = f"judge at least {LEAST_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
+    advice = f"judge at least {MIN_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
     is_worse = found is not None and found.gate is not None
     reason = "the other model is worse on your questions" if is_worse else advice
     return _lines([*lines, note(f"{before} stays in use: {reason}.")])

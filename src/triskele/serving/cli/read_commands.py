@@ -115,7 +115,7 @@ def show(invocation: Invocation, id: str) -> None:
         others = engine.store.memories({end for link in links for end in (link.source, link.target)} - {memory.id})
         successors = [each.source for each in links if each.kind is LinkKind.SUPERSEDES and each.source in others]
         superseded = memory.id in engine.superseded([memory.id])
-        used = engine.store.uses.counts([memory.id]).get(memory.id)
+        used = engine.store.usage.counts([memory.id]).get(memory.id)
         if invocation.as_json:
             details = shapes.memory(memory, superseded=superseded)
             connected = [shapes.link(link) for link in links]
@@ -196,25 +196,25 @@ def stats(invocation: Invocation) -> None:
     from triskele.curation import agreement
 
     with invocation.open_existing() as engine:
-        census, waiting, names = engine.census(), engine.store.count_waiting(), engine.store.names.counts()
+        census, waiting, names = engine.census(), engine.store.vectors.count_waiting(), engine.store.entities.counts()
         address, adopted = invocation.settings().store.url, engine.adopted()
         if invocation.as_json:
             counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
             counts["adopted"] = shapes.plain(adopted)
-            counts["uses"] = shapes.uses(engine.store.uses)
+            counts["uses"] = shapes.uses(engine.store.usage)
             counts["agreement"] = shapes.plain(agreement.agreed(engine.store))
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
         invocation.write(reports.stats(census, waiting, names, address, engine.project))
-        if days := engine.store.uses.days():
-            most = engine.store.uses.most_used()
+        if days := engine.store.usage.days():
+            most = engine.store.usage.most_used()
             ids = [count.id for count in most]
             invocation.write(reports.uses(most, days, engine.store.memories(ids), engine.store.shorten(ids)))
         if adopted is not None:
-            from triskele.serving.cli import proofs
+            from triskele.serving.cli import eval_report
 
-            invocation.write(proofs.adopted(adopted))
+            invocation.write(eval_report.adopted(adopted))
         if (agreed := agreement.agreed(engine.store)) is not None:
             invocation.write(reports.agreement(agreed))
         return None

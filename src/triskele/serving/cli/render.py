@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from triskele.serving.shapes import mark, shown_content
-from triskele.stores.usage import UseCount
+from triskele.stores.protocols import UseCount
 from triskele.types import Answer, Hit, Link, LinkKind, Memory
 
 ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"

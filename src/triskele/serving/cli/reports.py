@@ -9,11 +9,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.curation.agreement import Agreed
+from triskele.curation.agreement import AgreementStats
 from triskele.curation.health import Health
-from triskele.evaluation.compare import UNDERPOWERED_BELOW
-from triskele.evaluation.report.reading import Verdict, verdict
-from triskele.evaluation.report.wording import noticeable
+from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
+from triskele.evaluation.report.formatting import detectable
 from triskele.exchange.records import ExportReport, ImportReport
 from triskele.recall.hosted.egress_log import Day, Sent
 from triskele.recall.why_not import WhyNot
@@ -34,8 +33,8 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
-from triskele.stores.protocol import Census, NameCounts
-from triskele.stores.usage import DayCount, UseCount
+from triskele.stores.derived import NameCounts
+from triskele.stores.protocols import Census, DayCount, UseCount
 from triskele.types import Action, JournalEntry, Memory, Outcome
 
 _ACTIONS = {
@@ -185,7 +184,7 @@ def uses(
     return Group(*parts, Text(), note("Used by day", style="bold"), of_days)
 
 
-def agreement(found: Agreed) -> RenderableType:
+def agreement(found: AgreementStats) -> RenderableType:
     """Agreement of the cross-encoder with the ranking."""
     said = f"Queries that the cross-encoder reranked in time: {found.answered:,} of {found.asked:,}"
     return note(f"{said}; {found.kept * 100:.0f} % of the top five stayed (mean tau {found.tau:.2f}).", style=QUIET)
@@ -365,8 +364,8 @@ def _comparison(each: Mapping[str, Any]) -> str:
     low, high = each["ci95"]
     between = f"{each['a']} − {each['b']}, {each['metric']}"
     said = f"{between}: {each['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {each['p_holm']:.3f})"
-    if verdict(each) is Verdict.UNDECIDED:
-        said += f", no difference found: {noticeable(each)}"
+    if decision(each) is Decision.UNDECIDED:
+        said += f", no difference found: {detectable(each)}"
     return said + (", underpowered" if each["underpowered"] else "")
 
 

@@ -81,7 +81,7 @@ def reindex(invocation: Invocation) -> None:
         count = engine.census().versions
         with progress_bar("Indexing", total=count) as progress:
             engine.reindex(progress)
-        with progress_bar("Embedding", total=engine.store.count_waiting()) as progress:
+        with progress_bar("Embedding", total=engine.store.vectors.count_waiting()) as progress:
             embedded = engine.embed(progress=progress)
         elsewhere = engine.mind.embed_elsewhere()
         took_ms = round((time.perf_counter() - started) * 1000, 3)

@@ -60,7 +60,10 @@ def import_(
                 progress=progress,
             )
         if not dry_run:
-            with progress_bar("Embedding", total=engine.store.count_waiting()) as progress, suppress(ModelUnavailable):
+            with (
+                progress_bar("Embedding", total=engine.store.vectors.count_waiting()) as progress,
+                suppress(ModelUnavailable),
+            ):
                 engine.embed(progress=progress)
         if invocation.as_json:
             shape = {**shapes.plain(report), "dry_run": dry_run, "project": engine.project if place is None else place}

@@ -260,11 +260,9 @@ def _batch(outcomes: Sequence[Outcome]) -> str | None:
 
 def _entries(engine: Engine, outcomes: Sequence[Outcome]) -> dict[int, JournalEntry]:
     """The journal entries of these changes."""
-    written = {each.seq for each in outcomes if each.seq is not None}
-    if not written:
-        return {}
-    lines = engine.store.journal(after=min(written) - 1, limit=max(written) - min(written) + 1)
-    return {line.seq: line for line in lines if line.seq in written}
+    written = {each.seq: each.batch for each in outcomes if each.seq is not None}
+    entries = [entry for batch in set(written.values()) for entry in engine.store.journal(batch=batch, limit=2**31)]
+    return {entry.seq: entry for entry in entries if entry.seq in written}
 
 
 MAX_BYTES = 4_000_000

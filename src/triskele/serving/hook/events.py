@@ -42,9 +42,9 @@ def _user_prompt_submit(engine: Engine, payload: Mapping[str, Any]) -> str:
 def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
     source, key = text_in(payload, "source"), key_of(payload)
     if key is not None and source in _FRESH:
-        engine.store.uses.forget(key)
+        engine.store.usage.forget(key)
     if key is not None and source == "compact":
-        engine.store.uses.lose(key)
+        engine.store.usage.lose(key)
     conversation = Conversation.of(engine, payload)
     lost = injection.lost_to_compaction(engine, conversation)
     memories = [*lost, *injection.standing(engine, conversation)]
@@ -56,7 +56,7 @@ def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
 
 def _pre_compact(engine: Engine, payload: Mapping[str, Any]) -> str:
     if (key := key_of(payload)) is not None:
-        engine.store.uses.lose(key)
+        engine.store.usage.lose(key)
     return NOTHING
 
 
@@ -67,7 +67,7 @@ def _stop(_engine: Engine, _payload: Mapping[str, Any]) -> str:
 def _session_end(engine: Engine, payload: Mapping[str, Any]) -> str:
     if (key := key_of(payload)) is not None:
         is_cleared = text_in(payload, "reason") == "clear"
-        (engine.store.uses.forget if is_cleared else engine.store.uses.end)(key)
+        (engine.store.usage.forget if is_cleared else engine.store.usage.end)(key)
     return NOTHING
 
 

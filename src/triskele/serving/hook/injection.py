@@ -16,7 +16,7 @@ from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
 from triskele.recall.reasons import tokens_of
 from triskele.serving.hook import fence
-from triskele.stores.usage import Given
+from triskele.stores.protocols import Given
 from triskele.types import Answer, Memory, Origin, Sensitivity, Sort
 
 # The beginning of a long prompt says what it is about; the rest is often pasted text and too slow to embed.
@@ -151,7 +151,7 @@ class Conversation:
     def of(engine: Engine, payload: Mapping[str, Any]) -> Conversation:
         """The conversation of a hook call."""
         key = key_of(payload)
-        given = {} if key is None else {each.id: each for each in engine.store.uses.given(key)}
+        given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
         is_trusted = engine.settings.agents.shows_private_to(text_in(payload, "client"))
         return Conversation(key, _project(engine, payload), is_trusted, given)
 

@@ -15,7 +15,7 @@ from triskele.base import project
 from triskele.engine import EVERYWHERE, Engine
 from triskele.errors import BadInput
 from triskele.serving.clients.config_files import TokenFile
-from triskele.types import Memory, Sensitivity
+from triskele.types import Memory, Sensitivity, client_actor
 
 # Protocol names of clients that differ from the name they are installed by.
 _INSTALLED_AS = {
@@ -91,11 +91,11 @@ class Caller:
 def caller(request: Request) -> Caller:
     """The caller of a request."""
     source = request.request_context.lifespan_context
-    engine = source.open_engine()
+    claimed = client_name(request)
+    engine = source.open_engine().acting_as(client_actor(claimed))
     tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
     given = source.token or _token_of(request)
     reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)
-    claimed = client_name(request)
     hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
     return Caller(engine, source.named(engine), reads_private, hint)
 

@@ -12,8 +12,8 @@ import apsw
 from triskele.base.ids import same_words
 from triskele.base.timestamps import to_micros
 from triskele.errors import Conflict, NotFound
-from triskele.stores.sqlite import secrets
-from triskele.stores.sqlite.documents import take_about
+from triskele.stores.sqlite import secrets, vectors
+from triskele.stores.sqlite.documents import delete_about
 from triskele.stores.sqlite.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
@@ -24,7 +24,6 @@ from triskele.stores.sqlite.rows import (
     to_link,
     to_memory,
 )
-from triskele.stores.sqlite.vectors import enqueue, take_back
 from triskele.types import (
     Action,
     Add,
@@ -46,21 +45,20 @@ from triskele.types import (
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes the changes of one transaction, all at one moment and under one batch."""
+    """Writes the changes of one transaction, all of one owner, at one moment and under one batch.
+
+    What belongs to another owner is unknown here.
+    """
 
     connection: apsw.Connection
+    owner: str
     at: datetime
     batch: str
+    actor: str
     undoes: int | None = None
 
     def apply(self, change: Change) -> Outcome:
         """Carry out one change and journal it."""
-        outcome = self._applied(change)
-        if isinstance(change, Add) and outcome.action is Action.ADDED:
-            return replace(outcome, project=change.memory.project, sensitivity=change.memory.sensitivity)
-        return self._described(outcome)
-
-    def _applied(self, change: Change) -> Outcome:
         match change:
             case Add(memory, verbatim, sealed):
                 return self._add(memory, verbatim, sealed)
@@ -73,124 +71,125 @@ class Writer:
             case Disconnect(link):
                 return self._disconnect(link)
             case Reveal(id):
-                return self._note(Action.REVEALED, id, version=self._latest(id).version)
+                latest = self.latest(id)
+                return self._note(Action.REVEALED, latest, version=latest.version)
             case Withdraw(id):
                 return self._withdraw(id)
 
     def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
-        # Two passwords may go by the same title.
+        self.refuse_foreign(memory)
+        # Two passwords may have the same title.
         if not verbatim and sealed is None:
             known = self._same_content(memory)
             if known is not None:
-                return Outcome(action=Action.DUPLICATE, id=known)
-        if self._one("SELECT 1 FROM versions WHERE id = ? AND version = ?", [memory.id, memory.version]):
+                return self._outcome(Action.DUPLICATE, known)
+        if self._one("SELECT 1 FROM versions WHERE owner = ? AND id = ? AND version = ?", memory.id, memory.version):
             raise Conflict(f"memory {memory.id} already has a version {memory.version}")
         if memory.known_to is None and self._current(memory.id) is not None:
             raise Conflict(f"memory {memory.id} already has a current version")
         # Knowledge begins with the write, however long ago the memory was drafted.
         insert_version(self.connection, memory if verbatim else replace(memory, known_from=self.at))
         secrets.keep(self.connection, memory, sealed)
-        return self._note(Action.ADDED, memory.id, version=memory.version)
+        return self._note(Action.ADDED, memory, version=memory.version)
 
     def _revise(self, memory: Memory, base: int, sealed: Sealed | None) -> Outcome:
+        self.refuse_foreign(memory)
         standing = self._current(memory.id)
-        latest = self._latest(memory.id)
+        latest = self.latest(memory.id)
         if latest.version != base:
             raise Conflict(
                 f"memory {memory.id} was changed meanwhile (version {latest.version}, the edit was made on {base})"
             )
         if standing is not None and sealed is None and self._is_same(standing, memory):
-            return Outcome(action=Action.UNCHANGED, id=memory.id, version=standing.version)
+            return self._outcome(Action.UNCHANGED, standing, version=standing.version)
         moment = max(self.at, latest.known_to or latest.known_from)
         if standing is not None:
             self._close(standing, moment)
         revised = replace(memory, version=latest.version + 1, known_from=moment, known_to=None)
         insert_version(self.connection, revised)
         if revised.sensitivity is Sensitivity.SECRET and sealed is None:
-            secrets.copy(self.connection, memory.id, memory.version, revised.version)
+            secrets.copy(self.connection, self.owner, memory.id, memory.version, revised.version)
         else:
             secrets.keep(self.connection, revised, sealed)
         action = Action.EDITED if standing is not None else Action.RESTORED
-        return self._note(action, memory.id, version=revised.version, previous=latest.version)
+        return self._note(action, revised, version=revised.version, previous=latest.version)
 
     def _is_same(self, standing: Memory, memory: Memory) -> bool:
         """Equal in words and, behind equal titles, in the sealed text."""
-        texts = [secrets.one(self.connection, each.id, each.version) for each in (standing, memory)]
+        texts = [secrets.one(self.connection, self.owner, each.id, each.version) for each in (standing, memory)]
         return same_words(standing, memory) and len({text and text.sealed_as for text in texts}) == 1
 
     def _withdraw(self, id: str) -> Outcome:
-        latest = self._latest(id)
-        sql = f"SELECT {VERSION_COLUMNS} FROM versions WHERE id = ? AND sensitivity = ?"
-        for values in self.connection.execute(sql, [id, Sensitivity.OPEN.value]).fetchall():
+        latest = self.latest(id)
+        sql = f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? AND sensitivity = ?"
+        for values in self.connection.execute(sql, [self.owner, id, Sensitivity.OPEN.value]).fetchall():
             closed = replace(to_memory(values), sensitivity=Sensitivity.PRIVATE)
             self.connection.execute(
-                "UPDATE versions SET sensitivity = ?, row_hash = ? WHERE id = ? AND version = ?",
-                [closed.sensitivity.value, row_hash(from_memory(closed)), id, closed.version],
+                "UPDATE versions SET sensitivity = ?, row_hash = ? WHERE owner = ? AND id = ? AND version = ?",
+                [closed.sensitivity.value, row_hash(from_memory(closed)), self.owner, id, closed.version],
             )
-        take_back(self.connection, id)
-        take_about(self.connection, id)
-        return Outcome(action=Action.UNCHANGED, id=id, version=latest.version)
+        vectors.withdraw(self.connection, self.owner, id)
+        delete_about(self.connection, self.owner, id)
+        return self._outcome(Action.UNCHANGED, latest, version=latest.version)
 
     def _forget(self, id: str) -> Outcome:
         standing = self._current(id)
         if standing is None:
-            latest = self._latest(id)
-            return Outcome(action=Action.UNCHANGED, id=id, version=latest.version)
+            latest = self.latest(id)
+            return self._outcome(Action.UNCHANGED, latest, version=latest.version)
         self._close(standing, max(self.at, standing.known_from))
-        return self._note(Action.FORGOTTEN, id, previous=standing.version)
+        return self._note(Action.FORGOTTEN, standing, previous=standing.version)
 
     def _connect(self, link: Link) -> Outcome:
-        for end in (link.source, link.target):
-            self._latest(end)
+        source, _ = (self.latest(end) for end in (link.source, link.target))
         if link.source == link.target:
             raise Conflict(f"memory {link.source} cannot be linked to itself")
         if link.known_to is None:
             if self._standing_link(link) is not None:
-                return Outcome(action=Action.UNCHANGED, id=link.source)
+                return self._outcome(Action.UNCHANGED, source)
             if link.kind is LinkKind.SUPERSEDES and self._is_superseded_by(link.source, link.target):
                 raise Conflict(f"{link.target} already supersedes {link.source}: that would be a circle")
-        values = from_link(link)
+        values = [self.owner, *from_link(link)]
         self.connection.execute(
-            f"INSERT INTO links ({LINK_COLUMNS}, row_hash) VALUES (?,?,?,?,?,?)", [*values, row_hash(values)]
+            f"INSERT INTO links (owner, {LINK_COLUMNS}, row_hash) VALUES (?,?,?,?,?,?,?)", [*values, row_hash(values)]
         )
-        return self._note(Action.LINKED, link.source, link=link)
+        return self._note(Action.LINKED, source, link=link)
 
     def _disconnect(self, link: Link) -> Outcome:
         standing = self._standing_link(link)
         if standing is None:
-            return Outcome(action=Action.UNCHANGED, id=link.source)
+            return Outcome(action=Action.UNCHANGED, id=link.source, batch=self.batch)
         row, known = standing
-        closed = replace(known, known_to=max(self.at, known.known_from))
-        values = from_link(closed)
+        values = [self.owner, *from_link(replace(known, known_to=max(self.at, known.known_from)))]
         self.connection.execute(
             "UPDATE links SET known_to = ?, row_hash = ? WHERE row = ?", [values[-1], row_hash(values), row]
         )
-        return self._note(Action.UNLINKED, link.source, link=link)
+        return self._note(Action.UNLINKED, self.latest(link.source), link=link)
 
-    def note_erased(self, id: str) -> Outcome:
-        """Journal that a memory was erased; the line names the id and nothing else."""
-        return self._note(Action.ERASED, id)
+    def refuse_foreign(self, memory: Memory) -> None:
+        """Raise where a memory is another owner's, as for an unknown id."""
+        if memory.owner != self.owner:
+            raise NotFound(f"no memory {memory.id}")
 
-    def note_sealed(self, id: str, version: int) -> Outcome:
+    def note_erased(self, memory: Memory) -> Outcome:
+        """Journal that a memory was erased; the entry names the id and nothing else."""
+        return self._note(Action.ERASED, memory)
+
+    def note_sealed(self, memory: Memory) -> Outcome:
         """Journal that every version of a memory was sealed."""
-        return self._described(self._note(Action.SEALED, id, version=version))
-
-    def _described(self, outcome: Outcome) -> Outcome:
-        """An outcome with project and sensitivity of its memory."""
-        latest = self._latest(outcome.id)
-        return replace(outcome, project=latest.project, sensitivity=latest.sensitivity)
+        return self._note(Action.SEALED, memory, version=memory.version)
 
     def _close(self, memory: Memory, moment: datetime) -> None:
         values = from_memory(replace(memory, known_to=moment))
         self.connection.execute(
-            "UPDATE versions SET known_to = ?, row_hash = ? WHERE id = ? AND version = ?",
-            [to_micros(moment), row_hash(values), memory.id, memory.version],
+            "UPDATE versions SET known_to = ?, row_hash = ? WHERE owner = ? AND id = ? AND version = ?",
+            [to_micros(moment), row_hash(values), self.owner, memory.id, memory.version],
         )
 
     def _note(
         self,
         action: Action,
-        id: str,
+        memory: Memory,
         *,
         version: int | None = None,
         previous: int | None = None,
@@ -198,81 +197,101 @@ class Writer:
     ) -> Outcome:
         kind, other = (link.kind.value, link.target) if link else (None, None)
         values = [
+            self.owner,
             to_micros(self.at),
             action.value,
-            id,
+            memory.id,
             version,
             previous,
             kind,
             other,
             self.batch,
             self.undoes,
+            self.actor,
         ]
+        marks = ",".join("?" * (len(values) + 1))
         self.connection.execute(
-            f"INSERT INTO journal ({JOURNAL_COLUMNS}, row_hash) VALUES (?,?,?,?,?,?,?,?,?,?)",
-            [*values, row_hash(values)],
+            f"INSERT INTO journal (owner, {JOURNAL_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
         )
-        seq = self.connection.last_insert_rowid()
-        return Outcome(action=action, id=id, version=version, seq=seq, batch=self.batch)
+        return self._outcome(action, memory, version=version, seq=self.connection.last_insert_rowid())
+
+    def _outcome(
+        self, action: Action, memory: Memory, *, version: int | None = None, seq: int | None = None
+    ) -> Outcome:
+        return Outcome(
+            action=action,
+            id=memory.id,
+            version=version,
+            seq=seq,
+            batch=self.batch if seq is not None else "",
+            project=memory.project,
+            sensitivity=memory.sensitivity,
+        )
 
     def _current(self, id: str) -> Memory | None:
-        values = self._one(f"SELECT {VERSION_COLUMNS} FROM versions WHERE id = ? AND known_to IS NULL", [id])
+        values = self._one(
+            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? AND known_to IS NULL", id
+        )
         return to_memory(values) if values else None
 
-    def _latest(self, id: str) -> Memory:
-        values = self._one(f"SELECT {VERSION_COLUMNS} FROM versions WHERE id = ? ORDER BY version DESC LIMIT 1", [id])
+    def latest(self, id: str) -> Memory:
+        """The newest version of a memory, standing or not."""
+        values = self._one(
+            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? ORDER BY version DESC LIMIT 1", id
+        )
         if not values:
             raise NotFound(f"no memory {id}")
         return to_memory(values)
 
-    def _same_content(self, memory: Memory) -> str | None:
+    def _same_content(self, memory: Memory) -> Memory | None:
         values = self._one(
             # Named, because the planner would rather walk through the whole project.
-            "SELECT id FROM versions INDEXED BY current_content WHERE content_hash = ? AND known_to IS NULL"
-            " AND sensitivity <> 'secret'"
-            " AND owner = ? AND project = ? AND session IS ? AND position IS ? AND valid_from IS ? AND valid_to IS ?"
-            " AND content = ?",
-            [
-                memory.content_hash,
-                memory.owner,
-                memory.project,
-                memory.session,
-                memory.position,
-                memory.valid_from and to_micros(memory.valid_from),
-                memory.valid_to and to_micros(memory.valid_to),
-                memory.content,
-            ],
+            f"SELECT {VERSION_COLUMNS} FROM versions INDEXED BY current_content WHERE owner = ? AND content_hash = ?"
+            " AND known_to IS NULL AND sensitivity <> 'secret' AND project = ? AND session IS ? AND position IS ?"
+            " AND valid_from IS ? AND valid_to IS ? AND content = ?",
+            memory.content_hash,
+            memory.project,
+            memory.session,
+            memory.position,
+            memory.valid_from and to_micros(memory.valid_from),
+            memory.valid_to and to_micros(memory.valid_to),
+            memory.content,
         )
-        return str(values[0]) if values else None
+        return to_memory(values) if values else None
 
     def _standing_link(self, link: Link) -> tuple[int, Link] | None:
         values = self._one(
-            f"SELECT row, {LINK_COLUMNS} FROM links WHERE source = ? AND kind = ? AND target = ? AND known_to IS NULL",
-            [link.source, link.kind.value, link.target],
+            f"SELECT row, {LINK_COLUMNS} FROM links WHERE owner = ? AND source = ? AND kind = ? AND target = ?"
+            " AND known_to IS NULL",
+            link.source,
+            link.kind.value,
+            link.target,
         )
         return (values[0], to_link(values[1:])) if values else None
 
     def _is_superseded_by(self, id: str, suspect: str) -> bool:
         """Whether `suspect` stands anywhere above `id` in its chain of successors."""
         values = self._one(
-            "WITH RECURSIVE above (id) AS (SELECT ? UNION SELECT links.source FROM links JOIN above"
-            " ON links.target = above.id WHERE links.kind = 'supersedes' AND links.known_to IS NULL)"
-            " SELECT 1 FROM above WHERE id = ?",
-            [id, suspect],
+            "WITH RECURSIVE above (id) AS (SELECT ?2 UNION SELECT links.source FROM links JOIN above"
+            " ON links.owner = ?1 AND links.target = above.id WHERE links.kind = 'supersedes'"
+            " AND links.known_to IS NULL) SELECT 1 FROM above WHERE id = ?3",
+            id,
+            suspect,
         )
         return values is not None
 
-    def _one(self, sql: str, bindings: Sequence[Any]) -> Sequence[Any] | None:
-        return self.connection.execute(sql, bindings).fetchone()
+    def _one(self, sql: str, *bindings: Any) -> Sequence[Any] | None:
+        return self.connection.execute(sql, [self.owner, *bindings]).fetchone()
 
 
 def insert_version(connection: apsw.Connection, memory: Memory) -> None:
-    """Write one version row with its hash."""
+    """Write one version with its hash, and queue what is to be derived from it."""
     values = from_memory(memory)
     marks = ",".join("?" * (len(values) + 1))
     connection.execute(
         f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
     )
-    enqueue(connection, memory.content_hash)
+    vectors.queue_names(connection, memory.owner, connection.last_insert_rowid())
+    vectors.queue_content(connection, memory.owner, memory.content_hash)
     if memory.sensitivity is not Sensitivity.OPEN:
-        take_back(connection, memory.id)
+        vectors.withdraw(connection, memory.owner, memory.id)

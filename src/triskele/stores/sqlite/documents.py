@@ -1,4 +1,4 @@
-"""The shelf: small JSON documents beside the memories, each knowing which memories it is about."""
+"""Small JSON documents of one owner as rows; each names the memories that it is about."""
 
 from __future__ import annotations
 
@@ -9,64 +9,93 @@ from typing import Any
 import apsw
 
 from triskele.errors import StoreDamaged
-from triskele.stores.protocol import Document
+from triskele.stores.protocols import Document
+from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.rows import row_hash
 
-SHELF_COLUMNS = "kind, key, value, about"
+DOCUMENT_COLUMNS = "kind, key, value, about"
 
 
-def put(connection: apsw.Connection, kind: str, documents: Mapping[str, Document], most: int | None) -> None:
-    """Write documents over those of the same key, and keep no more than the `most` highest keys."""
-    for key, document in documents.items():
-        values = [kind, key, _text(document.value), _text(sorted(set(document.about)))]
-        # A memory may have been erased while a document about it was being written.
-        connection.execute(
-            "INSERT OR REPLACE INTO shelf SELECT ?1, ?2, ?3, ?4, ?5"
-            " WHERE NOT EXISTS (SELECT 1 FROM json_each(?4) AS named"
-            " WHERE NOT EXISTS (SELECT 1 FROM versions WHERE id = named.value))",
-            [*values, row_hash(values)],
-        )
-    if most is not None:
-        connection.execute(
-            "DELETE FROM shelf WHERE kind = ?1 AND key <="
-            " (SELECT key FROM shelf WHERE kind = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2)",
-            [kind, most],
-        )
+class SqliteDocuments:
+    """The documents of one owner."""
+
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
+
+    def put(
+        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, durable: bool = True
+    ) -> None:
+        """Write documents by key and keep the `most` highest keys of the kind."""
+        with self._database.writing() if durable else self._database.noting() as connection:
+            self._put(connection, kind, documents)
+            if most is not None:
+                connection.execute(
+                    "DELETE FROM documents WHERE owner = ?1 AND kind = ?2 AND key <= (SELECT key FROM documents"
+                    " WHERE owner = ?1 AND kind = ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3)",
+                    [self._owner, kind, most],
+                )
+
+    def all(self, kind: str) -> dict[str, Any]:
+        """The values of a kind, ordered by key."""
+        with self._database.reading() as connection:
+            return self._read(connection, kind, "ORDER BY key")
+
+    def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:
+        """The values under some keys of a kind, ordered by key; unknown keys are left out."""
+        with self._database.reading() as connection:
+            # As one JSON list, because a statement has a limited number of bindings.
+            which = "AND key IN (SELECT value FROM json_each(?)) ORDER BY key"
+            return self._read(connection, kind, which, _text(list(keys)))
+
+    def get(self, kind: str, key: str) -> Any:
+        """One value; None where there is none."""
+        with self._database.reading() as connection:
+            return self._read(connection, kind, "AND key = ?", key).get(key)
+
+    def delete(self, kind: str, keys: Iterable[str]) -> None:
+        """Delete documents; unknown keys are ignored."""
+        with self._database.writing() as connection:
+            connection.executemany(
+                "DELETE FROM documents WHERE owner = ? AND kind = ? AND key = ?",
+                [(self._owner, kind, key) for key in keys],
+            )
+
+    def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
+        """Replace a document if its value is still `before` (None: there is none); False where it is not."""
+        with self._database.writing() as connection:
+            if self._read(connection, kind, "AND key = ?", key).get(key) != before:
+                return False
+            self._put(connection, kind, {key: Document(after)})
+            return True
+
+    def _put(self, connection: apsw.Connection, kind: str, documents: Mapping[str, Document]) -> None:
+        for key, document in documents.items():
+            values = [self._owner, kind, key, _text(document.value), _text(sorted(set(document.about)))]
+            # A memory may have been erased while a document about it was being written.
+            connection.execute(
+                "INSERT OR REPLACE INTO documents SELECT ?1, ?2, ?3, ?4, ?5, ?6"
+                " WHERE NOT EXISTS (SELECT 1 FROM json_each(?5) AS named"
+                " WHERE NOT EXISTS (SELECT 1 FROM versions WHERE owner = ?1 AND id = named.value))",
+                [*values, row_hash(values)],
+            )
+
+    def _read(self, connection: apsw.Connection, kind: str, which: str, *bindings: str) -> dict[str, Any]:
+        rows = connection.execute(
+            f"SELECT key, value FROM documents WHERE owner = ? AND kind = ? {which}", [self._owner, kind, *bindings]
+        ).fetchall()
+        try:
+            return {str(key): json.loads(str(value)) for key, value in rows}
+        except ValueError as error:
+            raise StoreDamaged(f"a document of kind {kind} is damaged ({error}): restore a backup") from error
 
 
-def swap(connection: apsw.Connection, kind: str, key: str, before: Any, after: Any) -> bool:
-    """Write a document in the place of one that is still as it was; None stands for none."""
-    if _read(connection, kind, "AND key = ?", [key]).get(key) != before:
-        return False
-    put(connection, kind, {key: Document(after)}, None)
-    return True
-
-
-def read(connection: apsw.Connection, kind: str, keys: Iterable[str] | None = None) -> dict[str, Any]:
-    """The documents of a kind in the order of their keys: all of them, or those with the given keys."""
-    if keys is None:
-        return _read(connection, kind, "ORDER BY key", [])
-    # As one JSON list, because a statement has a limited number of bindings.
-    return _read(connection, kind, "AND key IN (SELECT value FROM json_each(?)) ORDER BY key", [_text(list(keys))])
-
-
-def take(connection: apsw.Connection, kind: str, keys: Iterable[str]) -> None:
-    """Remove documents; keys that nobody knows are no matter."""
-    connection.executemany("DELETE FROM shelf WHERE kind = ? AND key = ?", [(kind, key) for key in keys])
-
-
-def take_about(connection: apsw.Connection, id: str) -> None:
-    """Remove every document that is about a memory."""
-    connection.execute("DELETE FROM shelf WHERE EXISTS (SELECT 1 FROM json_each(about) WHERE value = ?)", [id])
+def delete_about(connection: apsw.Connection, owner: str, id: str) -> None:
+    """Delete every document that is about a memory."""
+    connection.execute(
+        "DELETE FROM documents WHERE owner = ? AND EXISTS (SELECT 1 FROM json_each(about) WHERE value = ?)", [owner, id]
+    )
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _read(connection: apsw.Connection, kind: str, which: str, bindings: list[str]) -> dict[str, Any]:
-    rows = connection.execute(f"SELECT key, value FROM shelf WHERE kind = ? {which}", [kind, *bindings]).fetchall()
-    try:
-        return {str(key): json.loads(str(value)) for key, value in rows}
-    except ValueError as error:
-        raise StoreDamaged(f"a document of kind {kind} is damaged ({error}): restore a backup") from error

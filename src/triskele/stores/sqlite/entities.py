@@ -1,10 +1,9 @@
-"""The book of names: what memories mention, under which concept, and since when; edges follow their evidence."""
+"""What the memories of one owner mention, under which concept, and since when; edges follow their evidence."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,185 +11,185 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.errors import NotFound
-from triskele.stores.protocol import BY_HAND, Edge, Mentioned, Merge, Name, NameCounts, Named
+from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
+from triskele.stores.sqlite import vectors
+from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory
 
 _PAGE = 20_000
-_MARK = "names read"
 _TABLES = ("mentions", "names", "merges")
-_NAME = "name, owner, key, text, any_case, concept"
+_NAME = "name, key, text, any_case, concept"
 _EDGE = "source, kind, target, weight, evidence, valid_from, valid_to, known_from, known_to"
 _LISTED = "SELECT value FROM json_each(?)"
 
-Connect = Callable[..., AbstractContextManager[apsw.Connection]]
 
+class SqliteEntities:
+    """The names and mentions of one owner."""
 
-class SqliteNames:
-    """Names and mentions in the tables of a store."""
-
-    def __init__(self, reading: Connect, writing: Connect) -> None:
-        self._reading = reading
-        self._writing = writing
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
 
     def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
-        """Versions whose names nobody has read yet, in order of rows."""
-        with self._reading() as connection:
+        """Versions whose names are not read yet, in order of rows."""
+        with self._database.reading() as connection:
+            waiting = vectors.waiting_keys(connection, self._owner, NAMES, limit)
             rows = connection.execute(
-                f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row > ? ORDER BY row LIMIT ?",
-                [_mark(connection), limit],
+                f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row IN ({_LISTED}) AND +owner = ? ORDER BY row",
+                [_json(map(int, waiting)), self._owner],
             ).fetchall()
         return [(int(row[0]), to_memory(row[1:])) for row in rows]  # type: ignore[arg-type]
 
     def count_unread(self) -> int:
         """How many versions wait to be read."""
-        with self._reading() as connection:
-            return int(connection.execute("SELECT count(*) FROM versions WHERE row > ?", [_mark(connection)]).get)
+        with self._database.reading() as connection:
+            return vectors.count_jobs(connection, self._owner, NAMES)
 
-    def keep(self, found: Mapping[int, Sequence[Named]], *, through: int = 0, wait: bool = True) -> None:
-        """Write what some versions mention; versions up to the row `through` count as read."""
-        with self._writing(wait=wait) as connection:
+    def keep(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
+        """Write what some versions mention; the rows in `read` no longer wait."""
+        with self._database.writing(wait=wait) as connection:
             for row, named in found.items():
                 # A version may have been erased while it was being read.
-                for (owner,) in connection.execute("SELECT owner FROM versions WHERE row = ?", [row]).fetchall():
+                if connection.execute(
+                    "SELECT 1 FROM versions WHERE row = ? AND owner = ?", [row, self._owner]
+                ).fetchone():
                     for one in named:
-                        _write(connection, str(owner), row, one)
-            if through > _mark(connection):
-                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [_MARK, str(through)])
+                        _write(connection, self._owner, row, one)
+            vectors.complete_jobs(connection, self._owner, NAMES, map(str, read))
 
     def mentions(self, *, after: int = 0) -> list[Mentioned]:
         """A page of mentions past a number, in their order."""
-        with self._reading() as connection:
-            rows = connection.execute(
-                "SELECT mention, row, name, kind FROM mentions WHERE mention > ? ORDER BY mention LIMIT ?",
-                [after, _PAGE],
-            ).fetchall()
-        return [Mentioned(*row) for row in rows]  # type: ignore[arg-type]
+        sql = "SELECT mention, row, name, kind FROM mentions WHERE owner = ? AND mention > ? ORDER BY mention LIMIT ?"
+        return [Mentioned(*row) for row in self._all(sql, after, _PAGE)]
 
     def last_mention(self) -> int:
         """The number of the newest mention; 0 where there is none."""
-        with self._reading() as connection:
-            return int(connection.execute("SELECT coalesce(max(mention), 0) FROM mentions").get)
+        return self._newest("mention", "mentions")
 
     def changes(self) -> int:
         """A number that rises with every regrouping."""
-        with self._reading() as connection:
-            return int(connection.execute("SELECT coalesce(max(merge), 0) FROM merges").get)
+        return self._newest("merge", "merges")
 
-    def known(self, owner: str, *, after: int = 0) -> Iterator[Name]:
-        """Every name of an owner past a number, in their order."""
-        with self._reading() as connection:
-            sql = f"SELECT {_NAME} FROM names WHERE owner = ? AND name > ? ORDER BY name"
-            for row in connection.execute(sql, [owner, after]).fetchall():
-                yield _to_name(row)
+    def known(self, *, after: int = 0) -> Iterator[Name]:
+        """Every name past a number, in their order."""
+        for row in self._all(f"SELECT {_NAME} FROM names WHERE +owner = ? AND name > ? ORDER BY name", after):
+            yield _to_name(row)
 
-    def find(self, owner: str, keys: Iterable[str]) -> dict[str, Name]:
-        """The names of an owner that are known under some keys."""
-        with self._reading() as connection:
-            sql = f"SELECT {_NAME} FROM names WHERE owner = ? AND key IN ({_LISTED})"
-            rows = connection.execute(sql, [owner, _json(keys)]).fetchall()
-        return {name.key: name for name in map(_to_name, rows)}
+    def find(self, keys: Iterable[str]) -> dict[str, Name]:
+        """The names that are known under some keys."""
+        found = self._names("key", keys)
+        return {name.key: name for name in found}
 
-    def akin(self, owner: str, blocks: Iterable[str]) -> list[Name]:
-        """The names of an owner in some blocks."""
-        with self._reading() as connection:
-            sql = f"SELECT {_NAME} FROM names WHERE owner = ? AND block IN ({_LISTED}) ORDER BY name"
-            return [_to_name(row) for row in connection.execute(sql, [owner, _json(blocks)]).fetchall()]
+    def akin(self, blocks: Iterable[str]) -> list[Name]:
+        """The names in some blocks."""
+        return self._names("block", blocks)
 
     def numbered(self, names: Iterable[int]) -> dict[int, Name]:
         """Names by their numbers."""
-        with self._reading() as connection:
-            rows = connection.execute(f"SELECT {_NAME} FROM names WHERE name IN ({_LISTED})", [_json(names)]).fetchall()
-        return {name.name: name for name in map(_to_name, rows)}
+        return {name.name: name for name in self._names("name", names)}
 
     def common(self, least: int) -> list[tuple[int, int]]:
         """The names whose words stand in more than so many texts, as (name, spread)."""
-        with self._reading() as connection:
-            return connection.execute(  # type: ignore[return-value]
-                "SELECT name, spread FROM names WHERE spread > ?", [least]
-            ).fetchall()
+        return self._all("SELECT name, spread FROM names WHERE +owner = ? AND spread > ?", least)
 
     def grouped(self) -> list[tuple[int, int]]:
         """The names that stand for the concept of another one, as (name, concept)."""
-        with self._reading() as connection:
-            return connection.execute(  # type: ignore[return-value]
-                "SELECT name, concept FROM names WHERE concept <> name ORDER BY name"
-            ).fetchall()
+        return self._all("SELECT name, concept FROM names WHERE +owner = ? AND concept <> name ORDER BY name")
 
     def members(self, concepts: Iterable[int]) -> list[Name]:
         """The names that stand for some concepts, in their order."""
-        with self._reading() as connection:
-            sql = f"SELECT {_NAME} FROM names WHERE concept IN ({_LISTED}) ORDER BY name"
-            return [_to_name(row) for row in connection.execute(sql, [_json(concepts)]).fetchall()]
+        return self._names("concept", concepts)
 
     def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
-        """Let names stand for other concepts from now on, all at once; that they did not before stays known."""
+        """Let names stand for other concepts from now on, all at once; the merges keep what they stood for."""
         at = timestamps.now()
-        with self._writing() as connection:
+        with self._database.writing() as connection:
             for number in {*concepts, *concepts.values()}:
-                if not connection.execute("SELECT 1 FROM names WHERE name = ?", [number]).fetchone():
+                sql = "SELECT 1 FROM names WHERE name = ? AND owner = ?"
+                if not connection.execute(sql, [number, self._owner]).fetchone():
                     raise NotFound(f"no name has the number {number}")
             for name, concept in concepts.items():
                 _regroup(connection, name, concept, reason, at)
 
     def merges(self, names: Iterable[int]) -> list[Merge]:
         """How some names came to stand for what they do, oldest first."""
-        with self._reading() as connection:
-            sql = f"SELECT merge, name, before, after, reason, at FROM merges WHERE name IN ({_LISTED}) ORDER BY merge"
-            rows = connection.execute(sql, [_json(names)]).fetchall()
-        return [_to_merge(row) for row in rows]
+        columns = "merge, name, before, after, reason, at"
+        sql = f"SELECT {columns} FROM merges WHERE owner = ? AND name IN ({_LISTED}) ORDER BY merge"
+        return [_to_merge(row) for row in self._all(sql, _json(names))]
 
     def edges(
         self, concept: int, *, projects: Iterable[str] | None = None, closed: bool = True, limit: int = 100
     ) -> list[Edge]:
         """The edges that touch a concept, open ones first, newest evidence first; of some projects or of all."""
         # Each end by itself: with OR every edge of the store would be worked out.
-        both = " UNION ALL ".join(f"SELECT {_EDGE} FROM edges WHERE {end} = ?1" for end in ("source", "target"))
+        # The plus keeps SQLite from beginning with every mention of the owner.
+        both = " UNION ALL ".join(
+            f"SELECT {_EDGE} FROM edges WHERE {end} = ?2 AND +owner = ?1" for end in ("source", "target")
+        )
         sql = (
-            f"SELECT DISTINCT {_EDGE} FROM ({both}) WHERE (?2 OR known_to IS NULL) AND (?3 IS NULL OR evidence IN"
-            " (SELECT id FROM versions WHERE project IN (SELECT value FROM json_each(?3))))"
-            " ORDER BY known_to IS NOT NULL, known_from DESC, evidence, source, target LIMIT ?4"
+            f"SELECT DISTINCT {_EDGE} FROM ({both}) WHERE (?3 OR known_to IS NULL)"
+            " AND (?4 IS NULL OR evidence IN (SELECT id FROM versions WHERE owner = ?1 AND project IN"
+            " (SELECT value FROM json_each(?4))))"
+            " ORDER BY known_to IS NOT NULL, known_from DESC, evidence, source, target LIMIT ?5"
         )
         wanted = None if projects is None else _json(projects)
-        with self._reading() as connection:
-            return [_to_edge(row) for row in connection.execute(sql, [concept, closed, wanted, limit]).fetchall()]
+        return [_to_edge(row) for row in self._all(sql, concept, closed, wanted, limit)]
 
     def counts(self) -> NameCounts:
         """How much there is."""
-        with self._reading() as connection:
+        with self._database.reading() as connection:
 
             def count(sql: str, *bindings: Any) -> int:
                 return int(connection.execute(sql, bindings).get)
 
             tables = f"SELECT name FROM sqlite_schema WHERE tbl_name IN ({_LISTED})"
+            size = count(
+                f"SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = 1 AND name IN ({tables})",
+                _json(_TABLES),
+            )
+            mentions = count("SELECT count(*) FROM mentions WHERE owner = ?", self._owner)
+            waiting = vectors.count_jobs(connection, self._owner, NAMES)
             return NameCounts(
-                names=count("SELECT count(*) FROM names"),
-                concepts=count("SELECT count(DISTINCT concept) FROM names"),
-                mentions=count("SELECT count(*) FROM mentions"),
-                merges=count("SELECT count(*) FROM merges"),
-                by_hand=count("SELECT count(*) FROM merges WHERE reason = ?", BY_HAND),
-                read=count("SELECT count(*) FROM versions WHERE row <= ?", _mark(connection)),
-                waiting=count("SELECT count(*) FROM versions WHERE row > ?", _mark(connection)),
-                bytes=count(
-                    f"SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = 1 AND name IN ({tables})",
-                    _json(_TABLES),
-                ),
+                names=count("SELECT count(*) FROM names WHERE owner = ?", self._owner),
+                concepts=count("SELECT count(DISTINCT concept) FROM names WHERE owner = ?", self._owner),
+                mentions=mentions,
+                merges=count("SELECT count(*) FROM merges WHERE owner = ?", self._owner),
+                by_hand=count("SELECT count(*) FROM merges WHERE owner = ? AND reason = ?", self._owner, BY_HAND),
+                read=count("SELECT count(*) FROM versions WHERE owner = ?", self._owner) - waiting,
+                waiting=waiting,
+                bytes=round(size * mentions / max(1, count("SELECT count(*) FROM mentions"))),
             )
 
     def forget(self) -> None:
-        """Let everything wait to be read again; only what was joined or parted by hand stays known."""
-        with self._writing() as connection:
-            kept = _decided(connection)
-            connection.execute("DELETE FROM mentions")
+        """Let everything wait to be read again; only what a person merged or split stays known."""
+        with self._database.writing() as connection:
+            kept = _decided(connection, self._owner)
+            connection.execute("DELETE FROM mentions WHERE owner = ?", [self._owner])
             for table in ("names", "merges"):
-                connection.execute(f"DELETE FROM {table} WHERE name NOT IN ({_LISTED})", [_json(kept)])
-            connection.execute("DELETE FROM meta WHERE name = ?", [_MARK])
+                sql = f"DELETE FROM {table} WHERE owner = ? AND name NOT IN ({_LISTED})"
+                connection.execute(sql, [self._owner, _json(kept)])
+            vectors.queue_all_names(connection, self._owner)
+
+    def _newest(self, number: str, table: str) -> int:
+        def ask() -> int:
+            return int(self._all(f"SELECT coalesce(max({number}), 0) FROM {table} WHERE owner = ?")[0][0])
+
+        return self._database.once((self._owner, number), ask)
+
+    def _names(self, column: str, values: Iterable[object]) -> list[Name]:
+        owned = "owner" if column in ("key", "block") else "+owner"
+        sql = f"SELECT {_NAME} FROM names WHERE {owned} = ? AND {column} IN ({_LISTED}) ORDER BY name"
+        return [_to_name(row) for row in self._all(sql, _json(values))]
+
+    def _all(self, sql: str, *bindings: str | int | None) -> list[Any]:
+        return self._database.all(sql, [self._owner, *bindings])
 
 
-def _decided(connection: apsw.Connection) -> set[int]:
-    """The names that a person joined or parted, those they were joined with or parted from, and their concepts."""
+def _decided(connection: apsw.Connection, owner: str) -> set[int]:
+    """The names that a person merged or split, those they were merged with or split from, and their concepts."""
     rows: list[Any] = connection.execute(
-        "SELECT name, before, after FROM merges WHERE reason = ?", [BY_HAND]
+        "SELECT name, before, after FROM merges WHERE owner = ? AND reason = ?", [owner, BY_HAND]
     ).fetchall()
     touched = {number for row in rows for number in row}
     sql = f"SELECT concept FROM names WHERE name IN ({_LISTED})"
@@ -198,18 +197,24 @@ def _decided(connection: apsw.Connection) -> set[int]:
     return touched | {concept for (concept,) in concepts}
 
 
-def drop_unused_names(connection: apsw.Connection) -> None:
+def drop_unused_names(connection: apsw.Connection, owner: str) -> None:
     """Delete what was mentioned by erased versions alone; a group that loses its first name takes the next."""
-    gone = "SELECT row FROM mentions EXCEPT SELECT row FROM versions"
-    said: list[Any] = connection.execute(f"SELECT DISTINCT name FROM mentions WHERE row IN ({gone})").fetchall()
-    connection.execute(f"DELETE FROM mentions WHERE row IN ({gone})")
-    connection.execute("DELETE FROM names WHERE name NOT IN (SELECT name FROM mentions)")
+    gone = "SELECT row FROM mentions WHERE owner = ?1 EXCEPT SELECT row FROM versions"
+    said: list[Any] = connection.execute(
+        f"SELECT DISTINCT name FROM mentions WHERE row IN ({gone})", [owner]
+    ).fetchall()
+    connection.execute(f"DELETE FROM mentions WHERE row IN ({gone})", [owner])
+    connection.execute(
+        "DELETE FROM names WHERE owner = ?1 AND name NOT IN (SELECT name FROM mentions WHERE owner = ?1)", [owner]
+    )
     # In one go: the first name that moves must not take itself out of the sight of the next.
     connection.execute(
         "UPDATE names SET concept = heads.head FROM (SELECT concept, min(name) AS head FROM names"
-        " WHERE concept NOT IN (SELECT name FROM names) GROUP BY concept) AS heads WHERE names.concept = heads.concept"
+        " WHERE concept NOT IN (SELECT name FROM names) GROUP BY concept) AS heads"
+        " WHERE names.concept = heads.concept AND names.owner = ?",
+        [owner],
     )
-    connection.execute("DELETE FROM merges WHERE name NOT IN (SELECT name FROM names)")
+    connection.execute("DELETE FROM merges WHERE owner = ?1 AND name NOT IN (SELECT name FROM names)", [owner])
     # A spelling that only an erased text had is not kept either.
     connection.execute(
         f"UPDATE names SET text = key WHERE name IN ({_LISTED}) AND NOT EXISTS (SELECT 1 FROM mentions"
@@ -237,11 +242,13 @@ def _write(connection: apsw.Connection, owner: str, row: int, one: Named) -> Non
                 [one.any_case, one.spread, name],
             )
     _join(connection, name, owner, one)
-    connection.execute("INSERT OR IGNORE INTO mentions (row, name, kind) VALUES (?, ?, ?)", [row, name, one.kind])
+    connection.execute(
+        "INSERT OR IGNORE INTO mentions (owner, row, name, kind) VALUES (?, ?, ?, ?)", [owner, row, name, one.kind]
+    )
 
 
 def _join(connection: apsw.Connection, name: int, owner: str, one: Named) -> None:
-    """Let a name that stands alone stand for another's concept, unless somebody has decided about it by hand."""
+    """Let a name that stands alone stand for another's concept, unless a person has decided about it."""
     decided = "SELECT 1 FROM merges WHERE name = ? AND reason = ?"
     if one.joins is None or connection.execute(decided, [name, BY_HAND]).fetchone():
         return
@@ -258,15 +265,11 @@ def _join(connection: apsw.Connection, name: int, owner: str, one: Named) -> Non
 
 def _regroup(connection: apsw.Connection, name: int, concept: int, reason: str, at: datetime) -> None:
     connection.execute(
-        "INSERT INTO merges (name, before, after, reason, at) SELECT name, concept, ?, ?, ? FROM names WHERE name = ?",
+        "INSERT INTO merges (owner, name, before, after, reason, at)"
+        " SELECT owner, name, concept, ?, ?, ? FROM names WHERE name = ?",
         [concept, reason, timestamps.to_micros(at), name],
     )
     connection.execute("UPDATE names SET concept = ? WHERE name = ?", [concept, name])
-
-
-def _mark(connection: apsw.Connection) -> int:
-    found = connection.execute("SELECT value FROM meta WHERE name = ?", [_MARK]).fetchone()
-    return int(found[0]) if found is not None else 0
 
 
 def _json(values: Iterable[object]) -> str:
@@ -274,8 +277,8 @@ def _json(values: Iterable[object]) -> str:
 
 
 def _to_name(row: Sequence[Any]) -> Name:
-    name, owner, key, text, any_case, concept = row
-    return Name(name, owner, key, text, bool(any_case), concept)
+    name, key, text, any_case, concept = row
+    return Name(name, key, text, bool(any_case), concept)
 
 
 def _to_merge(row: Sequence[Any]) -> Merge:

@@ -1,7 +1,8 @@
-"""Looking after a SQLite store: counts, checks, copies, and erasing for good."""
+"""Care for a SQLite store: checks and copies of the file, and erasing so that no byte stays."""
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
@@ -12,55 +13,145 @@ from typing import Any
 
 import apsw
 
+from triskele.base import timestamps
 from triskele.base.files import settle_folder
 from triskele.base.ids import content_hash
-from triskele.errors import BadInput, Conflict, NotFound, StoreDamaged, StoreUnavailable
-from triskele.stores.protocol import Census, Finding
-from triskele.stores.sqlite import secrets, usage
+from triskele.errors import (
+    BadInput,
+    Conflict,
+    NotFound,
+    StoreDamaged,
+    StoreNewer,
+    StoreUnavailable,
+    TriskeleError,
+)
+from triskele.stores.protocols import Finding
+from triskele.stores.sqlite import secrets, usage, vectors
 from triskele.stores.sqlite.changes import Writer, insert_version
-from triskele.stores.sqlite.documents import SHELF_COLUMNS, take_about
+from triskele.stores.sqlite.database import Database, asides, replace, told
+from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS, delete_about
 from triskele.stores.sqlite.entities import drop_unused_names
+from triskele.stores.sqlite.ownership import INDEX_OWNER
 from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, row_hash
 from triskele.stores.sqlite.schema import is_empty, migrate
-from triskele.stores.sqlite.vectors import drop_unused
 from triskele.types import Memory, Outcome, Sealed
 
 UNSCRUBBED = "unscrubbed"
 _GUARDED = (
     ("versions", "id", VERSION_COLUMNS),
-    ("links", "source", LINK_COLUMNS),
-    ("journal", "seq", JOURNAL_COLUMNS),
-    ("shelf", "key", SHELF_COLUMNS),
-    ("secrets", "id", secrets.SECRET_COLUMNS),
+    ("links", "source", f"owner, {LINK_COLUMNS}"),
+    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}"),
+    ("documents", "key", f"owner, {DOCUMENT_COLUMNS}"),
+    ("secrets", "id", f"owner, {secrets.SECRET_COLUMNS}"),
 )
+_DANGLING = """
+SELECT source, kind, target FROM links
+WHERE NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.source)
+   OR NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.target)
+"""
 
 
-def census(connection: apsw.Connection) -> Census:
-    """Counts of what is stored."""
+class SqliteMaintenance:
+    """Checks, copies and scrubs one file; `owner` gets the rows of a backup that have none."""
 
-    def count(sql: str) -> int:
-        return int(connection.execute(sql).get)
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
 
-    def groups(column: str) -> dict[str, int]:
-        sql = f"SELECT {column}, count(*) FROM versions WHERE known_to IS NULL GROUP BY 1 ORDER BY 2 DESC, 1"
-        return {str(name): int(number) for name, number in connection.execute(sql).fetchall()}  # type: ignore[arg-type]
+    def check(self, *, deep: bool = False) -> list[Finding]:
+        """What is wrong with the truth; `deep` recomputes every hash."""
+        with self._database.reading() as connection:
+            return check(connection, deep=deep)
 
-    memories = count("SELECT count(*) FROM versions WHERE known_to IS NULL")
-    return Census(
-        memories=memories,
-        forgotten=count("SELECT count(DISTINCT id) FROM versions") - memories,
-        superseded=count(
-            "SELECT count(DISTINCT target) FROM links WHERE kind = 'supersedes' AND known_to IS NULL"
-            " AND source IN (SELECT id FROM versions WHERE known_to IS NULL)"
-            " AND target IN (SELECT id FROM versions WHERE known_to IS NULL)"
-        ),
-        versions=count("SELECT count(*) FROM versions"),
-        links=count("SELECT count(*) FROM links WHERE known_to IS NULL"),
-        journal=count("SELECT count(*) FROM journal"),
-        bytes=connection.pragma("page_count") * connection.pragma("page_size"),
-        by_category=groups("category"),
-        by_project=groups("project"),
-    )
+    def backup(self, target: Path) -> None:
+        """Copy the live database page by page into a new file and check every hash of the copy."""
+        if target.exists():
+            raise BadInput(f"{target} exists already: a backup never overwrites")
+        with told(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as folder:
+                staged = Path(folder) / target.name
+                with _closing(apsw.Connection(str(staged))) as copy:
+                    _copy_pages(self._database.connection(), copy)
+                    copy.pragma("journal_mode", "delete")
+                    _refuse_damaged(copy, target)
+                staged.chmod(0o600)
+                staged.rename(target)
+                settle_folder(target.parent)
+
+    def restore(self, source: Path) -> Path | None:
+        """Replace everything by the content of a backup whose every hash holds; where the content of before is kept.
+
+        A sound store is backed up first; the files of a damaged one are moved to a folder beside it.
+        """
+        path = self._database.path
+        kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
+        with told(source), _verified(source, path.parent, self._owner) as staged:
+            try:
+                with told(path):
+                    self.backup(kept)
+                    with _closing(apsw.Connection(str(staged))) as copy:
+                        _copy_pages(copy, self._database.connection())
+                return kept
+            except TriskeleError as error:
+                kept.unlink(missing_ok=True)
+                if not isinstance(error, StoreDamaged | StoreNewer):
+                    raise
+            return self._database.replace(staged)
+
+    def earlier_copies(self) -> list[Path]:
+        """The backups and damaged files that restores have left; an erased text may still be in them."""
+        path = self._database.path
+        return [*sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db")), *asides(path)]
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in the files."""
+        with self._database.reading() as connection:
+            scrub(connection)
+
+    def is_scrubbed(self) -> bool:
+        """Whether every erasure so far has reached the bytes of the files."""
+        return not self._database.all("SELECT 1 FROM meta WHERE name = ?", [UNSCRUBBED])
+
+
+def replace_damaged(path: Path, source: Path, *, timeout_s: float, owner: str) -> Path | None:
+    """Put a verified backup in the place of a store that cannot be opened; the folder that keeps its files."""
+    with told(source), _verified(source, path.parent, owner) as fresh:
+        return replace(path, fresh, timeout_s=timeout_s)
+
+
+@contextmanager
+def _verified(source: Path, folder: Path, owner: str) -> Iterator[Path]:
+    """A copy of a backup in which every hash holds, durable in the folder of the store that it is for."""
+    if not source.is_file():
+        raise BadInput(f"no backup at {source}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder) as staging:
+        staged = Path(staging) / "staged.db"
+        shutil.copyfile(source, staged)
+        # What the log beside a copied store holds is in no other file.
+        if (log := source.with_name(source.name + "-wal")).is_file():
+            shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
+        with _closing(apsw.Connection(str(staged))) as copy:
+            if is_empty(copy):
+                raise BadInput(f"{source} is no backup: there is nothing in it")
+            migrate(copy, owner)
+            _refuse_damaged(copy, source)
+            # A new epoch tells every derived index that its stamp no longer means anything.
+            copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
+            copy.execute("DELETE FROM meta WHERE name = ?", [INDEX_OWNER])
+            copy.pragma("journal_mode", "delete")
+        staged.chmod(0o600)
+        _sync(staged)
+        yield staged
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check(connection: apsw.Connection, *, deep: bool) -> list[Finding]:
@@ -70,10 +161,7 @@ def check(connection: apsw.Connection, *, deep: bool) -> list[Finding]:
     findings = [Finding("database", line) for line in said if line != "ok"]
     findings += [
         Finding(f"link {source} {kind} {target}", "points to a memory that does not exist")
-        for source, kind, target in connection.execute(
-            "SELECT source, kind, target FROM links WHERE source NOT IN (SELECT id FROM versions)"
-            " OR target NOT IN (SELECT id FROM versions)"
-        )
+        for source, kind, target in connection.execute(_DANGLING)
     ]
     findings += secrets.misplaced(connection)
     return findings + (list(_wrong_hashes(connection)) if deep else [])
@@ -90,7 +178,7 @@ def _wrong_hashes(connection: apsw.Connection) -> Iterator[Finding]:
 
 
 def _readable(connection: apsw.Connection, sql: str) -> Iterator[Sequence[Any]]:
-    """The rows of a query; one whose text is no longer text comes as a row of nothing, which has no right hash."""
+    """The rows of a query; one whose text cannot be decoded comes as a row of nothing, which has no right hash."""
     cursor = connection.execute(sql)
     while True:
         try:
@@ -101,64 +189,9 @@ def _readable(connection: apsw.Connection, sql: str) -> Iterator[Sequence[Any]]:
             yield [None, None, None]
 
 
-def backup(connection: apsw.Connection, target: Path) -> None:
-    """Copy the live database page by page into a new file and check every hash of the copy."""
-    if target.exists():
-        raise BadInput(f"{target} exists already: a backup never overwrites")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as folder:
-        staged = Path(folder) / target.name
-        with _closing(apsw.Connection(str(staged))) as copy:
-            _copy_pages(connection, copy)
-            copy.pragma("journal_mode", "delete")
-            _refuse_damaged(copy, target)
-        staged.chmod(0o600)
-        staged.rename(target)
-        settle_folder(target.parent)
-
-
-@contextmanager
-def verified(source: Path, folder: Path) -> Iterator[Path]:
-    """A copy of a backup in which every hash holds, durable in the folder of the store that it is for."""
-    if not source.is_file():
-        raise BadInput(f"no backup at {source}")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder) as staging:
-        staged = Path(staging) / "staged.db"
-        shutil.copyfile(source, staged)
-        # What the log beside a copied store holds is in no other file.
-        if (log := source.with_name(source.name + "-wal")).is_file():
-            shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
-        with _closing(apsw.Connection(str(staged))) as copy:
-            if is_empty(copy):
-                raise BadInput(f"{source} is no backup: there is nothing in it")
-            migrate(copy)
-            _refuse_damaged(copy, source)
-            # A new lineage tells every derived index that its stamp no longer means anything.
-            copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'lineage'")
-            copy.pragma("journal_mode", "delete")
-        staged.chmod(0o600)
-        _sync(staged)
-        yield staged
-
-
-def fill(connection: apsw.Connection, source: Path) -> None:
-    """Move the pages of a verified database into the live one, all or none."""
-    with _closing(apsw.Connection(str(source))) as copy:
-        _copy_pages(copy, connection)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _copy_pages(source: apsw.Connection, target: apsw.Connection) -> None:
     with target.backup("main", source, "main") as steps:
-        # All at once: in smaller steps every write of another process would make the copy begin anew.
+        # All at once: in smaller steps every write of another process would start the copy again.
         while not steps.done:
             steps.step(-1)
 
@@ -179,41 +212,41 @@ def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
 
 def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
     """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
-    outcomes = []
     mark_unscrubbed(writer.connection)
+    outcomes = []
     for id in dict.fromkeys(ids):
-        if not writer.connection.execute("SELECT 1 FROM versions WHERE id = ?", [id]).fetchone():
-            raise NotFound(f"no memory {id}")
-        writer.connection.execute("DELETE FROM versions WHERE id = ?", [id])
-        writer.connection.execute("DELETE FROM links WHERE source = ?1 OR target = ?1", [id])
-        secrets.drop(writer.connection, id)
-        take_about(writer.connection, id)
-        usage.drop(writer.connection, id)
-        outcomes.append(writer.note_erased(id))
-    drop_unused(writer.connection)
-    drop_unused_names(writer.connection)
+        latest = writer.latest(id)
+        writer.connection.execute(
+            "DELETE FROM links WHERE owner = ?1 AND (source = ?2 OR target = ?2)", [writer.owner, id]
+        )
+        _delete(writer, id)
+        outcomes.append(writer.note_erased(latest))
+    vectors.drop_unused(writer.connection, writer.owner)
+    drop_unused_names(writer.connection, writer.owner)
     return outcomes
 
 
 def seal(writer: Writer, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
-    """Write every version of a memory anew with its title and sealed text; what was derived from the text goes."""
-    id, connection = versions[0][0].id, writer.connection
-    there = [row[0] for row in connection.execute("SELECT version FROM versions WHERE id = ? ORDER BY version", [id])]
+    """Replace every version of a memory by its title and sealed text; what was derived from the text goes."""
+    last, connection = versions[-1][0], writer.connection
+    for memory, _ in versions:
+        writer.refuse_foreign(memory)
+    sql = "SELECT version FROM versions WHERE owner = ? AND id = ? ORDER BY version"
+    there = [row[0] for row in connection.execute(sql, [writer.owner, last.id])]
+    if not there:
+        raise NotFound(f"no memory {last.id}")
     if there != [memory.version for memory, _ in versions]:
-        raise Conflict(f"memory {id} was changed meanwhile: try again")
+        raise Conflict(f"memory {last.id} was changed meanwhile: try again")
     mark_unscrubbed(connection)
-    connection.execute("DELETE FROM versions WHERE id = ?", [id])
-    secrets.drop(connection, id)
-    take_about(connection, id)
-    usage.drop(connection, id)
-    # An erasing tells every index, in other processes too, to begin anew.
-    writer.note_erased(id)
+    _delete(writer, last.id)
+    # An erasure tells every index, in other processes too, to begin again.
+    writer.note_erased(last)
     for memory, sealed in versions:
         insert_version(connection, memory)
         secrets.keep(connection, memory, sealed)
-    drop_unused(connection)
-    drop_unused_names(connection)
-    return writer.note_sealed(id, versions[-1][0].version)
+    vectors.drop_unused(connection, writer.owner)
+    drop_unused_names(connection, writer.owner)
+    return writer.note_sealed(last)
 
 
 def mark_unscrubbed(connection: apsw.Connection) -> None:
@@ -228,3 +261,10 @@ def scrub(connection: apsw.Connection) -> None:
     if busy:
         raise StoreUnavailable("erased, but another process still reads the old log: stop it and run `triskele doctor`")
     connection.execute("DELETE FROM meta WHERE name = ?", [UNSCRUBBED])
+
+
+def _delete(writer: Writer, id: str) -> None:
+    writer.connection.execute("DELETE FROM versions WHERE owner = ? AND id = ?", [writer.owner, id])
+    secrets.drop(writer.connection, writer.owner, id)
+    delete_about(writer.connection, writer.owner, id)
+    usage.drop(writer.connection, writer.owner, id)

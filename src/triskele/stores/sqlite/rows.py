@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
-from triskele.base.timestamps import from_micros, to_micros
+from triskele.base.timestamps import EPOCH, from_micros, to_micros
 from triskele.errors import StoreUnavailable
 from triskele.types import Action, JournalEntry, Link, LinkKind, Memory, Origin, Sensitivity
 
@@ -18,7 +18,7 @@ VERSION_COLUMNS = (
     " position, created_at, updated_at, valid_from, valid_to, known_from, known_to, content_hash"
 )
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
-JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes"
+JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes, actor"
 
 Row = Sequence[Any]
 Value = TypeVar("Value")
@@ -73,6 +73,7 @@ def from_memory(memory: Memory) -> list[Any]:
 @_or_damaged
 def to_memory(values: Row) -> Memory:
     """The inverse of `from_memory`."""
+    created_at, updated_at, valid_from, valid_to, known_from, known_to = _moments(values[13:19])
     return Memory(
         id=values[0],
         version=values[1],
@@ -87,12 +88,12 @@ def to_memory(values: Row) -> Memory:
         origin=Origin(values[10]),
         session=values[11],
         position=values[12],
-        created_at=from_micros(values[13]),
-        updated_at=from_micros(values[14]),
-        valid_from=_moment(values[15]),
-        valid_to=_moment(values[16]),
-        known_from=from_micros(values[17]),
-        known_to=_moment(values[18]),
+        created_at=created_at,
+        updated_at=updated_at,
+        valid_from=valid_from,
+        valid_to=valid_to,
+        known_from=known_from,
+        known_to=known_to,
         content_hash=values[19],
     )
 
@@ -105,18 +106,19 @@ def from_link(link: Link) -> list[Any]:
 @_or_damaged
 def to_link(values: Row) -> Link:
     """The inverse of `from_link`."""
+    known_from, known_to = _moments(values[3:5])
     return Link(
         source=values[0],
         kind=LinkKind(values[1]),
         target=values[2],
-        known_from=from_micros(values[3]),
-        known_to=_moment(values[4]),
+        known_from=known_from,
+        known_to=known_to,
     )
 
 
 @_or_damaged
 def to_entry(values: Row) -> JournalEntry:
-    """A journal line from `seq` followed by JOURNAL_COLUMNS."""
+    """A journal entry from `seq` followed by JOURNAL_COLUMNS."""
     return JournalEntry(
         seq=values[0],
         at=from_micros(values[1]),
@@ -128,6 +130,7 @@ def to_entry(values: Row) -> JournalEntry:
         other=values[7],
         batch=values[8],
         undoes=values[9],
+        actor=values[10],
     )
 
 
@@ -135,5 +138,6 @@ def _micros(moment: datetime | None) -> int | None:
     return None if moment is None else to_micros(moment)
 
 
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
+def _moments(values: Row) -> list[Any]:
+    """Several moments at once, here because every memory that is read has six; None stays None."""
+    return [None if micros is None else EPOCH + timedelta(microseconds=micros) for micros in values]

@@ -1,10 +1,16 @@
-"""The SQLite schema as a list of forward steps; the file carries the number of the last one taken."""
+"""The SQLite schema as a list of forward steps; the file carries the number of the last one taken.
+
+In the first six, those of 0.1.0, most rows have no owner; the later ones (ownership.py) give every row one.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import apsw
 
 from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
+from triskele.stores.sqlite import ownership
 
 # "trsk": tells our files from other people's SQLite databases.
 APPLICATION_ID = 0x7472736B
@@ -128,30 +134,53 @@ CREATE TABLE given (
 CREATE TABLE echoes (print TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (print, id)) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FOUNDATION, _MEANING, _SHELF, _NAMES, _SECRETS, _USES)
+# A step is SQL, or a function of the connection and of the owner whom rows without another one go to.
+Step = str | Callable[[apsw.Connection, str], None]
+
+MIGRATIONS: tuple[Step, ...] = (
+    _FOUNDATION,
+    _MEANING,
+    _SHELF,
+    _NAMES,
+    _SECRETS,
+    _USES,
+    ownership.own_truth,
+    ownership.own_documents,
+    ownership.own_versions,
+    ownership.own_names,
+)
 
 
-def migrate(connection: apsw.Connection) -> None:
-    """Bring a new or older file up to this version; refuse a newer or foreign one."""
+def migrate(connection: apsw.Connection, owner: str) -> None:
+    """Bring a new or older file up to this version, step by step; refuse a newer or foreign one."""
     refuse_foreign(connection)
-    version = connection.pragma("user_version")
-    if version == len(MIGRATIONS):
-        return
-    with connection:
-        for step in MIGRATIONS[version:]:
-            connection.execute(step)
-        connection.pragma("user_version", len(MIGRATIONS))
-        connection.pragma("application_id", APPLICATION_ID)
+    while (version := connection.pragma("user_version")) < len(MIGRATIONS):
+        # Each step is a transaction of its own, so that after a crash the next opening goes on where it was;
+        # a new file, which has nothing to lose, takes all at once.
+        until = version + 1 if version else len(MIGRATIONS)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for step in MIGRATIONS[version:until]:
+                _take(step, connection, owner)
+            connection.pragma("user_version", until)
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _take(step: Step, connection: apsw.Connection, owner: str) -> None:
+    if isinstance(step, str):
+        connection.execute(step)
+    else:
+        step(connection, owner)
 
 
 def refuse_foreign(connection: apsw.Connection) -> None:
     """Raise where the file is a newer triskele's or another program's."""
-    version = connection.pragma("user_version")
-    if version > len(MIGRATIONS):
-        raise StoreNewer(
-            f"the store was written by a newer triskele (format {version}, this one knows {len(MIGRATIONS)}):"
-            " upgrade triskele"
-        )
+    _refuse_newer(connection)
     if not is_empty(connection) and connection.pragma("application_id") != APPLICATION_ID:
         if _has_our_tables(connection):
             raise StoreDamaged("the header of the database is damaged: run `triskele restore FILE` with a backup")
@@ -163,6 +192,26 @@ def _has_our_tables(connection: apsw.Connection) -> bool:
     return {"versions", "links", "journal", "meta"} <= tables
 
 
+def refuse_other_format(connection: apsw.Connection) -> None:
+    """Raise where an open file has not the format of this version, because another triskele changed it meanwhile."""
+    _refuse_newer(connection)
+    version = connection.pragma("user_version")
+    if version < len(MIGRATIONS):
+        raise StoreUnavailable(
+            f"an older triskele replaced the store (format {version}, this one writes {len(MIGRATIONS)}):"
+            " start triskele again"
+        )
+
+
 def is_empty(connection: apsw.Connection) -> bool:
     """Whether nothing was ever created in the file."""
     return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get == 0)
+
+
+def _refuse_newer(connection: apsw.Connection) -> None:
+    version = connection.pragma("user_version")
+    if version > len(MIGRATIONS):
+        raise StoreNewer(
+            f"the store was written by a newer triskele (format {version}, this one knows {len(MIGRATIONS)}):"
+            " upgrade triskele"
+        )

@@ -1,12 +1,11 @@
-"""The ledger of uses in the tables of a store: it waits for no writer; what is refused goes with what comes next."""
+"""Usage of one owner's memories as rows; it waits for no writer: a refused write goes with the next one."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -15,7 +14,8 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
-from triskele.stores.usage import DayCount, Given, Use, UseCount
+from triskele.stores.protocols import DayCount, Given, Use, UseCount
+from triskele.stores.sqlite.database import Database
 
 MOST_CONVERSATIONS = 500
 KEPT, KEPT_WHEN_OVER = timedelta(days=30), timedelta(days=7)
@@ -23,20 +23,18 @@ _MOST_WAITING = 1000
 _COUNTS = "id, recalled, injected, tokens, last"
 _LISTED = "SELECT value FROM json_each(?)"
 
-Connect = Callable[..., AbstractContextManager[apsw.Connection]]
 
-
-class SqliteUses:
+class SqliteUsage:
     """Counts by memory and by day, and what each conversation was given."""
 
-    def __init__(self, reading: Connect, hurried: Connect) -> None:
-        self._reading = reading
-        self._hurried = hurried
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
         self._lock = threading.Lock()
         self._waiting: deque[_Entry] = deque(maxlen=_MOST_WAITING)
 
     def recalled(self, uses: Sequence[Use]) -> None:
-        """Count memories that somebody asked for."""
+        """Count memories that a recall returned."""
         self._write(_Handed(None, tuple(uses), is_injected=False, at=timestamps.now()))
 
     def injected(self, conversation: str | None, uses: Sequence[Use]) -> None:
@@ -58,9 +56,8 @@ class SqliteUses:
     def given(self, conversation: str) -> list[Given]:
         """What a conversation was given, the newest first."""
         self.flush()
-        sql = "SELECT id, content_hash, at, lost FROM given WHERE conversation = ? ORDER BY at DESC, id"
-        with self._reading() as connection:
-            rows: Any = connection.execute(sql, [conversation]).fetchall()
+        sql = "SELECT id, content_hash, at, lost FROM given WHERE owner = ? AND conversation = ? ORDER BY at DESC, id"
+        rows = self._all(sql, conversation)
         known = {row[0]: Given(row[0], row[1], timestamps.from_micros(row[2]), bool(row[3])) for row in rows}
         with self._lock:
             for entry in self._waiting:
@@ -70,29 +67,25 @@ class SqliteUses:
 
     def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
         """How often some memories were used; those that never were are left out."""
-        sql = f"SELECT {_COUNTS} FROM uses WHERE id IN ({_LISTED})"
+        sql = f"SELECT {_COUNTS} FROM usage_counts WHERE owner = ? AND id IN ({_LISTED})"
         return {count.id: count for count in self._counted(sql, json.dumps(list(ids)))}
 
     def most_used(self, limit: int = 10) -> list[UseCount]:
         """The memories that were handed out most often."""
         order = "recalled + injected DESC, last DESC, id"
-        return self._counted(f"SELECT {_COUNTS} FROM uses ORDER BY {order} LIMIT ?", limit)
+        return self._counted(f"SELECT {_COUNTS} FROM usage_counts WHERE owner = ? ORDER BY {order} LIMIT ?", limit)
 
     def days(self, limit: int = 14) -> list[DayCount]:
         """The newest days on which anything was used, the newest first."""
-        sql = "SELECT day, recalled, injected, tokens FROM use_days ORDER BY day DESC LIMIT ?"
-        with self._reading() as connection:
-            rows: Any = connection.execute(sql, [limit]).fetchall()
-        return [DayCount(*row) for row in rows]
+        sql = "SELECT day, recalled, injected, tokens FROM usage_days WHERE owner = ? ORDER BY day DESC LIMIT ?"
+        return [DayCount(*row) for row in self._all(sql, limit)]
 
     def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
         """The ids of memories whose injected text left these fingerprints, by fingerprint."""
         self.flush()
-        sql = f"SELECT print, id FROM echoes WHERE print IN ({_LISTED}) ORDER BY print, id"
+        sql = f"SELECT print, id FROM echoes WHERE owner = ? AND print IN ({_LISTED}) ORDER BY print, id"
         found: dict[str, list[str]] = {}
-        with self._reading() as connection:
-            rows: Any = connection.execute(sql, [json.dumps(list(prints))]).fetchall()
-        for print, id in rows:
+        for print, id in self._all(sql, json.dumps(list(prints))):
             found.setdefault(print, []).append(id)
         return found
 
@@ -102,9 +95,9 @@ class SqliteUses:
             if not self._waiting:
                 return
             try:
-                with self._hurried() as connection:
+                with self._database.noting() as connection:
                     for entry in self._waiting:
-                        entry.write(connection)
+                        entry.write(connection, self._owner)
             except StoreUnavailable:
                 return
             self._waiting.clear()
@@ -115,9 +108,10 @@ class SqliteUses:
         self.flush()
 
     def _counted(self, sql: str, binding: str | int) -> list[UseCount]:
-        with self._reading() as connection:
-            rows: Any = connection.execute(sql, [binding]).fetchall()
-        return [UseCount(*row)._replace(last=timestamps.from_micros(row[-1])) for row in rows]
+        return [UseCount(*row)._replace(last=timestamps.from_micros(row[-1])) for row in self._all(sql, binding)]
+
+    def _all(self, sql: str, binding: str | int) -> list[Any]:
+        return self._database.all(sql, [self._owner, binding])
 
 
 class _Entry(Protocol):
@@ -126,7 +120,7 @@ class _Entry(Protocol):
     @property
     def conversation(self) -> str | None: ...
 
-    def write(self, connection: apsw.Connection) -> None: ...
+    def write(self, connection: apsw.Connection, owner: str) -> None: ...
 
     def replay(self, known: dict[str, Given]) -> None: ...
 
@@ -138,33 +132,35 @@ class _Handed:
     is_injected: bool
     at: datetime
 
-    def write(self, connection: apsw.Connection) -> None:
+    def write(self, connection: apsw.Connection, owner: str) -> None:
         micros = timestamps.to_micros(self.at)
         if self.conversation is not None:
-            _open(connection, self.conversation, self.at)
-            connection.execute("DELETE FROM given WHERE conversation = ? AND lost", [self.conversation])
+            _open(connection, owner, self.conversation, self.at)
+            connection.execute(
+                "DELETE FROM given WHERE owner = ? AND conversation = ? AND lost", [owner, self.conversation]
+            )
         for use in self.uses:
             recalled, injected = (0, 1) if self.is_injected else (1, 0)
             # A memory may have been erased while this had to wait.
             connection.execute(
-                f"INSERT INTO uses ({_COUNTS}) SELECT ?1, ?2, ?3, ?4, ?5"
-                " WHERE EXISTS (SELECT 1 FROM versions WHERE id = ?1)"
-                " ON CONFLICT (id) DO UPDATE SET recalled = recalled + excluded.recalled,"
+                f"INSERT INTO usage_counts ({_COUNTS}, owner) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
+                " WHERE EXISTS (SELECT 1 FROM versions WHERE owner = ?6 AND id = ?1)"
+                " ON CONFLICT (owner, id) DO UPDATE SET recalled = recalled + excluded.recalled,"
                 " injected = injected + excluded.injected, tokens = tokens + excluded.tokens, last = excluded.last",
-                [use.id, recalled, injected, use.tokens, micros],
+                [use.id, recalled, injected, use.tokens, micros, owner],
             )
             if self.is_injected:
-                _keep_text(connection, self.conversation, use, micros)
-        self._count_day(connection)
+                _keep_text(connection, owner, self.conversation, use, micros)
+        self._count_day(connection, owner)
 
-    def _count_day(self, connection: apsw.Connection) -> None:
+    def _count_day(self, connection: apsw.Connection, owner: str) -> None:
         number, tokens = len(self.uses), sum(use.tokens for use in self.uses)
         counts = (0, number) if self.is_injected else (number, 0)
         connection.execute(
-            "INSERT INTO use_days (day, recalled, injected, tokens) VALUES (?, ?, ?, ?) ON CONFLICT (day) DO UPDATE"
-            " SET recalled = recalled + excluded.recalled, injected = injected + excluded.injected,"
-            " tokens = tokens + excluded.tokens",
-            [f"{self.at:%Y-%m-%d}", *counts, tokens],
+            "INSERT INTO usage_days (owner, day, recalled, injected, tokens) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (owner, day) DO UPDATE SET recalled = recalled + excluded.recalled,"
+            " injected = injected + excluded.injected, tokens = tokens + excluded.tokens",
+            [owner, f"{self.at:%Y-%m-%d}", *counts, tokens],
         )
 
     def replay(self, known: dict[str, Given]) -> None:
@@ -177,8 +173,8 @@ class _Handed:
 class _Lost:
     conversation: str
 
-    def write(self, connection: apsw.Connection) -> None:
-        connection.execute("UPDATE given SET lost = 1 WHERE conversation = ?", [self.conversation])
+    def write(self, connection: apsw.Connection, owner: str) -> None:
+        connection.execute("UPDATE given SET lost = 1 WHERE owner = ? AND conversation = ?", [owner, self.conversation])
 
     def replay(self, known: dict[str, Given]) -> None:
         for id, each in known.items():
@@ -189,8 +185,8 @@ class _Lost:
 class _Begun:
     conversation: str
 
-    def write(self, connection: apsw.Connection) -> None:
-        connection.execute("DELETE FROM conversations WHERE conversation = ?", [self.conversation])
+    def write(self, connection: apsw.Connection, owner: str) -> None:
+        connection.execute("DELETE FROM conversations WHERE owner = ? AND conversation = ?", [owner, self.conversation])
 
     def replay(self, known: dict[str, Given]) -> None:
         known.clear()
@@ -200,45 +196,54 @@ class _Begun:
 class _Ended:
     conversation: str
 
-    def write(self, connection: apsw.Connection) -> None:
-        connection.execute("UPDATE conversations SET ended = 1 WHERE conversation = ?", [self.conversation])
+    def write(self, connection: apsw.Connection, owner: str) -> None:
+        connection.execute(
+            "UPDATE conversations SET ended = 1 WHERE owner = ? AND conversation = ?", [owner, self.conversation]
+        )
 
     def replay(self, known: dict[str, Given]) -> None:
         """Nothing is taken from what was given."""
 
 
-def _open(connection: apsw.Connection, conversation: str, at: datetime) -> None:
-    """Let a conversation be known; a new one takes the place of old ones."""
+def _open(connection: apsw.Connection, owner: str, conversation: str, at: datetime) -> None:
+    """Note a conversation; a new one takes the place of old ones."""
     connection.execute(
-        "UPDATE conversations SET at = ?, ended = 0 WHERE conversation = ?", [timestamps.to_micros(at), conversation]
+        "UPDATE conversations SET at = ?, ended = 0 WHERE owner = ? AND conversation = ?",
+        [timestamps.to_micros(at), owner, conversation],
     )
     if connection.changes():
         return
-    connection.execute("INSERT INTO conversations VALUES (?, ?, 0)", [conversation, timestamps.to_micros(at)])
+    connection.execute("INSERT INTO conversations VALUES (?, ?, ?, 0)", [owner, conversation, timestamps.to_micros(at)])
+    ends = [timestamps.to_micros(at - KEPT), timestamps.to_micros(at - KEPT_WHEN_OVER)]
     connection.execute(
         # Never the new one itself: after a clock was set back, it is the oldest of all.
-        "DELETE FROM conversations WHERE conversation <> ? AND (at < ? OR (ended AND at < ?) OR conversation IN"
-        " (SELECT conversation FROM conversations ORDER BY at DESC LIMIT -1 OFFSET ?))",
-        [conversation, timestamps.to_micros(at - KEPT), timestamps.to_micros(at - KEPT_WHEN_OVER), MOST_CONVERSATIONS],
+        "DELETE FROM conversations WHERE owner = ?1 AND conversation <> ?2 AND (at < ?3 OR (ended AND at < ?4)"
+        " OR conversation IN (SELECT conversation FROM conversations WHERE owner = ?1"
+        " ORDER BY at DESC LIMIT -1 OFFSET ?5))",
+        [owner, conversation, *ends, MOST_CONVERSATIONS],
     )
     if connection.changes():
-        connection.execute("DELETE FROM echoes WHERE id NOT IN (SELECT id FROM given)")
+        connection.execute(
+            "DELETE FROM echoes WHERE owner = ?1 AND id NOT IN (SELECT id FROM given WHERE owner = ?1)", [owner]
+        )
 
 
-def _keep_text(connection: apsw.Connection, conversation: str | None, use: Use, micros: int) -> None:
+def _keep_text(connection: apsw.Connection, owner: str, conversation: str | None, use: Use, micros: int) -> None:
     """Note which text was given, unless it has become a secret meanwhile."""
-    sql = "SELECT 1 FROM versions WHERE content_hash = ? AND id = ? AND sensitivity <> 'secret'"
-    if not connection.execute(sql, [use.content_hash, use.id]).fetchone():
+    sql = "SELECT 1 FROM versions WHERE owner = ? AND content_hash = ? AND id = ? AND sensitivity <> 'secret'"
+    if not connection.execute(sql, [owner, use.content_hash, use.id]).fetchone():
         return
     if conversation is not None:
         connection.execute(
-            "INSERT OR REPLACE INTO given (conversation, id, content_hash, at, lost) VALUES (?, ?, ?, ?, 0)",
-            [conversation, use.id, use.content_hash, micros],
+            "INSERT OR REPLACE INTO given (owner, conversation, id, content_hash, at, lost) VALUES (?, ?, ?, ?, ?, 0)",
+            [owner, conversation, use.id, use.content_hash, micros],
         )
-    connection.executemany("INSERT OR IGNORE INTO echoes VALUES (?, ?)", [(print, use.id) for print in use.prints])
+    connection.executemany(
+        "INSERT OR IGNORE INTO echoes VALUES (?, ?, ?)", [(owner, print, use.id) for print in use.prints]
+    )
 
 
-def drop(connection: apsw.Connection, id: str) -> None:
-    """Delete every line about a memory; the totals of the days stay."""
-    for table in ("uses", "given", "echoes"):
-        connection.execute(f"DELETE FROM {table} WHERE id = ?", [id])
+def drop(connection: apsw.Connection, owner: str, id: str) -> None:
+    """Delete every row about a memory; the totals of the days stay."""
+    for table in ("usage_counts", "given", "echoes"):
+        connection.execute(f"DELETE FROM {table} WHERE owner = ? AND id = ?", [owner, id])

@@ -1,161 +1,349 @@
-"""Vectors as rows: what is still to be embedded, and what the models said."""
+"""Jobs and vectors of one owner as rows: what is still to be made, what models made, and what they may see."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
 
+from triskele.base import timestamps
 from triskele.config import HOSTED
-from triskele.types import Sensitivity
+from triskele.stores.derived import EMBED, NAMES, CatalogRow, Job
+from triskele.stores.sqlite.database import Database
+from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
+from triskele.types import Memory, Sensitivity
 
+MOST_TRIES = 5
 _PAGE = 1000
+_WAITING = f"owner = ? AND kind = ? AND tries < {MOST_TRIES}"
+_JOB = "kind, key, tries, error"
+# The name of the mark that tells for which model contents are queued.
 _MODEL = "model"
 _CATALOG = """
-SELECT versions.row, owner, project, sensitivity, origin, category, tags, importance, session, position,
+SELECT versions.row, versions.owner, project, sensitivity, origin, category, tags, importance, session, position,
        valid_from, valid_to, known_from, known_to, coalesce(vectors.slot, -1)
-FROM versions LEFT JOIN vectors ON vectors.content_hash = versions.content_hash AND vectors.fingerprint = ?
+FROM versions LEFT JOIN vectors ON vectors.owner = versions.owner AND vectors.content_hash = versions.content_hash
+     AND vectors.fingerprint = ?2
+"""
+_UNSEEN = "content_hash NOT IN (SELECT content_hash FROM vectors WHERE owner = ?1 AND fingerprint = ?2)"
+# A text may stand in several memories: it may leave only where every one of them is open.
+_CLEAR = (
+    "owner = ?1 AND known_to IS NULL AND content_hash NOT IN"
+    f" (SELECT content_hash FROM versions WHERE owner = ?1 AND sensitivity <> '{Sensitivity.OPEN}')"
+)
+# The same for single rows: one lookup by the content's index for each.
+_CLEAR_ROW = (
+    "one.owner = ?1 AND one.known_to IS NULL AND NOT EXISTS (SELECT 1 FROM versions WHERE owner = ?1"
+    f" AND content_hash = one.content_hash AND sensitivity <> '{Sensitivity.OPEN}')"
+)
+# Only the first row of a content; walks the rows in their order and stops at the limit.
+_CLEAR_PAGE = f"""
+SELECT one.row, {VERSION_COLUMNS} FROM versions AS one NOT INDEXED
+WHERE one.row > ?3 AND {_CLEAR_ROW}
+AND NOT EXISTS (SELECT 1 FROM vectors WHERE owner = ?1 AND fingerprint = ?2 AND content_hash = one.content_hash)
+AND NOT EXISTS (SELECT 1 FROM versions WHERE owner = ?1 AND content_hash = one.content_hash
+                AND known_to IS NULL AND row < one.row)
+ORDER BY one.row LIMIT ?4
 """
 
 
-def enqueue(connection: apsw.Connection, content_hash: str) -> None:
-    """Let a content wait for a vector, unless the model in use has seen it already."""
-    connection.execute(
-        "INSERT OR IGNORE INTO pending (content_hash) SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM vectors"
-        " WHERE content_hash = ?1 AND fingerprint = (SELECT value FROM meta WHERE name = ?2))",
-        [content_hash, _MODEL],
+class SqliteJobs:
+    """The jobs of one owner."""
+
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
+
+    def add(self, kind: str, keys: Iterable[str]) -> None:
+        """Queue jobs; those that wait already stay as they are."""
+        with self._database.writing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO jobs (owner, kind, key) VALUES (?, ?, ?)",
+                [(self._owner, kind, key) for key in keys],
+            )
+
+    def claim(self, kind: str, limit: int = 64, *, lease_s: float = 60.0) -> list[Job]:
+        """Take the oldest jobs that no lease covers; after the lease they can be claimed again."""
+        now = timestamps.to_micros(timestamps.now())
+        with self._database.writing() as connection:
+            rows = connection.execute(
+                f"SELECT {_JOB} FROM jobs WHERE {_WAITING} AND lease <= ? ORDER BY job LIMIT ?",
+                [self._owner, kind, now, limit],
+            ).fetchall()
+            connection.executemany(
+                "UPDATE jobs SET lease = ? WHERE owner = ? AND kind = ? AND key = ?",
+                [(now + round(lease_s * 1e6), self._owner, kind, key) for _, key, _, _ in rows],
+            )
+        return [_to_job(row) for row in rows]
+
+    def complete(self, kind: str, keys: Iterable[str]) -> None:
+        """Remove jobs that are done."""
+        with self._database.writing() as connection:
+            complete_jobs(connection, self._owner, kind, keys)
+
+    def fail(self, kind: str, keys: Iterable[str], error: str) -> None:
+        """Note why jobs failed and let them wait again; after the last try they are given up."""
+        with self._database.writing() as connection:
+            connection.executemany(
+                "UPDATE jobs SET lease = 0, tries = tries + 1, error = ? WHERE owner = ? AND kind = ? AND key = ?",
+                [(error, self._owner, kind, key) for key in keys],
+            )
+
+    def count(self, kind: str) -> int:
+        """How many jobs wait, claimed ones included."""
+        with self._database.reading() as connection:
+            return count_jobs(connection, self._owner, kind)
+
+    def given_up(self, kind: str) -> list[Job]:
+        """The jobs that failed at every try, oldest first."""
+        sql = f"SELECT {_JOB} FROM jobs WHERE owner = ? AND kind = ? AND tries >= {MOST_TRIES} ORDER BY job"
+        return [_to_job(row) for row in self._database.all(sql, [self._owner, kind])]
+
+
+class SqliteVectors:
+    """The vectors of one owner, and the catalog of its versions."""
+
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
+
+    def waiting(self, limit: int = 256) -> list[tuple[str, str]]:
+        """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
+        with self._database.reading() as connection:
+            waiting = waiting_keys(connection, self._owner, EMBED, limit)
+            sql = "SELECT content FROM versions WHERE owner = ? AND content_hash = ? LIMIT 1"
+            found = [connection.execute(sql, [self._owner, digest]).fetchone() for digest in waiting]
+        return [(digest, str(row[0] if row else "")) for digest, row in zip(waiting, found, strict=True)]
+
+    def count_waiting(self) -> int:
+        """How many contents wait for a vector."""
+        with self._database.reading() as connection:
+            return count_jobs(connection, self._owner, EMBED)
+
+    def queue_for(self, fingerprint: str) -> None:
+        """Queue for this model from now on: at once every content that it has not seen."""
+        with self._database.reading() as connection:
+            if _model(connection, self._owner) == fingerprint:
+                return
+        with self._database.writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", [self._owner, _MODEL, fingerprint])
+            connection.execute("DELETE FROM jobs WHERE owner = ? AND kind = ?", [self._owner, EMBED])
+            connection.execute(
+                "INSERT INTO jobs (owner, kind, key) SELECT ?1, ?3, content_hash FROM versions"
+                f" WHERE +owner = ?1 AND {_UNSEEN} GROUP BY content_hash ORDER BY min(row)",
+                [self._owner, fingerprint, EMBED],
+            )
+
+    def keep(self, fingerprint: str, vectors: Mapping[str, bytes], *, wait: bool = True) -> dict[str, int]:
+        """Keep a model's vectors by content hash; returns the slots, without contents erased meanwhile."""
+        with self._database.writing(wait=wait) as connection:
+            return _keep(connection, self._owner, fingerprint, vectors)
+
+    def drop(self, slots: Sequence[int]) -> None:
+        """Delete vectors; their contents wait again."""
+        with self._database.writing() as connection:
+            for slot in slots:
+                connection.execute(
+                    "INSERT OR IGNORE INTO jobs (owner, kind, key) SELECT owner, ?, content_hash FROM vectors"
+                    " WHERE owner = ? AND slot = ?",
+                    [EMBED, self._owner, slot],
+                )
+                connection.execute("DELETE FROM vectors WHERE owner = ? AND slot = ?", [self._owner, slot])
+
+    def page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, str, bytes]]:
+        """A page of a model's vectors past a slot, as (slot, content hash, vector)."""
+        return self._database.all(
+            "SELECT slot, content_hash, vector FROM vectors INDEXED BY vector_model"
+            " WHERE owner = ? AND fingerprint = ? AND slot > ? ORDER BY slot LIMIT ?",
+            [self._owner, fingerprint, after, _PAGE],
+        )
+
+    def last_slot(self, fingerprint: str) -> int:
+        """The slot of a model's newest vector; 0 where it has none."""
+        sql = "SELECT coalesce(max(slot), 0) FROM vectors INDEXED BY vector_model WHERE owner = ? AND fingerprint = ?"
+
+        def ask() -> int:
+            return int(self._database.all(sql, [self._owner, fingerprint])[0][0])
+
+        return self._database.once((self._owner, "slot", fingerprint), ask)
+
+    def contents(self, slots: Sequence[int]) -> dict[int, str]:
+        """The texts behind some slots."""
+        sql = (
+            "SELECT slot, (SELECT content FROM versions WHERE versions.owner = vectors.owner"
+            " AND versions.content_hash = vectors.content_hash LIMIT 1) AS content FROM vectors"
+            " WHERE owner = ? AND slot IN (SELECT value FROM json_each(?)) AND content IS NOT NULL ORDER BY slot"
+        )
+        return {int(slot): str(text) for slot, text in self._database.all(sql, [self._owner, json.dumps(list(slots))])}
+
+    def catalog(self, fingerprint: str, ids: Sequence[str] | None = None) -> Iterator[CatalogRow]:
+        """One row for every version, or for those of some memories, in row order."""
+        # The plus keeps SQLite from reading by owner and sorting: most files have one owner.
+        condition, bindings = " WHERE +versions.owner = ?1 ORDER BY versions.row", [self._owner, fingerprint]
+        if ids is not None:
+            condition = " WHERE versions.owner = ?1 AND versions.id IN (SELECT value FROM json_each(?3)) ORDER BY 1"
+            bindings.append(json.dumps(list(ids)))
+        for values in self._database.all(_CATALOG + condition, bindings):
+            tags = () if values[6] == "[]" else tuple(json.loads(values[6]))
+            yield CatalogRow._make((*values[:6], tags, *values[7:]))
+
+    def newly_placed(self, fingerprint: str, *, after: int) -> list[tuple[int, int]]:
+        """Rows whose content got a vector past a slot, as (row, slot)."""
+        return self._database.all(
+            "SELECT versions.row, vectors.slot FROM vectors INDEXED BY vector_model JOIN versions"
+            " ON versions.owner = vectors.owner AND versions.content_hash = vectors.content_hash"
+            " WHERE vectors.owner = ? AND vectors.fingerprint = ? AND vectors.slot > ?",
+            [self._owner, fingerprint, after],
+        )
+
+
+class SqliteModels:
+    """What models have seen of one owner's contents."""
+
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
+
+    def lacking(self, fingerprint: str, limit: int = 64) -> list[tuple[str, str]]:
+        """Contents that a model has not seen, oldest first, as (hash, text)."""
+        sql = (
+            f"SELECT content_hash, content FROM versions WHERE +owner = ?1 AND {_UNSEEN} GROUP BY content_hash"
+            " ORDER BY min(row) LIMIT ?3"
+        )
+        return [(str(digest), str(text)) for digest, text in self._all(sql, fingerprint, limit)]
+
+    def count_lacking(self, fingerprint: str) -> int:
+        """How many contents a model has not seen."""
+        sql = f"SELECT count(DISTINCT content_hash) FROM versions WHERE +owner = ?1 AND {_UNSEEN}"
+        return int(self._all(sql, fingerprint)[0][0])
+
+    def clear_for(self, fingerprint: str, limit: int = 64, *, after: int = 0) -> list[tuple[int, Memory]]:
+        """Current open memories that a hosted model has not seen, one for each content, in order of rows."""
+        return [(int(row[0]), to_memory(row[1:])) for row in self._all(_CLEAR_PAGE, fingerprint, after, limit)]
+
+    def count_clear_for(self, fingerprint: str) -> int:
+        """How many contents a hosted model may see and has not."""
+        sql = f"SELECT count(DISTINCT content_hash) FROM versions WHERE {_CLEAR} AND {_UNSEEN}"
+        return int(self._all(sql, fingerprint)[0][0])
+
+    def keep(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
+        """Keep a hosted model's vectors, without those of texts that became private or were erased meanwhile."""
+        sql = f"SELECT 1 FROM versions AS one WHERE one.content_hash = ?2 AND {_CLEAR_ROW} LIMIT 1"
+        with self._database.writing() as connection:
+            clear = {
+                digest: vector
+                for digest, vector in vectors.items()
+                if connection.execute(sql, [self._owner, digest]).fetchone() is not None
+            }
+            _keep(connection, self._owner, fingerprint, clear)
+
+    def withheld(self) -> list[Memory]:
+        """Every version that must not leave; of a secret there is its title."""
+        sql = f"SELECT {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND sensitivity <> ? ORDER BY row"
+        return [to_memory(row) for row in self._all(sql, Sensitivity.OPEN.value)]
+
+    def seen(self) -> dict[str, int]:
+        """How many contents each model has seen, by its fingerprint."""
+        sql = "SELECT fingerprint, count(*) FROM vectors WHERE owner = ? GROUP BY fingerprint ORDER BY fingerprint"
+        return {str(name): int(count) for name, count in self._all(sql)}
+
+    def _all(self, sql: str, *bindings: str | int) -> list[Any]:
+        return self._database.all(sql, [self._owner, *bindings])
+
+
+def complete_jobs(connection: apsw.Connection, owner: str, kind: str, keys: Iterable[str]) -> None:
+    """Remove jobs that are done, in the transaction of the caller."""
+    connection.executemany(
+        "DELETE FROM jobs WHERE owner = ? AND kind = ? AND key = ?", [(owner, kind, key) for key in keys]
     )
 
 
-def is_queued_for(connection: apsw.Connection, fingerprint: str) -> bool:
-    """Whether the queue is that of a model."""
-    found = connection.execute("SELECT value FROM meta WHERE name = ?", [_MODEL]).fetchone()
-    return found is not None and found[0] == fingerprint
+def count_jobs(connection: apsw.Connection, owner: str, kind: str) -> int:
+    """How many jobs of a kind wait."""
+    return int(connection.execute(f"SELECT count(*) FROM jobs WHERE {_WAITING}", [owner, kind]).get)
 
 
-def queue_for(connection: apsw.Connection, fingerprint: str) -> None:
-    """Make the queue that of a model: everything it has not seen waits, and nothing else."""
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [_MODEL, fingerprint])
-    seen = "(SELECT content_hash FROM vectors WHERE fingerprint = ?)"
-    connection.execute(f"DELETE FROM pending WHERE content_hash IN {seen}", [fingerprint])
+def waiting_keys(connection: apsw.Connection, owner: str, kind: str, limit: int) -> list[str]:
+    """The keys of the oldest jobs that wait."""
+    sql = f"SELECT key FROM jobs WHERE {_WAITING} ORDER BY job LIMIT ?"
+    return [str(key) for (key,) in connection.execute(sql, [owner, kind, limit]).fetchall()]
+
+
+def queue_names(connection: apsw.Connection, owner: str, row: int) -> None:
+    """Queue the reading of the names of a version, in the transaction that writes it."""
+    connection.execute("INSERT OR IGNORE INTO jobs (owner, kind, key) VALUES (?, ?, ?)", [owner, NAMES, str(row)])
+
+
+def queue_all_names(connection: apsw.Connection, owner: str) -> None:
+    """Queue the reading of the names of every version."""
     connection.execute(
-        f"INSERT OR IGNORE INTO pending SELECT DISTINCT content_hash FROM versions WHERE content_hash NOT IN {seen}",
-        [fingerprint],
+        "INSERT OR IGNORE INTO jobs (owner, kind, key)"
+        " SELECT owner, ?, row FROM versions WHERE +owner = ? ORDER BY row",
+        [NAMES, owner],
     )
 
 
-def waiting(connection: apsw.Connection, limit: int) -> list[tuple[str, str]]:
-    """Contents that wait for a vector, oldest first, as (hash, text)."""
-    rows = connection.execute(
-        "SELECT pending.content_hash, (SELECT content FROM versions WHERE versions.content_hash = pending.content_hash)"
-        " FROM pending ORDER BY pending.rowid LIMIT ?",
-        [limit],
-    ).fetchall()
-    return [(str(digest), str(content or "")) for digest, content in rows]
+def queue_content(connection: apsw.Connection, owner: str, content_hash: str) -> None:
+    """Queue a content for a vector, unless the model in use has seen it already."""
+    connection.execute(
+        "INSERT OR IGNORE INTO jobs (owner, kind, key) SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM vectors"
+        " WHERE owner = ?1 AND fingerprint = (SELECT value FROM marks WHERE owner = ?1 AND name = ?4)"
+        " AND content_hash = ?3)",
+        [owner, EMBED, content_hash, _MODEL],
+    )
 
 
-def count_waiting(connection: apsw.Connection) -> int:
-    """How many contents wait."""
-    return int(connection.execute("SELECT count(*) FROM pending").get)
+def withdraw(connection: apsw.Connection, owner: str, id: str) -> None:
+    """Delete what hosted models made of the texts of a memory that must not leave any more."""
+    connection.execute(
+        "DELETE FROM vectors WHERE owner = ?1 AND fingerprint GLOB ?2 AND content_hash IN"
+        " (SELECT content_hash FROM versions WHERE owner = ?1 AND id = ?3 AND sensitivity <> ?4)",
+        [owner, f"{HOSTED}*", id, Sensitivity.OPEN.value],
+    )
 
 
-def keep(connection: apsw.Connection, fingerprint: str, found: Mapping[str, bytes]) -> dict[str, int]:
+def drop_unused(connection: apsw.Connection, owner: str) -> None:
+    """Delete vectors and jobs whose content or version is gone."""
+    connection.execute(
+        "DELETE FROM vectors WHERE owner = ?1 AND content_hash NOT IN"
+        " (SELECT content_hash FROM versions WHERE owner = ?1)",
+        [owner],
+    )
+    for kind, column in ((EMBED, "content_hash"), (NAMES, "CAST(row AS TEXT)")):
+        connection.execute(
+            f"DELETE FROM jobs WHERE owner = ?1 AND kind = ?2 AND key NOT IN (SELECT {column} FROM versions"
+            " WHERE owner = ?1)",
+            [owner, kind],
+        )
+
+
+def _model(connection: apsw.Connection, owner: str) -> str | None:
+    """The model for which contents are queued."""
+    found = connection.execute("SELECT value FROM marks WHERE owner = ? AND name = ?", [owner, _MODEL]).fetchone()
+    return str(found[0]) if found else None
+
+
+def _keep(connection: apsw.Connection, owner: str, fingerprint: str, vectors: Mapping[str, bytes]) -> dict[str, int]:
     """Write vectors and take their contents off the queue, in the transaction of the caller."""
-    for digest, vector in found.items():
+    for digest, vector in vectors.items():
         # A content may have been erased while it was being embedded.
         connection.execute(
-            "INSERT OR IGNORE INTO vectors (content_hash, fingerprint, vector) SELECT ?1, ?2, ?3"
-            " WHERE EXISTS (SELECT 1 FROM versions WHERE content_hash = ?1)",
-            [digest, fingerprint, vector],
+            "INSERT OR IGNORE INTO vectors (owner, content_hash, fingerprint, vector) SELECT ?1, ?2, ?3, ?4"
+            " WHERE EXISTS (SELECT 1 FROM versions WHERE owner = ?1 AND content_hash = ?2)",
+            [owner, digest, fingerprint, vector],
         )
-    queue = connection.execute("SELECT value FROM meta WHERE name = ?", [_MODEL]).fetchone()
-    if queue[0] == fingerprint if queue else not fingerprint.startswith(HOSTED):
-        connection.executemany("DELETE FROM pending WHERE content_hash = ?", [(digest,) for digest in found])
-    marks = ",".join("?" * len(found))
+    model = _model(connection, owner)
+    if model == fingerprint if model is not None else not fingerprint.startswith(HOSTED):
+        complete_jobs(connection, owner, EMBED, vectors)
     rows = connection.execute(
-        f"SELECT content_hash, slot FROM vectors WHERE fingerprint = ? AND content_hash IN ({marks})",
-        [fingerprint, *found],
+        "SELECT content_hash, slot FROM vectors WHERE owner = ? AND fingerprint = ?"
+        " AND content_hash IN (SELECT value FROM json_each(?))",
+        [owner, fingerprint, json.dumps(list(vectors))],
     ).fetchall()
     return {str(digest): int(slot) for digest, slot in rows}  # type: ignore[arg-type]
 
 
-def last_slot(connection: apsw.Connection, fingerprint: str) -> int:
-    """The slot of a model's newest vector; 0 where it has none."""
-    # Asked with every recall: the newest vector of all is nearly always this model's, and found at once.
-    newest = connection.execute("SELECT slot, fingerprint FROM vectors ORDER BY slot DESC LIMIT 1").fetchone()
-    if newest is None or newest[1] == fingerprint:
-        return int(newest[0]) if newest else 0
-    return int(
-        connection.execute("SELECT coalesce(max(slot), 0) FROM vectors WHERE fingerprint = ?", [fingerprint]).get
-    )
-
-
-def read(connection: apsw.Connection, fingerprint: str, after: int) -> list[tuple[int, str, bytes]]:
-    """A page of vectors past a slot, in order of slots, as (slot, hash, bytes)."""
-    # The plus keeps SQLite from walking every vector of the model for each page.
-    return connection.execute(  # type: ignore[return-value]
-        "SELECT slot, content_hash, vector FROM vectors WHERE +fingerprint = ? AND slot > ? ORDER BY slot LIMIT ?",
-        [fingerprint, after, _PAGE],
-    ).fetchall()
-
-
-def contents(connection: apsw.Connection, slots: Sequence[int]) -> dict[int, str]:
-    """The texts behind some slots."""
-    found: dict[int, str] = {}
-    for start in range(0, len(slots), _PAGE):
-        chunk = list(slots[start : start + _PAGE])
-        marks = ",".join("?" * len(chunk))
-        rows = connection.execute(
-            "SELECT slot, (SELECT content FROM versions WHERE versions.content_hash = vectors.content_hash) AS content"
-            f" FROM vectors WHERE slot IN ({marks}) AND content IS NOT NULL ORDER BY slot",
-            chunk,
-        ).fetchall()
-        found |= {int(slot): str(content) for slot, content in rows}  # type: ignore[arg-type]
-    return found
-
-
-def catalog(connection: apsw.Connection, fingerprint: str, ids: Sequence[str] | None) -> Iterator[tuple[Any, ...]]:
-    """What filters and ranking need of every version, in order of rows, each with the slot of its vector."""
-    if ids is None:
-        yield from connection.execute(_CATALOG + " ORDER BY versions.row", [fingerprint]).fetchall()
-        return
-    found: list[tuple[Any, ...]] = []
-    for start in range(0, len(ids), _PAGE):
-        chunk = list(ids[start : start + _PAGE])
-        marks = ",".join("?" * len(chunk))
-        found += connection.execute(_CATALOG + f" WHERE versions.id IN ({marks})", [fingerprint, *chunk]).fetchall()
-    yield from sorted(found, key=lambda entry: int(entry[0]))
-
-
-def newly_placed(connection: apsw.Connection, fingerprint: str, after: int) -> list[tuple[int, int]]:
-    """Rows that got a vector past a slot, as (row, slot)."""
-    return connection.execute(  # type: ignore[return-value]
-        "SELECT versions.row, vectors.slot FROM vectors JOIN versions USING (content_hash)"
-        " WHERE +vectors.fingerprint = ? AND vectors.slot > ?",
-        [fingerprint, after],
-    ).fetchall()
-
-
-def drop(connection: apsw.Connection, slots: Sequence[int]) -> None:
-    """Delete vectors and let their contents wait again."""
-    for slot in slots:
-        connection.execute(
-            "INSERT OR IGNORE INTO pending (content_hash) SELECT content_hash FROM vectors WHERE slot = ?", [slot]
-        )
-        connection.execute("DELETE FROM vectors WHERE slot = ?", [slot])
-
-
-def take_back(connection: apsw.Connection, id: str) -> None:
-    """Delete what hosted models made of the texts of a memory that others may not read any more."""
-    connection.execute(
-        "DELETE FROM vectors WHERE fingerprint GLOB ? AND content_hash IN"
-        " (SELECT content_hash FROM versions WHERE id = ? AND sensitivity != ?)",
-        [f"{HOSTED}*", id, Sensitivity.OPEN.value],
-    )
-
-
-def drop_unused(connection: apsw.Connection) -> None:
-    """Delete vectors and queue entries whose content is gone."""
-    for table in ("vectors", "pending"):
-        connection.execute(f"DELETE FROM {table} WHERE content_hash NOT IN (SELECT content_hash FROM versions)")
+def _to_job(row: Sequence[object]) -> Job:
+    return Job(*row)  # type: ignore[arg-type]

@@ -1,0 +1,130 @@
+"""What ranking reads: the memories of one scope as words, vectors, facts and mentions, all by row number.
+
+A corpus is a view: it belongs to one scope and one moment, and every call answers for these. The suite in
+`tests/contract` runs over every implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.types import Sort
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Bytes = NDArray[np.int8]
+Bools = NDArray[np.bool_]
+
+
+class LexicalHit(Protocol):
+    """A row that contains query terms, with its BM25 score and its importance."""
+
+    @property
+    def row(self) -> int:
+        """The row number."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """The BM25 score."""
+        ...
+
+    @property
+    def importance(self) -> float:
+        """The importance of the memory, 0 to 1."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """What is known of some rows: one entry per row, in the order of the request.
+
+    A row outside the scope, or unknown, is not visible. `sessions` are codes, -1 outside conversations. `neighbours`
+    are rows of the same conversation, the nearest first: one before, one after, two before, …; -1 for no row.
+    """
+
+    is_visible: Bools
+    importance: Floats
+    sessions: Ints
+    neighbours: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mentions:
+    """Concepts that some rows mention: one entry per mention, `place` is the row's place in the request.
+
+    `frequency` counts the memories that mention the concept, `subject_of` those that it is the subject of, and `reach`
+    the texts that contain its words at all.
+    """
+
+    place: Ints
+    concepts: Ints
+    is_subject: Bools
+    frequency: Ints
+    subject_of: Ints
+    reach: Ints
+
+
+class Vectors(Protocol):
+    """The sentence vectors of one model over the memories of a scope."""
+
+    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+        """The rows with the highest cosines, best first, ties by row; and their cosines."""
+        ...
+
+    def cosines(self, vector: Floats, rows: Ints) -> Floats:
+        """The cosines of some rows; NaN where a row has no vector."""
+        ...
+
+
+class Corpus(Vectors, Protocol):
+    """What ranking reads of the memories of one scope at one moment."""
+
+    @property
+    def size(self) -> int:
+        """The number of versions, inside the scope or not: statistics go by it."""
+        ...
+
+    def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
+        """The rows that contain any of the terms, in the order asked for."""
+        ...
+
+    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
+        """The inverse document frequency of each term over the whole corpus."""
+        ...
+
+    def vectors(self, rows: Ints) -> Floats:
+        """The sentence vectors of some rows; NaN where a row has none."""
+        ...
+
+    def tokens(self, rows: Ints) -> tuple[Bytes, Ints]:
+        """The token vectors of some rows in one array, scaled to int8, and how many each row has."""
+        ...
+
+    def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
+        """Visibility, importance and session of some rows, with the neighbours up to `reach` turns away."""
+        ...
+
+    def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
+        """The concepts that some rows mention, at most so many of each row."""
+        ...
+
+    def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
+        """The place of the concept in the request, a row that mentions it, and whether it is the row's subject.
+
+        Rows of other projects and times are included, rows that the scope's reader may not read are not.
+        """
+        ...
+
+    def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
+        """The concepts known under some keys, and whether the name is written in any case."""
+        ...
+
+    def names(self, concepts: Iterable[int]) -> dict[int, str]:
+        """The names of some concepts."""
+        ...

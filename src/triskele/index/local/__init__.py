@@ -1,0 +1,1 @@
+"""The embedded corpus: five indexes in the store's folder, read as one."""

@@ -1,0 +1,172 @@
+"""The embedded corpus: lexical index, catalog, sentence vectors, token vectors and mentions, read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from triskele.index.catalog import Catalog, Columns
+from triskele.index.corpus import Bools, Bytes, Facts, Floats, Ints, LexicalHit, Mentions
+from triskele.index.dense import DenseIndex
+from triskele.index.lexical import LexicalIndex
+from triskele.index.mentions import Layers, MentionIndex
+from triskele.index.tokens import TokenIndex
+from triskele.stores.protocols import OwnerStore
+from triskele.types import Scope, Sort
+
+_NONE = np.empty(0, dtype=np.int64)
+# The turns beside another, nearest first.
+_OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalIndexes:
+    """The indexes of one store; without a model there are no vectors."""
+
+    store: OwnerStore
+    lexical: LexicalIndex
+    catalog: Catalog
+    mentions: MentionIndex
+    dense: DenseIndex | None = None
+    tokens: TokenIndex | None = None
+
+    def corpus(self, scope: Scope) -> LocalCorpus:
+        """What a scope may read, from now on unchanged: take it inside a snapshot of the store."""
+        return LocalCorpus(self, scope)
+
+
+class LocalVectors:
+    """The vectors of one model inside a scope."""
+
+    def __init__(self, catalog: Catalog, dense: DenseIndex | None, scope: Scope) -> None:
+        self._catalog = catalog
+        self._dense = dense
+        self.scope = scope
+
+    @cached_property
+    def columns(self) -> Columns:
+        """One entry per version, read once per view."""
+        return self._catalog.columns()
+
+    @cached_property
+    def mask(self) -> Bools:
+        """The entries that the scope contains."""
+        return self.columns.mask(self.scope)
+
+    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+        """The rows with the highest cosines, best first, ties by row; and their cosines."""
+        if self._dense is None:
+            return _NONE, np.empty(0, dtype=np.float32)
+        at, cosines = self._dense.nearest(vector, self.columns, self.mask, limit)
+        return self.columns.rows[at], cosines
+
+    def cosines(self, vector: Floats, rows: Ints) -> Floats:
+        """The cosines of some rows; NaN where a row has no vector."""
+        is_known = self.columns.holds(rows)
+        if self._dense is not None and is_known.all():
+            return self._dense.cosines(vector, self.columns, self.columns.find(rows))
+        found = np.full(len(rows), np.nan, dtype=np.float32)
+        if self._dense is not None:
+            found[is_known] = self._dense.cosines(vector, self.columns, self.columns.find(rows[is_known]))
+        return found
+
+    def vectors(self, rows: Ints) -> Floats:
+        """The sentence vectors of some rows; NaN where a row has none."""
+        if self._dense is None:
+            return np.empty((len(rows), 0), dtype=np.float32)
+        is_known = self.columns.holds(rows)
+        known = self._dense.vectors(self.columns, self.columns.find(rows[is_known]))
+        found = np.full((len(rows), known.shape[1]), np.nan, dtype=np.float32)
+        found[is_known] = known
+        return found
+
+
+class LocalCorpus(LocalVectors):
+    """The embedded corpus of one scope; columns, mask and mentions are read once, when first needed."""
+
+    def __init__(self, indexes: LocalIndexes, scope: Scope) -> None:
+        super().__init__(indexes.catalog, indexes.dense, scope)
+        self._indexes = indexes
+
+    @cached_property
+    def _layers(self) -> Layers:
+        return self._indexes.mentions.layers()
+
+    @cached_property
+    def _readable(self) -> Bools | None:
+        """The entries whose sensitivity and origin the scope allows; None where it allows all."""
+        return self.columns.readable(self.scope)
+
+    @property
+    def size(self) -> int:
+        """The number of versions, inside the scope or not."""
+        return len(self.columns.rows)
+
+    def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
+        """The rows that contain any of the terms, in the order asked for."""
+        return self._indexes.lexical.search(terms, self.scope, limit=limit, sort=sort)
+
+    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
+        """The inverse document frequency of each term over the whole corpus."""
+        return self._indexes.lexical.rarity(terms)
+
+    def tokens(self, rows: Ints) -> tuple[Bytes, Ints]:
+        """The token vectors of some rows in one array, scaled to int8, and how many each row has."""
+        if self._indexes.tokens is None:
+            return np.empty((0, 0), dtype=np.int8), np.zeros(len(rows), dtype=np.int64)
+        is_known = self.columns.holds(rows)
+        slots = np.full(len(rows), -1, dtype=np.int64)
+        slots[is_known] = self.columns.slots[self.columns.find(rows[is_known])]
+        return self._indexes.tokens.gather(slots)
+
+    def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
+        """Visibility, importance and session of some rows, with the neighbours up to `reach` turns away."""
+        columns, is_known = self.columns, self.columns.holds(rows)
+        at = columns.find(rows[is_known])
+        is_visible = np.zeros(len(rows), dtype=np.bool_)
+        importance = np.zeros(len(rows), dtype=np.float32)
+        sessions = np.full(len(rows), -1, dtype=np.int64)
+        neighbours = np.full((len(rows), 2 * reach), -1, dtype=np.int64)
+        is_visible[is_known] = self.mask[at]
+        importance[is_known] = columns.importance[at]
+        sessions[is_known] = columns.sessions[at]
+        if reach:
+            neighbours[is_known] = self._neighbours(at, reach)
+        return Facts(is_visible, importance, sessions, neighbours)
+
+    def _neighbours(self, at: Ints, reach: int) -> Ints:
+        """Rows beside some entries, without those that the scope's reader may not read."""
+        beside = self.columns.neighbours(at, _OFFSETS[: 2 * reach])
+        has = beside >= 0
+        if self._readable is not None:
+            has &= self._readable[beside]
+        return np.where(has, self.columns.rows[beside], -1)
+
+    def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
+        """The concepts that some rows mention, at most so many of each row."""
+        return self._layers.mentions(rows, most)
+
+    def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
+        """The place of the concept in the request, a row that mentions it, and whether it is the row's subject."""
+        if self._readable is None:
+            return self._layers.holders(concepts, most)
+        place, rows, is_subject = self._layers.holders(concepts)
+        is_allowed = self.columns.holds(rows)
+        is_allowed[is_allowed] = self._readable[self.columns.find(rows[is_allowed])]
+        place, rows, is_subject = place[is_allowed], rows[is_allowed], is_subject[is_allowed]
+        if most is None:
+            return place, rows, is_subject
+        order = np.argsort(place, kind="stable")
+        kept = order[np.arange(len(place)) - np.searchsorted(place[order], place[order]) < most]
+        return place[kept], rows[kept], is_subject[kept]
+
+    def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
+        """The concepts known under some keys, and whether the name is written in any case."""
+        return self._indexes.mentions.find(keys)
+
+    def names(self, concepts: Iterable[int]) -> dict[int, str]:
+        """The names of some concepts."""
+        return {number: name.text for number, name in self._indexes.store.entities.numbered(concepts).items()}

@@ -1,0 +1,330 @@
+"""The graph leg: memories that a name connects with the best candidates, and what they add to them.
+
+Title edges connect a memory with those that mention its subject; shared edges connect memories that mention the same
+concept, the stronger the fewer do. A name that very many memories mention connects none of them. A candidate gains
+where a walk from the best two arrives, and where it matches query tokens that a linked one does not match. All of it
+counts only as far as the best candidate leaves query tokens unmatched (docs/decisions/0014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from triskele.base.text import COMMON_WORDS
+from triskele.graph.canonical import parts
+from triskele.graph.gazetteer import MAX_PARTS
+from triskele.graph.walk import WALKS, Edged, Edges, Floats, Ints
+from triskele.index.corpus import Corpus
+from triskele.index.mentions import COMMON_FROM
+from triskele.recall import fusion
+from triskele.recall.late_interaction import LateScores
+from triskele.recall.legs import LEAST_SIMILARITY, EncodedQuery
+from triskele.recall.plan import OFF
+from triskele.types import Ranking
+
+GRAPH = "graph"
+MAX_OWNERS = 10
+_HUB = 0.01
+_MOST_HOLDERS = 200
+_MOST_CONCEPTS = 64
+_BEST_SHARED = 15
+
+# How many of the best candidates have their edges followed, from how many a walk starts, and how far it goes.
+SEEDS = 3
+WALKERS = 2
+HOPS = 2
+SHARED_IN_WALK = 0.3
+# What a title in the query adds to a score, and what it adds to a candidate's claim to be a seed.
+BY_TITLE = 0.3
+BY_TITLE_AS_SEED = 1.0
+BY_TITLE_WALK = 1.25
+BY_WALK = 0.5
+BY_GAIN = 0.5
+# A query token whose best match lies below this is open; from this share of open weight on the graph counts in full.
+OPEN_BELOW = 0.6
+FULLY_OPEN = 0.4
+_MOST_NEIGHBOURS = 30
+_SHORTEST_TITLE = 3
+
+
+class ConceptGraph:
+    """Title edges and shared edges between memories, computed once per node: walks pass the same nodes again."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._most = hub(corpus.size)
+        self._known: dict[int, tuple[Ints, Floats, Ints, Floats]] = {}
+
+    def edges(self, nodes: Ints) -> tuple[Edges, Edges]:
+        """The title edges and the shared edges of some rows."""
+        listed = nodes.tolist()
+        unknown = [node for node in dict.fromkeys(listed) if node not in self._known]
+        if unknown:
+            self._compute(unknown)
+        known = [self._known[node] for node in listed]
+        return _listed([each[:2] for each in known]), _listed([each[2:] for each in known])
+
+    def _compute(self, nodes: Sequence[int]) -> None:
+        titles, shared = concept_edges(self._corpus, np.array(nodes, dtype=np.int64), self._most)
+        borders = [np.searchsorted(edges[0], np.arange(len(nodes) + 1)).tolist() for edges in (titles, shared)]
+        for node, one, other in zip(nodes, *map(pairwise, borders), strict=True):
+            self._known[node] = (
+                titles[1][slice(*one)],
+                titles[2][slice(*one)],
+                shared[1][slice(*other)],
+                shared[2][slice(*other)],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TitleEdges:
+    """The title edges of a graph."""
+
+    graph: ConceptGraph
+
+    def around(self, nodes: Ints) -> Edges:
+        """The edges of some rows: the place of the row in the list, the other row, the weight."""
+        return self.graph.edges(nodes)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class MixedEdges:
+    """The title edges of a graph, and its shared edges at a part of their weight."""
+
+    graph: ConceptGraph
+
+    def around(self, nodes: Ints) -> Edges:
+        """The edges of some rows: the place of the row in the list, the other row, the weight."""
+        titles, shared = self.graph.edges(nodes)
+        place, others = np.concatenate([titles[0], shared[0]]), np.concatenate([titles[1], shared[1]])
+        weights = np.concatenate([titles[2], np.float32(SHARED_IN_WALK) * shared[2]])
+        return _summed(place, others, weights, np.add)
+
+
+def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]:
+    """The title edges and the shared edges of some rows: the place of the row in the list, the other row, the weight.
+
+    A title edge joins a memory, in both directions, with those that mention its subject. A shared edge joins memories
+    that mention the same concept; each memory keeps its best ones. A concept of more than `most` memories joins none.
+    """
+    mentions = corpus.mentions(nodes, _MOST_CONCEPTS)
+    is_title = (mentions.subject_of > 0) & (mentions.subject_of <= MAX_OWNERS) & (mentions.reach <= most)
+    is_shared = (mentions.frequency >= 2) & (mentions.frequency <= most)
+    usable = np.flatnonzero(is_title | is_shared)
+    at, others, is_theirs = corpus.holders(mentions.concepts[usable], _MOST_HOLDERS)
+    # One entry per mention and other row that mentions the same concept.
+    own = usable[at]
+    place, is_other = mentions.place[own], others != nodes[mentions.place[own]]
+    titled = is_title[own] & (mentions.is_subject[own] | is_theirs) & is_other
+    by_title = (1 / mentions.subject_of[own[titled]]).astype(np.float32)
+    shared = is_shared[own] & is_other
+    by_shared = (1 / (mentions.frequency[own[shared]] - 1)).astype(np.float32)
+    return (
+        _summed(place[titled], others[titled], by_title, np.maximum),
+        _best(*_summed(place[shared], others[shared], by_shared, np.add)),
+    )
+
+
+def _listed(edges: Sequence[tuple[Ints, Floats]]) -> Edges:
+    """The edges of several nodes as one list."""
+    if not edges:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+    places = np.repeat(np.arange(len(edges)), [len(others) for others, _ in edges])
+    return places, np.concatenate([others for others, _ in edges]), np.concatenate([weights for _, weights in edges])
+
+
+def hub(memories: int) -> int:
+    """The most memories that a name may connect."""
+    return min(_MOST_HOLDERS, max(COMMON_FROM, int(_HUB * memories)))
+
+
+def _summed(place: Ints, others: Ints, weights: Floats, by: np.ufunc) -> Edges:
+    """Every pair once."""
+    width = int(others.max(initial=-1)) + 1
+    codes, where = np.unique(place * width + others, return_inverse=True)
+    joined = np.zeros(len(codes), dtype=np.float32)
+    by.at(joined, where, weights)
+    first, second = np.divmod(codes, max(width, 1))
+    return first, second, joined
+
+
+def _best(place: Ints, others: Ints, weights: Floats) -> Edges:
+    """The heaviest edges of each place; the others of a place come in their order, which a stable sort keeps."""
+    order = np.lexsort((-weights, place))
+    place, others, weights = place[order], others[order], weights[order]
+    begins = np.searchsorted(place, place)
+    kept = np.arange(len(place)) - begins < _BEST_SHARED
+    return place[kept], others[kept], weights[kept]
+
+
+def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> Ranking:
+    """The graph as a leg of its own, for the textbook fusions: where a walk from the best of the other legs arrives."""
+    starts: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, row in enumerate(ranking.rows[:SEEDS], start=1):
+            starts[row] = starts.get(row, 0.0) + 1 / rank
+    if not starts or encoded.plan.walk == OFF:
+        return Ranking(GRAPH)
+    seeds = np.array(list(starts), dtype=np.int64)
+    # A memory that mentions very much says little about each concept.
+    mentioned = np.bincount(corpus.mentions(seeds).place, minlength=len(seeds))
+    weights = np.array(list(starts.values())) * corpus.facts(seeds).importance / np.sqrt(np.maximum(mentioned, 1))
+    edges = MixedEdges(ConceptGraph(corpus))
+    rows, mass = WALKS[encoded.plan.walk](edges, seeds, weights.astype(np.float32), hops=HOPS)
+    is_visible = corpus.facts(rows).is_visible
+    rows, mass = rows[is_visible], mass[is_visible]
+    order = np.lexsort((rows, -mass))[: encoded.query.depth]
+    return Ranking(GRAPH, tuple(rows[order].tolist()), tuple(mass[order].tolist()))
+
+
+def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
+    """Memories whose subject stands in the query, and the weight of the query tokens that name it."""
+    text, listed = encoded.query.text, parts(encoded.query.text)
+    texts = [part.text for part in listed]
+    runs = {
+        (at, size): " ".join(texts[at : at + size])
+        for at in range(len(texts))
+        for size in range(1, min(MAX_PARTS, len(texts) - at) + 1)
+    }
+    known = corpus.named({run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON_WORDS})
+    found: dict[int, float] = {}
+    at = 0
+    while at < len(texts):
+        size = next((n for n in range(min(MAX_PARTS, len(texts) - at), 0, -1) if runs[at, n] in known), 0)
+        if size:
+            start, stop = listed[at].start, listed[at + size - 1].end
+            for row in _owners(corpus, known[runs[at, size]], text[start:stop]):
+                found[row] = max(found.get(row, 0.0), encoded.weight_between(start, stop))
+        at += max(size, 1)
+    return found
+
+
+def _owners(corpus: Corpus, name: tuple[int, bool], written: str) -> list[int]:
+    """The few visible memories that a concept is the subject of; none where the query writes a common word alike."""
+    concept, any_case = name
+    if not any_case and all(word[0].islower() for word in written.split()):
+        return []
+    _, rows, is_subject = corpus.holders(np.array([concept]))
+    owners = rows[is_subject]
+    return owners[corpus.facts(owners).is_visible].tolist() if len(owners) <= MAX_OWNERS else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surroundings:
+    """The best candidates, and the edges that lead away from them."""
+
+    seeds: Ints
+    titles: Edged
+    mixed: Edged
+    by_title: Edges
+    by_shared: Edges
+
+    @staticmethod
+    def of(seeds: Ints, corpus: Corpus) -> Surroundings:
+        """Follow the edges of some rows."""
+        graph = ConceptGraph(corpus)
+        return Surroundings(seeds, TitleEdges(graph), MixedEdges(graph), *graph.edges(seeds))
+
+    def nearest(self, encoded: EncodedQuery, corpus: Corpus) -> list[int]:
+        """The rows nearest to the query among those that an edge connects with each seed."""
+        found: list[int] = []
+        for (places, rows, _), least in ((self.by_title, -1.0), (self.by_shared, LEAST_SIMILARITY)):
+            is_visible = corpus.facts(rows).is_visible
+            places, rows = places[is_visible], rows[is_visible]
+            cosines = corpus.cosines(encoded.encoding.sentence, rows)
+            # A memory that shares a concept with a near one may still have nothing to do with the query.
+            near = np.flatnonzero(cosines >= least)
+            order = near[np.lexsort((-cosines[near], places[near]))]
+            rank = np.arange(len(order)) - np.searchsorted(places[order], places[order])
+            found += rows[order][rank < _MOST_NEIGHBOURS].tolist()
+        return found
+
+
+def seeds(rows: Ints, scores: fusion.Floats, named: Mapping[int, float]) -> Ints:
+    """The best candidates, those first whose subject the query names."""
+    worth = scores / max(float(scores.max()), 1e-9)
+    worth += BY_TITLE_AS_SEED * np.array([named.get(row, 0.0) for row in rows.tolist()])
+    return rows[np.lexsort((rows, -worth))[:SEEDS]]
+
+
+def gains(
+    encoded: EncodedQuery,
+    surroundings: Surroundings,
+    rows: Ints,
+    scores: fusion.Floats,
+    late: LateScores,
+    in_conversation: float,
+) -> Floats:
+    """What connections add to every candidate, as a share of the best score; the candidates come best first."""
+    matches = late.matches_of(rows)
+    openness = min(1.0, float(encoded.token_weights @ (matches[0] < OPEN_BELOW)) / FULLY_OPEN)
+    # Turns of a conversation are connected by their neighbours already.
+    openness *= 1 - in_conversation
+    order = np.argsort(rows)
+    places = order[np.searchsorted(rows[order], surroundings.seeds)]
+    claims = (scores[places] / max(float(scores[0]), 1e-9)).astype(np.float32)
+    more = np.maximum(matches[:, None, :] - matches[None, places, :], 0).mean(axis=2) * claims
+    linked = (_linked(more, edges, rows, order) for edges in (surroundings.by_title, surroundings.by_shared))
+    gained = np.maximum(*linked)
+    walk = encoded.plan.walk
+    titled, mixed = (
+        _arriving(walk, edges, surroundings.seeds, rows) for edges in (surroundings.titles, surroundings.mixed)
+    )
+    extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
+    # A walk starts at these: they are not worse for having been found first.
+    starts = places[:WALKERS]
+    extra[starts] = np.delete(extra, starts).max(initial=0.0)
+    return np.asarray(extra * openness, dtype=np.float32)
+
+
+def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:
+    """The most that a candidate matches beyond a seed that an edge connects it with."""
+    places, others, _ = edges
+    at = np.minimum(np.searchsorted(rows[order], others), len(rows) - 1)
+    is_there = rows[order][at] == others
+    best = np.zeros(len(rows), dtype=np.float32)
+    candidates = order[at[is_there]]
+    np.maximum.at(best, candidates, more[candidates, places[is_there]])
+    return best
+
+
+def _arriving(walk: str, edges: Edged, starts: Ints, rows: Ints) -> Floats:
+    """The share of a walk's mass that arrives at each row."""
+    walkers = starts[:WALKERS]
+    weights = (1 / np.arange(1, len(walkers) + 1)).astype(np.float32)
+    nodes, mass = WALKS[walk](edges, walkers, weights / weights.sum(), hops=HOPS)
+    at = np.minimum(np.searchsorted(nodes, rows), len(nodes) - 1)
+    return np.where(nodes[at] == rows, mass[at], 0).astype(np.float32)
+
+
+def ranking(named: Mapping[int, float], rows: Iterable[int] = (), gained: Iterable[float] = ()) -> Ranking:
+    """What titles in the query and connections add, best first."""
+    added = {row: BY_TITLE * cover for row, cover in named.items()}
+    for row, value in zip(rows, gained, strict=True):
+        added[row] = added.get(row, 0.0) + value
+    best = sorted((row for row, value in added.items() if value > 0), key=lambda row: (-added[row], row))
+    return Ranking(GRAPH, tuple(best), tuple(added[row] for row in best))
+
+
+def shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Per row the first seed that it shares a concept with, and the rarest such concept."""
+    # A walk starts at the best one: no path led to it.
+    wanted = [row for row in rows if row != starts[0]] if starts else []
+    if not wanted:
+        return {}
+    mentions = corpus.mentions(np.array([*starts, *wanted], dtype=np.int64))
+    frequency = dict(zip(mentions.concepts.tolist(), mentions.frequency.tolist(), strict=True))
+    concepts: list[set[int]] = [set() for _ in (*starts, *wanted)]
+    for place, concept in zip(mentions.place.tolist(), mentions.concepts.tolist(), strict=True):
+        concepts[place].add(concept)
+    found: dict[int, tuple[int, int]] = {}
+    for row, own in zip(wanted, concepts[len(starts) :], strict=True):
+        for seed, theirs in zip(starts, concepts, strict=False):
+            if seed != row and (both := own & theirs):
+                found[row] = seed, min(both, key=lambda concept: (frequency[concept], concept))
+                break
+    return found

@@ -1,0 +1,179 @@
+"""The lexical and the dense leg: each turns a query and a corpus into a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.index.corpus import Corpus, Floats, Ints, Vectors
+from triskele.models.embedders import Encoding
+from triskele.recall.plan import Plan
+from triskele.types import Query, Ranking, Sort
+
+LEXICAL, DENSE = "lexical", "dense"
+# A cosine below this carries no information.
+LEAST_SIMILARITY = 0.1
+# How many turns of a conversation on either side count for a candidate.
+REACH = 2
+_RELEVANCE_SHARE = 0.4
+_SAME = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryTerms:
+    """The terms that a query searches for, stop words left out, and the rarity of each of its words."""
+
+    text: str
+    terms: tuple[str, ...]
+    rarity: Mapping[str, float]
+
+    @property
+    def ceiling(self) -> float:
+        """The sum of the rarities: what a memory with every term could reach."""
+        return sum(self.rarity[term] for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQuery:
+    """A query as the model reads it, with the plan; `token_weights` sum to 1."""
+
+    query: Query
+    plan: Plan
+    encoding: Encoding
+    token_weights: Floats
+
+    @property
+    def rescored(self) -> int:
+        """How many candidates late interaction scores."""
+        return self.plan.rescored
+
+    @property
+    def reach(self) -> int:
+        """How many turns on either side count for a candidate."""
+        return REACH if self.plan.context else 0
+
+    def weight_between(self, start: int, stop: int) -> float:
+        """The weight of the query's tokens between two places in its text."""
+        spans = self.encoding.spans
+        return float(self.token_weights[(spans[:, 0] >= start) & (spans[:, 1] <= stop)].sum())
+
+
+def lexical(query: Query, terms: QueryTerms, corpus: Corpus) -> Ranking:
+    """The candidates that contain any query term, in the order asked for."""
+    if query.sort is Sort.IMPORTANCE:
+        return _blended(query, terms.terms, corpus)
+    hits = corpus.search(terms.terms, limit=query.depth, sort=query.sort)
+    return Ranking(LEXICAL, tuple(hit.row for hit in hits), tuple(hit.score for hit in hits), ceiling=terms.ceiling)
+
+
+def _blended(query: Query, terms: Sequence[str], corpus: Corpus) -> Ranking:
+    """0.4 relevance and 0.6 importance, over the best of either."""
+    hits = {
+        hit.row: hit
+        for sort in (Sort.RELEVANCE, Sort.IMPORTANCE)
+        for hit in corpus.search(terms, limit=query.depth, sort=sort)
+    }
+    best = max((hit.score for hit in hits.values()), default=1.0)
+    blend = {
+        row: _RELEVANCE_SHARE * hit.score / best + (1 - _RELEVANCE_SHARE) * hit.importance for row, hit in hits.items()
+    }
+    ordered = sorted(blend, key=lambda row: (-blend[row], row))[: query.depth]
+    return Ranking(LEXICAL, tuple(ordered), tuple(blend[row] for row in ordered))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostedQuery:
+    """A query as a hosted model reads it, and that model's vectors of the memories that it may read."""
+
+    vector: Floats
+    vectors: Vectors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearness:
+    """Cosines between a query and memories: of the local model, or the mean of both where a hosted one was asked.
+
+    The hosted model's cosines are scaled to the mean and spread of the local ones, so that a memory that it may not
+    read is comparable. `scale` is a factor and an offset; None where there is nothing to compare.
+    """
+
+    vector: Floats
+    corpus: Corpus
+    hosted: HostedQuery | None = None
+    scale: tuple[float, float] | None = None
+
+    def cosines(self, rows: Ints) -> Floats:
+        """The cosines of some rows; NaN where a row has no vector."""
+        local = self.corpus.cosines(self.vector, rows)
+        if self.hosted is None or self.scale is None:
+            return local
+        hosted = self.hosted.vectors.cosines(self.hosted.vector, rows) * self.scale[0] + self.scale[1]
+        return np.where(np.isnan(hosted), local, (local + np.clip(hosted, -1, 1)) / 2).astype(np.float32)
+
+    def complete(self, ranking: Ranking, rows: Ints) -> Ranking:
+        """The ranking with the cosines of more rows, which another leg found."""
+        more = np.setdiff1d(rows, ranking.rows, assume_unique=True)
+        if not len(more):
+            return ranking
+        cosines = self.cosines(more)
+        has_vector = ~np.isnan(cosines)
+        everyone = np.concatenate([np.array(ranking.rows, dtype=np.int64), more[has_vector]])
+        return _by_cosine(everyone, np.concatenate([np.array(ranking.scores), cosines[has_vector]]))
+
+
+def dense(
+    encoded: EncodedQuery, corpus: Corpus, hosted: HostedQuery | None = None, also: Sequence[int] = ()
+) -> tuple[Ranking, Nearness]:
+    """The nearest candidates inside the scope, and what scores further rows.
+
+    A candidate below the least similarity counts only where the lexical leg found it `also`.
+    """
+    vector, depth = encoded.encoding.sentence, encoded.query.depth
+    rows, cosines = corpus.nearest(vector, depth)
+    nearness = Nearness(vector, corpus)
+    if hosted is not None:
+        nearness, rows = _with_hosted(nearness, hosted, rows, depth)
+        cosines = nearness.cosines(rows)
+    ranking = _by_cosine(rows, cosines)
+    ranking = replace(ranking, rows=ranking.rows[:depth], scores=ranking.scores[:depth])
+    if not ranking.scores or ranking.scores[-1] >= LEAST_SIMILARITY:
+        return ranking, nearness
+    is_match = set(also)
+    pairs = zip(ranking.rows, ranking.scores, strict=True)
+    return of_pairs(ranking, [each for each in pairs if each[1] >= LEAST_SIMILARITY or each[0] in is_match]), nearness
+
+
+def _with_hosted(local: Nearness, hosted: HostedQuery, rows: Ints, depth: int) -> tuple[Nearness, Ints]:
+    """Both models' nearest rows, and the scale that makes the hosted cosines comparable on them."""
+    theirs, _ = hosted.vectors.nearest(hosted.vector, depth)
+    rows = np.union1d(rows, theirs)
+    here = local.cosines(rows)
+    has_vector = ~np.isnan(here)
+    rows, here = rows[has_vector], here[has_vector]
+    there = hosted.vectors.cosines(hosted.vector, rows)
+    both = ~np.isnan(there)
+    spread = float(there[both].std()) if both.sum() > 1 else 0.0
+    if spread < _SAME:
+        return replace(local, hosted=hosted), rows
+    times = float(here[both].std()) / spread
+    scale = times, float(here[both].mean()) - times * float(there[both].mean())
+    return replace(local, hosted=hosted, scale=scale), rows
+
+
+def _by_cosine(rows: Ints, cosines: Floats | NDArray[np.float64]) -> Ranking:
+    order = np.lexsort((rows, -cosines))
+    return Ranking(DENSE, tuple(rows[order].tolist()), tuple(cosines[order].tolist()), ceiling=1.0)
+
+
+def only(ranking: Ranking, rows: Ints) -> Ranking:
+    """The ranking without other rows."""
+    wanted = set(rows.tolist())
+    return of_pairs(ranking, [each for each in zip(ranking.rows, ranking.scores, strict=True) if each[0] in wanted])
+
+
+def of_pairs(ranking: Ranking, pairs: Sequence[tuple[int, float]]) -> Ranking:
+    """The ranking with other rows and scores."""
+    return replace(ranking, rows=tuple(row for row, _ in pairs), scores=tuple(score for _, score in pairs))

@@ -1,0 +1,335 @@
+"""The commands that measure recall on the user's own memories: eval build, judge, run, gate, tune, rollback."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
+from triskele.serving.cli.options import listed
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+    from triskele.evaluation.own.questions import Question
+
+_FILE = click.Path(path_type=Path)
+_SEED = click.option("--seed", type=int, default=7, show_default=True, help="Makes random choices repeatable.")
+
+Progress = Callable[[str, int, int], None]
+
+
+class Steps(click.Group):
+    """Commands in the order of their use."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """The commands in the order of their definition."""
+        return list(self.commands)
+
+
+@click.group(
+    "eval",
+    cls=Steps,
+    invoke_without_command=True,
+    epilog=examples("triskele eval build", "triskele eval judge", "triskele eval run", "triskele eval gate --accept"),
+)
+@global_options
+@click.pass_context
+def eval_(context: click.Context) -> None:
+    """Measure, guard and tune recall on your own memories.
+
+    In this order: build makes questions from your memories and past recalls, judge asks you which memories answer
+    them, run measures every arm, gate fails if recall got worse, tune searches for better weights and adopts them only
+    if they are proven better, rollback reverts them. Everything stays in your store.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@eval_.command(
+    epilog=examples(
+        "triskele eval build",
+        "triskele eval build --size 300 --seed 8",
+        'triskele eval build --import mine.jsonl      ({"text": "who owns billing?", "ids": ["1kpn46"]})',
+    ),
+)
+@click.option("--size", type=int, default=150, show_default=True, help="Number of questions, a third of each type.")
+@_SEED
+@click.option("--import", "source", type=_FILE, metavar="FILE", help="Import your own questions instead (JSONL).")
+@common
+def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
+    """Make questions from memories and past recalls, or import your own."""
+    from triskele.evaluation.own import build as building
+    from triskele.evaluation.own.judge import import_questions
+    from triskele.evaluation.own.questions import load_questions
+
+    with invocation.open() as engine:
+        if source is not None:
+            fresh = import_questions(engine, source)
+            questions = load_questions(engine.store)
+            if invocation.as_json:
+                return _answer(invocation, engine, added=len(fresh), questions=_listed(questions))
+            from triskele.serving.cli import eval_report
+
+            return invocation.write(eval_report.imported(fresh, len(questions)))
+        found = building.build(engine, size=size, seed=seed)
+        if invocation.as_json:
+            counts = {"added": len(found.added), "dropped": found.dropped}
+            details = {"refused": dict(found.refused), "missing": found.missing()}
+            return _answer(invocation, engine, **counts, **details, questions=_listed(found.questions))
+        from triskele.serving.cli import eval_report
+
+        return invocation.write(eval_report.built(found))
+
+
+@eval_.command(
+    epilog=examples(
+        "triskele eval judge",
+        'triskele eval judge --scripted grades.jsonl      ({"question": "…", "memory": "1kpn46", "grade": 3})',
+        "triskele eval judge --export pairs.jsonl",
+        "triskele eval judge --from labels.jsonl --by some-model",
+        "triskele eval judge --json      (progress)",
+    ),
+)
+@click.option("--scripted", type=_FILE, metavar="FILE", help="Import your grades from a file (JSONL).")
+@click.option(
+    "--from", "source", type=_FILE, metavar="FILE", help="Import another judge's labels if they agree enough."
+)
+@click.option("--by", metavar="NAME", help="The judge of the labels of --from.")
+@click.option("--export", "target", type=_FILE, metavar="FILE", help="Write open pairs for an external judge (JSONL).")
+@_SEED
+@common
+@click.pass_context
+def judge(
+    context: click.Context,
+    invocation: Invocation,
+    scripted: Path | None,
+    source: Path | None,
+    by: str | None,
+    target: Path | None,
+    seed: int,
+) -> None:
+    """Grade which memories answer each question: keys 0 to 3, blind, stop any time.
+
+    0 unrelated, 1 related but no answer, 2 answers in part, 3 answers it. Labels of another judge count only with
+    Cohen's kappa of at least 0.6 against yours, over at least 15 % of the pairs.
+    """
+    if sum(given is not None for given in (scripted, source, target)) > 1:
+        raise click.UsageError("--scripted, --from and --export exclude each other: give one of them", context)
+    if (source is None) != (by is None):
+        raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
+    from triskele.evaluation.own.judge import import_grades, import_labels
+
+    with invocation.open_existing() as engine:
+        if source is not None and by is not None:
+            agreement = import_labels(engine, source, by)
+            if invocation.as_json:
+                _answer(invocation, engine, accepted=agreement.is_accepted, **asdict(agreement))
+            else:
+                from triskele.serving.cli import eval_report
+
+                invocation.write(eval_report.agreement(agreement))
+            context.exit(0 if agreement.is_accepted else 1)
+        if target is not None:
+            return _export(invocation, engine, target, seed)
+        if scripted is not None:
+            import_grades(engine, scripted)
+        elif not invocation.as_json:
+            _judge_by_hand(engine, seed)
+        return _show_state(invocation, engine)
+
+
+@eval_.command(
+    epilog=examples("triskele eval run", "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json"),
+)
+@click.option("--arms", metavar="A,B", help="The arms to measure: those of bench, and `now` for what recall does now.")
+@click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
+@_SEED
+@common
+def run(invocation: Invocation, arms: str | None, baseline: str, seed: int) -> None:
+    """Measure arms on the judged questions."""
+    from triskele.evaluation.own import run as own
+
+    with invocation.open_existing() as engine, _progress() as progress:
+        chosen = listed(arms) if arms is not None else None
+        report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
+    if invocation.as_json:
+        return invocation.write_json(report)
+    from triskele.serving.cli import eval_report, reports
+
+    return invocation.write(reports.bench(report, None), eval_report.run_notes(report))
+
+
+@eval_.command(
+    epilog=examples(
+        "triskele eval gate --accept",
+        "triskele eval gate",
+        "triskele eval gate --improve",
+        "triskele eval gate --rollback-on-failure --json",
+    ),
+)
+@click.option("--accept", "accepting", is_flag=True, help="Make what recall does now the baseline.")
+@click.option("--improve", is_flag=True, help="Also require that one metric gains at least 3 %.")
+@click.option("--rollback-on-failure", is_flag=True, help="Revert an adopted plan if the gate fails.")
+@common
+@click.pass_context
+def gate(
+    context: click.Context, invocation: Invocation, accepting: bool, improve: bool, rollback_on_failure: bool
+) -> None:
+    """Compare what recall does now with the accepted baseline.
+
+    Passes if MRR falls by at most 2 %, recall@10 by at most 0.02, and every question that passed before still passes:
+    a memory of grade 2 or 3 is among its first five. Exits 0 if it passes, 1 if it fails, 2 without a baseline.
+    """
+    if accepting and (improve or rollback_on_failure):
+        raise click.UsageError("--accept keeps the present state without a check: give it alone", context)
+    from triskele.evaluation.own import gate as gates
+    from triskele.evaluation.own.questions import load_questions
+
+    if accepting:
+        _accept(invocation)
+        return
+    with invocation.open_existing() as engine:
+        with _progress() as progress:
+            found = gates.gate(engine, improve=improve, progress=progress)
+        reverts = rollback_on_failure and not found.passed and found.adopted
+        if reverts:
+            _roll_back(engine)
+        if invocation.as_json:
+            _answer(invocation, engine, passed=found.passed, **asdict(found), rolled_back=reverts)
+        else:
+            from triskele.serving.cli import eval_report
+
+            invocation.write(eval_report.gate(found, load_questions(engine.store), reverts))
+    context.exit(0 if found.passed else 1)
+
+
+@eval_.command(
+    epilog=examples("triskele eval tune", "triskele eval tune --budget 8 --json"),
+)
+@click.option("--budget", type=int, metavar="N", default=16, show_default=True, help="Number of configurations to try.")
+@_SEED
+@common
+@click.pass_context
+def tune(context: click.Context, invocation: Invocation, budget: int, seed: int) -> None:
+    """Search for better weights; adopt them only if a loss is excluded.
+
+    Nested cross-validation over at least 50 judged questions that were not made of the memories' own words. A plan is
+    adopted if the 95 % interval of its gain in nDCG@10 on held-out questions is above zero and MRR falls by at most
+    2 %. Exits 0 if a plan is adopted, else 1.
+    """
+    from triskele.evaluation.own import tune as tuning
+
+    with invocation.open_existing() as engine:
+        with _progress() as progress:
+            found = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
+        if invocation.as_json:
+            _answer(invocation, engine, **asdict(found))
+        else:
+            from triskele.serving.cli import eval_report
+
+            invocation.write(eval_report.tuning(found))
+    context.exit(0 if found.adopted else 1)
+
+
+@eval_.command(
+    epilog=examples("triskele eval rollback", "triskele eval rollback --json"),
+)
+@common
+def rollback(invocation: Invocation) -> None:
+    """Revert the adopted plan to the one before."""
+    with invocation.open_existing() as engine:
+        taken, present = _roll_back(engine)
+        if invocation.as_json:
+            return _answer(invocation, engine, taken=taken, in_force=present)
+        from triskele.serving.cli import eval_report
+
+        return invocation.write(eval_report.rolled_back(taken, present))
+
+
+def _roll_back(engine: Engine) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    from triskele.curation import adoption
+
+    taken, present = adoption.roll_back(engine.store)
+    return adoption.values_of(taken.plan), adoption.values_of(present.plan) if present else None
+
+
+def _judge_by_hand(engine: Engine, seed: int) -> None:
+    from triskele.errors import BadInput
+    from triskele.evaluation.harness import OwnHarness
+    from triskele.evaluation.own.judge import JudgingSession
+    from triskele.evaluation.own.questions import load_questions
+    from triskele.serving.cli.judging_screen import show
+
+    questions = load_questions(engine.store)
+    if not questions:
+        raise BadInput("no questions yet: start with `triskele eval build`")
+    with _progress() as progress:
+        harness = OwnHarness(engine, progress)
+        harness.precompute([question.text for question in questions.values() if question.is_waiting])
+    with harness:
+        show(JudgingSession(harness, seed))
+
+
+def _export(invocation: Invocation, engine: Engine, target: Path, seed: int) -> None:
+    from triskele.evaluation.harness import OwnHarness
+    from triskele.evaluation.own.judge import export_pairs, write_lines
+
+    with _progress() as progress, OwnHarness(engine, progress) as harness:
+        rows = list(export_pairs(harness, seed))
+    write_lines(target, rows)
+    if invocation.as_json:
+        return _answer(invocation, engine, pairs=len(rows), path=str(target.absolute()))
+    from triskele.serving.cli import render
+
+    message = f"{len(rows):,} pairs written to {target}: give each a grade from 0 to 3 and import them with --from."
+    return invocation.write(render.note(message))
+
+
+def _show_state(invocation: Invocation, engine: Engine) -> None:
+    from triskele.evaluation.own.questions import load_labels, load_questions
+
+    questions = load_questions(engine.store).values()
+    state = {
+        "questions": len(questions),
+        "judged": sum(question.judged is not None for question in questions),
+        "waiting": sum(question.is_waiting for question in questions),
+        "labels": dict(Counter(label.by for label in load_labels(engine.store).values())),
+    }
+    if invocation.as_json:
+        return _answer(invocation, engine, **state)
+    from triskele.serving.cli import eval_report
+
+    return invocation.write(eval_report.state(state))
+
+
+def _accept(invocation: Invocation) -> None:
+    from triskele.evaluation.own import gate as gates
+
+    with invocation.open_existing() as engine:
+        with _progress() as progress:
+            baseline = gates.accept(engine, progress)
+        if invocation.as_json:
+            return _answer(invocation, engine, accepted=True, **baseline)
+        from triskele.serving.cli import eval_report
+
+        return invocation.write(eval_report.accepted(baseline))
+
+
+def _answer(invocation: Invocation, engine: Engine, **values: Any) -> None:
+    invocation.write_json({**values, "project": engine.project})
+
+
+def _listed(questions: Mapping[str, Question]) -> list[dict[str, Any]]:
+    return [question.to_json() for question in questions.values()]
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    with progress_bar("Preparing") as advance:
+        yield lambda stage, done, total: advance(done, total, stage)

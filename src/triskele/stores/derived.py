@@ -1,0 +1,307 @@
+"""What is derived from the truth of one owner: vectors, the catalog, entities, jobs and what models have seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from triskele.types import Memory
+
+# Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row.
+EMBED, NAMES = "embed", "names"
+# The reason of a merge that a person made: nothing that is worked out later overrules it.
+BY_HAND = "user"
+
+
+class Job(NamedTuple):
+    """Work that follows from a write; `error` tells why the last of its `tries` failed."""
+
+    kind: str
+    key: str
+    tries: int
+    error: str
+
+
+class JobStore(Protocol):
+    """A queue of one owner's jobs by kind and key; versions queue theirs in the transaction that writes them."""
+
+    def add(self, kind: str, keys: Iterable[str]) -> None:
+        """Queue jobs; those that wait already stay as they are."""
+        ...
+
+    def claim(self, kind: str, limit: int = 64, *, lease_s: float = 60.0) -> list[Job]:
+        """Take the oldest jobs that no lease covers; after the lease they can be claimed again."""
+        ...
+
+    def complete(self, kind: str, keys: Iterable[str]) -> None:
+        """Remove jobs that are done."""
+        ...
+
+    def fail(self, kind: str, keys: Iterable[str], error: str) -> None:
+        """Note why jobs failed and let them wait again; after the last try they are given up."""
+        ...
+
+    def count(self, kind: str) -> int:
+        """How many jobs wait, claimed ones included."""
+        ...
+
+    def given_up(self, kind: str) -> list[Job]:
+        """The jobs that failed at every try, oldest first."""
+        ...
+
+
+class CatalogRow(NamedTuple):
+    """What filters and ranking need of a version; times in microseconds, `slot` is −1 without a vector."""
+
+    row: int
+    owner: str
+    project: str
+    sensitivity: str
+    origin: str
+    category: str
+    tags: tuple[str, ...]
+    importance: float
+    session: str | None
+    position: int | None
+    valid_from: int | None
+    valid_to: int | None
+    known_from: int
+    known_to: int | None
+    slot: int
+
+
+class VectorStore(Protocol):
+    """Vectors by content hash and model fingerprint; each has a slot, a number that is never used again."""
+
+    def waiting(self, limit: int = 256) -> list[tuple[str, str]]:
+        """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
+        ...
+
+    def count_waiting(self) -> int:
+        """How many contents wait for a vector."""
+        ...
+
+    def queue_for(self, fingerprint: str) -> None:
+        """Queue for this model from now on: at once every content that it has not seen."""
+        ...
+
+    def keep(self, fingerprint: str, vectors: Mapping[str, bytes], *, wait: bool = True) -> dict[str, int]:
+        """Keep a model's vectors by content hash; returns the slots, without contents erased meanwhile.
+
+        Without `wait` a store that is being written refuses at once.
+        """
+        ...
+
+    def drop(self, slots: Sequence[int]) -> None:
+        """Delete vectors; their contents wait again."""
+        ...
+
+    def page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, str, bytes]]:
+        """A page of a model's vectors past a slot, as (slot, content hash, vector)."""
+        ...
+
+    def last_slot(self, fingerprint: str) -> int:
+        """The slot of a model's newest vector; 0 where it has none."""
+        ...
+
+    def contents(self, slots: Sequence[int]) -> dict[int, str]:
+        """The texts behind some slots."""
+        ...
+
+    def catalog(self, fingerprint: str, ids: Sequence[str] | None = None) -> Iterator[CatalogRow]:
+        """One row for every version, or for those of some memories, in row order."""
+        ...
+
+    def newly_placed(self, fingerprint: str, *, after: int) -> list[tuple[int, int]]:
+        """Rows whose content got a vector past a slot, as (row, slot)."""
+        ...
+
+
+class ModelStore(Protocol):
+    """What models have seen of an owner's contents, and what they may see."""
+
+    def lacking(self, fingerprint: str, limit: int = 64) -> list[tuple[str, str]]:
+        """Contents that a model has not seen, oldest first, as (hash, text)."""
+        ...
+
+    def count_lacking(self, fingerprint: str) -> int:
+        """How many contents a model has not seen."""
+        ...
+
+    def clear_for(self, fingerprint: str, limit: int = 64, *, after: int = 0) -> list[tuple[int, Memory]]:
+        """Open memories that stand and that a hosted model has not seen, one for each content, in order of rows."""
+        ...
+
+    def count_clear_for(self, fingerprint: str) -> int:
+        """How many contents a hosted model may see and has not."""
+        ...
+
+    def keep(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
+        """Keep a hosted model's vectors, without those of texts that became private or were erased meanwhile."""
+        ...
+
+    def withheld(self) -> list[Memory]:
+        """Every version that must not leave; of a secret there is its title."""
+        ...
+
+    def seen(self) -> dict[str, int]:
+        """How many contents each model has seen, by its fingerprint."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Something that a memory mentions, by the key that its spellings share.
+
+    Names that may be the same have the same `block`; `joins` is the key of one that is, and why. `spread` is how many
+    texts hold its words in any case of letters: "film" is in too many to connect any two.
+    """
+
+    key: str
+    block: str
+    text: str
+    any_case: bool
+    kind: str
+    joins: tuple[str, str] | None = None
+    spread: int = 0
+
+
+class Mentioned(NamedTuple):
+    """A version's row that mentions a name."""
+
+    mention: int
+    row: int
+    name: int
+    kind: str
+
+
+class Name(NamedTuple):
+    """A known name; names of one concept have the same `concept`, the number of one of them."""
+
+    name: int
+    key: str
+    text: str
+    any_case: bool
+    concept: int
+
+
+class Edge(NamedTuple):
+    """A memory's subject and what it mentions; open while its evidence stands and nothing supersedes it."""
+
+    source: int
+    kind: str
+    target: int
+    weight: float
+    evidence: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+    known_from: datetime
+    known_to: datetime | None
+
+
+class Merge(NamedTuple):
+    """That a name stopped standing for one concept and began to stand for another."""
+
+    merge: int
+    name: int
+    before: int
+    after: int
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NameCounts:
+    """How many names an owner has; `bytes` is the owner's share of the tables, estimated by mentions."""
+
+    names: int
+    concepts: int
+    mentions: int
+    merges: int
+    by_hand: int
+    read: int
+    waiting: int
+    bytes: int
+
+
+class EntityStore(Protocol):
+    """What memories mention: names, the concepts they stand for, and the edges that follow from them."""
+
+    def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
+        """Versions whose names are not read yet, in order of rows."""
+        ...
+
+    def count_unread(self) -> int:
+        """How many versions wait to be read."""
+        ...
+
+    def keep(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
+        """Write what some versions mention; the rows in `read` no longer wait.
+
+        Without `wait` a store that is being written refuses at once.
+        """
+        ...
+
+    def mentions(self, *, after: int = 0) -> list[Mentioned]:
+        """A page of mentions past a number, in their order."""
+        ...
+
+    def last_mention(self) -> int:
+        """The number of the newest mention; 0 where there is none."""
+        ...
+
+    def changes(self) -> int:
+        """A number that rises with every regrouping."""
+        ...
+
+    def known(self, *, after: int = 0) -> Iterator[Name]:
+        """Every name past a number, in their order."""
+        ...
+
+    def find(self, keys: Iterable[str]) -> dict[str, Name]:
+        """The names that are known under some keys."""
+        ...
+
+    def akin(self, blocks: Iterable[str]) -> list[Name]:
+        """The names in some blocks."""
+        ...
+
+    def numbered(self, names: Iterable[int]) -> dict[int, Name]:
+        """Names by their numbers."""
+        ...
+
+    def common(self, least: int) -> list[tuple[int, int]]:
+        """The names whose words stand in more than so many texts, as (name, spread)."""
+        ...
+
+    def grouped(self) -> list[tuple[int, int]]:
+        """The names that stand for the concept of another one, as (name, concept)."""
+        ...
+
+    def members(self, concepts: Iterable[int]) -> list[Name]:
+        """The names that stand for some concepts, in their order."""
+        ...
+
+    def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
+        """Let names stand for other concepts from now on, all at once; the merges keep what they stood for."""
+        ...
+
+    def merges(self, names: Iterable[int]) -> list[Merge]:
+        """How some names came to stand for what they do, oldest first."""
+        ...
+
+    def edges(
+        self, concept: int, *, projects: Iterable[str] | None = None, closed: bool = True, limit: int = 100
+    ) -> list[Edge]:
+        """The edges that touch a concept, open ones first, newest evidence first; of some projects or of all."""
+        ...
+
+    def counts(self) -> NameCounts:
+        """How much there is."""
+        ...
+
+    def forget(self) -> None:
+        """Let everything wait to be read again; only what a person merged or split stays known."""
+        ...

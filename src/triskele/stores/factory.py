@@ -1,0 +1,91 @@
+"""Opening the store that an address names; another kind of store is one more entry of the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from triskele.config import KEY_FILE, Settings, sqlite_path
+from triskele.errors import BadInput
+from triskele.stores.protocols import Store
+from triskele.stores.sqlite import database, maintenance
+from triskele.stores.sqlite.store import SqliteStore
+
+
+class _Kind(Protocol):
+    """What is asked of a kind of store before one is open."""
+
+    def open(self, settings: Settings) -> Store: ...
+
+    def exists(self, settings: Settings) -> bool: ...
+
+    def index_folder(self, settings: Settings) -> Path: ...
+
+    def replace_damaged(self, settings: Settings, source: Path) -> Path | None: ...
+
+
+def open_store(settings: Settings) -> Store:
+    """The store at the address of the settings, bound to no owner; a new one where there is none."""
+    return _kind(settings).open(settings)
+
+
+def exists(settings: Settings) -> bool:
+    """Whether there is a store at the address; raise where other files show that it is lost."""
+    return _kind(settings).exists(settings)
+
+
+def index_folder(settings: Settings) -> Path:
+    """Where this machine keeps the files derived from the memories of the settings' owner."""
+    return _kind(settings).index_folder(settings)
+
+
+def replace_damaged(settings: Settings, source: Path) -> Path | None:
+    """Put a verified backup in the place of a store that cannot be opened; the folder that keeps its files."""
+    return _kind(settings).replace_damaged(settings, source)
+
+
+def _kind(settings: Settings) -> _Kind:
+    scheme, _, _ = settings.store.url.partition(":")
+    if scheme not in _KINDS:
+        raise BadInput(
+            f"not a store address: {settings.store.url!r} (write sqlite:///notes.db or sqlite:////absolute/notes.db)"
+        )
+    return _KINDS[scheme]
+
+
+class _Sqlite:
+    """A file on this machine; what is derived from it is in folders beside it."""
+
+    def open(self, settings: Settings) -> Store:
+        return SqliteStore(
+            sqlite_path(settings.store.url),
+            busy_timeout_s=settings.store.busy_timeout_s,
+            owner=settings.memory.owner,
+            traces=self._traces(settings),
+        )
+
+    def exists(self, settings: Settings) -> bool:
+        path = sqlite_path(settings.store.url)
+        database.refuse_lost(path, self._traces(settings))
+        return database.exists(path)
+
+    def index_folder(self, settings: Settings) -> Path:
+        return database.index_folder(sqlite_path(settings.store.url), settings.memory.owner)
+
+    def replace_damaged(self, settings: Settings, source: Path) -> Path | None:
+        return maintenance.replace_damaged(
+            sqlite_path(settings.store.url),
+            source,
+            timeout_s=settings.store.busy_timeout_s,
+            owner=settings.memory.owner,
+        )
+
+    def _traces(self, settings: Settings) -> list[Path]:
+        """The files that show that the database of these settings held memories."""
+        index = self.index_folder(settings)
+        # A key that the settings name may be there before the first memory.
+        key = sqlite_path(settings.store.url).with_name(KEY_FILE)
+        return [index] if settings.privacy.key_file else [index, key]
+
+
+_KINDS: dict[str, _Kind] = {"sqlite": _Sqlite()}

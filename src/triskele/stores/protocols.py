@@ -1,0 +1,381 @@
+"""What a store can do: truth, documents, usage and maintenance; `tests/contract` checks every store against it.
+
+A store is opened unbound. `Store.of` binds it to one owner, and everything else works with the bound store, in which
+the memories, links, journal, documents and derived values of other owners do not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
+from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
+
+# The kind of the one document that holds the vault's wrapped keys.
+VAULT = "vault"
+
+
+class Cursor(str):
+    """A position in an owner's journal; only the store that gave it can read it, others compare it for equality."""
+
+    __slots__ = ()
+
+
+# Before the first entry.
+START = Cursor("")
+
+
+class ChangePage(NamedTuple):
+    """A page of journal entries and the cursor after it; a page without entries is the end."""
+
+    entries: list[JournalEntry]
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault that a check found in the truth itself."""
+
+    subject: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """How much an owner has; `bytes` is the owner's share of the store, estimated by the number of versions."""
+
+    memories: int
+    forgotten: int
+    superseded: int
+    versions: int
+    links: int
+    journal: int
+    bytes: int
+    by_category: Mapping[str, int]
+    by_project: Mapping[str, int]
+
+
+class SealedRow(NamedTuple):
+    """The sealed text of a version; `sealed_as` is the version number that it is bound to."""
+
+    id: str
+    version: int
+    sealed_as: int
+    blob: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A small JSON value to keep beside the memories; erasing a memory in `about` deletes it."""
+
+    value: Any
+    about: Sequence[str] = ()
+
+
+class DocumentStore(Protocol):
+    """Small JSON documents of one owner by kind and key: keys, plans, the recall log, evaluation sets."""
+
+    def put(
+        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, durable: bool = True
+    ) -> None:
+        """Write documents by key and keep the `most` highest keys of the kind.
+
+        A write that need not be durable waits for neither other writers nor the disk: a busy store refuses it.
+        """
+        ...
+
+    def all(self, kind: str) -> dict[str, Any]:
+        """The values of a kind, ordered by key."""
+        ...
+
+    def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:
+        """The values under some keys of a kind, ordered by key; unknown keys are left out."""
+        ...
+
+    def get(self, kind: str, key: str) -> Any:
+        """One value; None where there is none."""
+        ...
+
+    def delete(self, kind: str, keys: Iterable[str]) -> None:
+        """Delete documents; unknown keys are ignored."""
+        ...
+
+    def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
+        """Replace a document if its value is still `before` (None: there is none); False where it is not."""
+        ...
+
+
+class Use(NamedTuple):
+    """A memory that was handed out with this content; `prints` are fingerprints that recognise the text."""
+
+    id: str
+    tokens: int
+    content_hash: str = ""
+    prints: tuple[str, ...] = ()
+
+
+class UseCount(NamedTuple):
+    """How often recalls returned a memory, how often it was injected, and about how many tokens that took."""
+
+    id: str
+    recalled: int
+    injected: int
+    tokens: int
+    last: datetime
+
+
+class DayCount(NamedTuple):
+    """The same for all memories on one day, in UTC."""
+
+    day: str
+    recalled: int
+    injected: int
+    tokens: int
+
+
+class Given(NamedTuple):
+    """A content that a conversation was given; `lost` where a compaction took it out of the context since."""
+
+    id: str
+    content_hash: str
+    at: datetime
+    lost: bool = False
+
+
+class UsageStore(Protocol):
+    """Counts of use by memory and by day, and what conversations were given.
+
+    Writing waits for nothing: what a busy store refuses is written later.
+    """
+
+    def recalled(self, uses: Sequence[Use]) -> None:
+        """Count memories that a recall returned."""
+        ...
+
+    def injected(self, conversation: str | None, uses: Sequence[Use]) -> None:
+        """Count memories that were injected into a conversation; what it had lost counts as never given."""
+        ...
+
+    def given(self, conversation: str) -> list[Given]:
+        """What a conversation was given, the newest first."""
+        ...
+
+    def lose(self, conversation: str) -> None:
+        """A conversation was compacted: what it was given is no longer in its context."""
+        ...
+
+    def forget(self, conversation: str) -> None:
+        """A conversation begins again: it was given nothing."""
+        ...
+
+    def end(self, conversation: str) -> None:
+        """A conversation is over; what it was given is kept for a while."""
+        ...
+
+    def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
+        """How often some memories were used; those never used are left out."""
+        ...
+
+    def most_used(self, limit: int = 10) -> list[UseCount]:
+        """The memories that were handed out most often."""
+        ...
+
+    def days(self, limit: int = 14) -> list[DayCount]:
+        """The newest days on which anything was used, the newest first."""
+        ...
+
+    def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
+        """The ids of memories whose injected text left these fingerprints, by fingerprint."""
+        ...
+
+    def flush(self) -> None:
+        """Write what had to wait."""
+        ...
+
+
+class Truth(Protocol):
+    """Memories in all their versions, links and the journal of one owner, changed by `apply` alone."""
+
+    def apply(
+        self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
+    ) -> list[Outcome]:
+        """Carry out the changes and journal them, all in one durable transaction or none."""
+        ...
+
+    def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
+        """Remove these memories, their links and the documents about them from every byte of the store."""
+        ...
+
+    def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
+        """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
+        ...
+
+    def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
+        """The sealed texts of some memories, or of all."""
+        ...
+
+    def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
+        """Replace sealed texts by the same texts under another key, and leave no byte of the old ones."""
+        ...
+
+    def find(self, prefix: str, limit: int = 5) -> list[str]:
+        """The ids that start with a prefix, forgotten ones included."""
+        ...
+
+    def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
+        """The shortest prefix of each id that no other id shares."""
+        ...
+
+    def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
+        """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
+        ...
+
+    def history(self, id: str) -> list[Memory]:
+        """Every version of a memory, oldest first."""
+        ...
+
+    def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
+        """The versions behind the row numbers of an index."""
+        ...
+
+    def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
+        """The id and the importance of the versions behind the row numbers of an index."""
+        ...
+
+    def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
+        """Every version with its row number, of some memories or of all, in row order."""
+        ...
+
+    def links(
+        self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
+    ) -> list[Link]:
+        """The links that touch any of these memories and stand now, or stood at a moment."""
+        ...
+
+    def all_links(self) -> Iterator[Link]:
+        """Every link ever made, closed ones too, oldest first."""
+        ...
+
+    def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
+        """Memories of a scope in order of recency or importance; none where the scope names another owner."""
+        ...
+
+    def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
+        """Journal entries of all, of one memory or of one batch, oldest first."""
+        ...
+
+    def newest_entries(self, *, before: int | None = None, limit: int = 1) -> list[JournalEntry]:
+        """The newest journal entries, newest first; `before` continues behind an entry, by its number."""
+        ...
+
+    def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
+        """The journal entries that became visible after a cursor, in the order in which they did."""
+        ...
+
+    def position(self) -> Cursor:
+        """The cursor after the newest journal entry; equal cursors mean an unchanged journal."""
+        ...
+
+    def epoch(self) -> str:
+        """A name for this run of the journal; a restored store begins another, in which older cursors mean nothing."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let this thread read the store as of one moment; inside, nothing may be written."""
+        ...
+
+    def census(self) -> Census:
+        """Counts of what is stored."""
+        ...
+
+
+class OwnerStore(Truth, Protocol):
+    """A store bound to one owner: its truth, what is derived from it, and its documents."""
+
+    @property
+    def owner(self) -> str:
+        """The owner that the store is bound to."""
+        ...
+
+    @property
+    def vectors(self) -> VectorStore:
+        """What models made of the contents, and the catalog."""
+        ...
+
+    @property
+    def entities(self) -> EntityStore:
+        """What memories mention."""
+        ...
+
+    @property
+    def jobs(self) -> JobStore:
+        """Work that waits."""
+        ...
+
+    @property
+    def models(self) -> ModelStore:
+        """What models have seen."""
+        ...
+
+    @property
+    def documents(self) -> DocumentStore:
+        """Small JSON documents."""
+        ...
+
+    @property
+    def usage(self) -> UsageStore:
+        """How often memories are handed out, and to which conversations."""
+        ...
+
+
+class Maintenance(Protocol):
+    """Care for the files of a store, of all owners together."""
+
+    def check(self, *, deep: bool = False) -> list[Finding]:
+        """What is wrong with the truth; `deep` recomputes every hash."""
+        ...
+
+    def backup(self, target: Path) -> None:
+        """Write a consistent copy of the live store to a new file."""
+        ...
+
+    def restore(self, source: Path) -> Path | None:
+        """Replace everything by the content of a backup whose every hash holds; where the content of before is kept.
+
+        A sound store is backed up first; the files of a damaged one are moved to a folder beside it.
+        """
+        ...
+
+    def earlier_copies(self) -> list[Path]:
+        """The backups and damaged files that restores have left; an erased text may still be in them."""
+        ...
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in the files."""
+        ...
+
+    def is_scrubbed(self) -> bool:
+        """Whether every erasure so far has reached the bytes of the files."""
+        ...
+
+
+class Store(Protocol):
+    """A store that is bound to no owner yet."""
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """Care for its files; None where it has none."""
+        ...
+
+    def of(self, owner: str) -> OwnerStore:
+        """What one owner sees of the store."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection, of this thread and of others."""
+        ...

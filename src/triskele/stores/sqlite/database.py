@@ -1,0 +1,284 @@
+"""The SQLite file of a store: one connection per thread, transactions, snapshots, and putting a backup in its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+from weakref import WeakSet
+
+import apsw
+
+from triskele.base.files import file_lock, is_full, settle_folder
+from triskele.errors import StoreDamaged, StoreUnavailable
+from triskele.stores.sqlite import ownership, schema
+
+Answered = TypeVar("Answered")
+_LOGS = ("-wal", "-shm")
+
+
+class Database:
+    """One SQLite file; every thread has a connection of its own.
+
+    Where there is no file, one of `traces` shows that it is lost rather than new.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout_s: float, owner: str, traces: Sequence[Path]) -> None:
+        self.path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._local = threading.local()
+        # Weak, so that a thread's connection goes when the thread does.
+        self._opened: WeakSet[apsw.Connection] = WeakSet()
+        self._opened_lock = threading.Lock()
+        with told(path):
+            refuse_lost(path, traces)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Several processes may meet an empty folder at once; only one creates the tables.
+            with file_lock(_lock_of(path), timeout_s=busy_timeout_s) as is_held:
+                if not is_held:
+                    raise StoreUnavailable(f"the store {path} is being set up by another process: try again")
+                _finish(path)
+                if not path.exists():
+                    # For the user alone; the write-ahead log takes the mode of the file.
+                    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+                try:
+                    schema.migrate(self.connection(), owner)
+                    _settle_index_folder(self.connection(), path)
+                except BaseException:
+                    # Closed late, a connection would meddle with the files that replace these.
+                    self.close(is_sound=False)
+                    raise
+
+    def connection(self) -> apsw.Connection:
+        """The connection of this thread."""
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = apsw.Connection(str(self.path))
+            with self._opened_lock:
+                self._opened.add(connection)
+            connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
+            # Before anything is written: another program's file stays as it is.
+            schema.refuse_foreign(connection)
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "full")
+            connection.pragma("foreign_keys", True)
+            self._local.connection = connection
+        return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """The connection of this thread, to read from."""
+        with self._explained():
+            yield self.connection()
+
+    def all(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a query."""
+        with self.reading() as connection:
+            return connection.execute(sql, bindings).fetchall()
+
+    @contextmanager
+    def writing(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
+        """A transaction, durable once it ends; without `wait` a store that is being written refuses at once."""
+        with self._explained():
+            connection = self.connection()
+            self._begin(connection, wait=wait)
+            try:
+                # Another process may have migrated the file since it was opened.
+                schema.refuse_other_format(connection)
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def noting(self) -> Iterator[apsw.Connection]:
+        """A transaction that waits for neither writers nor the disk: a power failure may lose it, and nothing else."""
+        with self._explained():
+            connection = self.connection()
+            connection.pragma("synchronous", "normal")
+        try:
+            with self.writing(wait=False):
+                yield connection
+        finally:
+            connection.pragma("synchronous", "full")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let this thread read the file as of one moment."""
+        with self._explained():
+            connection = self.connection()
+            connection.execute("BEGIN")
+        try:
+            with self._explained():
+                schema.refuse_other_format(connection)
+            # Inside, an answer stays true: every index asks how new the store is, again and again.
+            self._local.answers = {}
+            yield
+        finally:
+            self._local.answers = None
+            connection.execute("ROLLBACK")
+
+    def once(self, question: Hashable, ask: Callable[[], Answered]) -> Answered:
+        """The answer given before inside this snapshot, else the store's answer."""
+        answers: dict[Hashable, Answered] | None = getattr(self._local, "answers", None)
+        if answers is None:
+            return ask()
+        if question not in answers:
+            answers[question] = ask()
+        return answers[question]
+
+    def replace(self, fresh: Path) -> Path | None:
+        """Put a verified database in the place of this damaged one; the folder that keeps its files."""
+        self.close(is_sound=False)
+        return replace(self.path, fresh, timeout_s=self._busy_timeout_s)
+
+    def close(self, *, is_sound: bool = True) -> None:
+        """Close every connection, of this thread and of others."""
+        with self._opened_lock:
+            for connection in list(self._opened):
+                if not is_sound:
+                    # The log of a damaged store stays as it is.
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.close()
+            self._opened.clear()
+        self._local = threading.local()
+
+    def _begin(self, connection: apsw.Connection, *, wait: bool) -> None:
+        if wait:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        connection.set_busy_timeout(0)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell a file that a newer triskele has migrated meanwhile from a damaged one."""
+        with told(self.path):
+            try:
+                yield
+            except apsw.SQLError:
+                schema.refuse_other_format(self.connection())
+                raise
+
+
+def index_folder(path: Path, owner: str) -> Path:
+    """Where the files derived from one owner's rows are; the owner of a new installation has the plain name."""
+    folder = path.with_name(path.name + ".index")
+    return folder if owner == ownership.FIRST else folder.with_name(f"{folder.name}.{quote(owner, safe='')}")
+
+
+def _settle_index_folder(connection: apsw.Connection, path: Path) -> None:
+    """After a migration, give the index folder to the owner of all its rows; remove one of several owners."""
+    found = connection.execute("SELECT value FROM meta WHERE name = ?", [ownership.INDEX_OWNER]).fetchone()
+    if found is None:
+        return
+    old, new = index_folder(path, ownership.FIRST), index_folder(path, str(found[0]))
+    if found[0] and old.exists() and not new.exists():
+        old.rename(new)
+    else:
+        shutil.rmtree(old, ignore_errors=True)
+    connection.execute("DELETE FROM meta WHERE name = ?", [ownership.INDEX_OWNER])
+
+
+def replace(path: Path, fresh: Path, *, timeout_s: float) -> Path | None:
+    """Put a verified database in the place of the files at a path; the folder that keeps those, if there were any."""
+    with file_lock(_lock_of(path), timeout_s=timeout_s) as is_held:
+        if not is_held:
+            raise StoreUnavailable(f"the store {path} is being set up by another process: try again")
+        # From this rename on the restore holds: an opening that finds the name carries it through.
+        fresh.rename(_committed(path))
+        settle_folder(path.parent)
+        return _finish(path)
+
+
+def _finish(path: Path) -> Path | None:
+    """Carry through a restore that was begun; the caller holds the lock of the store."""
+    committed = _committed(path)
+    if not committed.exists():
+        return None
+    began = datetime.fromtimestamp(committed.stat().st_mtime, UTC)
+    aside = path.with_name(f"{path.name}.damaged-{began:%Y%m%dT%H%M%S%f}")
+    old = [file for file in (path, *(path.with_name(path.name + log) for log in _LOGS)) if file.exists()]
+    if old:
+        aside.mkdir(mode=0o700, exist_ok=True)
+        for file in old:
+            _keep(file, aside / file.name, is_replaced=file == path)
+        settle_folder(aside)
+    committed.replace(path)
+    settle_folder(path.parent)
+    return aside if aside.exists() else None
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything in the database, or a restore that only has to be finished."""
+    return _committed(path).exists() or (path.exists() and path.stat().st_size > 0)
+
+
+def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
+    """Raise where the database is missing or empty, and a log or other files show that there was one."""
+    if exists(path):
+        return
+    logs = [path.with_name(path.name + log) for log in _LOGS]
+    if found := [trace for trace in (*logs, *traces) if trace.exists()]:
+        raise StoreDamaged(
+            f"the database {path} is {'empty' if path.exists() else 'missing'}, and {found[0].name} beside it shows"
+            " that it held memories: run `triskele restore FILE` with a backup; nothing was created"
+        )
+
+
+def asides(path: Path) -> list[Path]:
+    """The folders with damaged files of a store that a restore replaced."""
+    return sorted(each for each in path.parent.iterdir() if each.name.startswith(f"{path.name}.damaged-"))
+
+
+def _lock_of(path: Path) -> Path:
+    """The file whose lock a process holds while it sets up or replaces a store."""
+    return path.with_name(path.name + ".lock")
+
+
+def _committed(path: Path) -> Path:
+    return path.with_name(path.name + ".restored")
+
+
+def _keep(file: Path, target: Path, *, is_replaced: bool) -> None:
+    """Give a file its place aside; the database also stays where it is until the new one replaces it."""
+    if not is_replaced:
+        file.rename(target)
+    elif not target.exists():
+        try:
+            os.link(file, target)
+        except OSError:
+            # A file system without hard links.
+            file.rename(target)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn the database's complaints into one clear line each."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise StoreUnavailable(f"the store {path} is busy with other writers: try again") from error
+    except (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError) as error:
+        raise StoreUnavailable(f"the store {path} is read-only") from error
+    except apsw.FullError as error:
+        raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
+    except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, UnicodeDecodeError) as error:
+        raise StoreDamaged(
+            f"the store {path} is damaged or not a triskele store ({error}): restore a backup"
+        ) from error
+    except (apsw.CantOpenError, apsw.IOError, OSError) as error:
+        if isinstance(error, OSError) and is_full(error):
+            raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
+        raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error

@@ -1,0 +1,414 @@
+"""Stores of older versions: they open with all they hold, every row gets an owner, and a crash loses nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from triskele import config
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
+from triskele.curation import adoption, recall_log
+from triskele.engine import Engine
+from triskele.errors import StoreNewer, StoreUnavailable
+from triskele.exchange.transfer import export_memories
+from triskele.stores.derived import EMBED, NAMES
+from triskele.stores.protocols import VAULT
+from triskele.stores.sqlite import schema
+from triskele.stores.sqlite.database import index_folder
+from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_link, from_memory, row_hash
+from triskele.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from triskele.stores.sqlite.store import SqliteStore
+from triskele.types import USER, Add, Link, LinkKind, Memory, Sensitivity
+
+Make = Callable[..., Memory]
+FIXTURE = Path(__file__).parent.parent / "data" / "store_0_1_0"
+# The format of 0.1.0, and what make.py beside the fixture set.
+FORMAT = 6
+PASSPHRASE, AS_OF = "nine herons on the weir", "2026-11-20"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder that 0.1.0 wrote."""
+    monkeypatch.setenv("TRISKELE_PASSPHRASE", PASSPHRASE)
+    with tarfile.open(FIXTURE / "home.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def open_home(home: Path) -> Iterator[Callable[..., Engine]]:
+    opened: list[Engine] = []
+
+    def open_one(**environment: str) -> Engine:
+        given = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "river", "TRISKELE_PRIVACY_KEY": "passphrase"}
+        opened.append(Engine(config.load(given | environment), home))
+        return opened[-1]
+
+    yield open_one
+    for engine in opened:
+        engine.close()
+
+
+# A store made by 0.1.0
+
+
+def test_an_old_store_exports_what_it_exported(open_home: Callable[..., Engine]) -> None:
+    written = io.StringIO()
+    export_memories(open_home(), written, include_private=True)
+    assert written.getvalue() == (FIXTURE / "export.jsonl").read_text()
+
+
+def test_an_old_store_answers_as_it_answered(open_home: Callable[..., Engine]) -> None:
+    engine = open_home()
+    answers = json.loads((FIXTURE / "answers.json").read_text())
+    found = {
+        question: [hit.memory.id for hit in engine.recall(question, as_of=AS_OF, logged=False).hits]
+        for question in answers
+    }
+    assert found == answers
+
+
+def test_an_old_store_keeps_everything_else(open_home: Callable[..., Engine]) -> None:
+    engine = open_home()
+    census = engine.census()
+    assert (census.memories, census.forgotten, census.superseded, census.links) == (28, 2, 1, 3)
+    assert engine.maintenance.check(deep=True) == []
+    [title] = {row.id for row in engine.store.sealed()}
+    assert engine.reveal(title) == "the code of the gauge cabinet is 7391"
+    adopted = engine.adopted()
+    assert adopted is not None and adopted.plan.fusion == "cc"
+    assert [asked.text for asked in recall_log.entries(engine.store)] == ["which boat do we have", "who opens the weir"]
+    # Of the three that were injected one is a secret, of which no text is noted.
+    assert (len(engine.store.usage.given("talk-7")), len(engine.store.usage.most_used())) == (2, 3)
+    assert {entry.actor for entry in engine.store.journal()[:-1]} == {USER}
+    engine.remember("the crane arrives in March")
+    assert [outcome.action.value for outcome in engine.undo()] == ["forgotten"]
+
+
+def test_an_old_store_is_not_embedded_again(open_home: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = open_home()
+    meaning = engine.meaning()
+    assert meaning is not None
+    texts: list[str] = []
+    encode = type(meaning.embedder).encode_documents
+
+    def watched(embedder: Any, given: list[str]) -> Any:
+        texts.extend(given)
+        return encode(embedder, given)
+
+    monkeypatch.setattr(type(meaning.embedder), "encode_documents", watched)
+    assert engine.store.jobs.count(EMBED) == engine.store.jobs.count(NAMES) == 1
+    engine.embed()
+    assert len(texts) == 1 and texts[0].startswith("Written last")
+    assert len(meaning.tokens.missing(meaning.catalog.columns().slots)) == 0
+
+
+# Killed at every step
+
+
+def _killed_at(step: int, path: Path) -> bool:
+    """Open the store in a process that dies after so many statements of the migration; whether it came to the end."""
+    child = os.fork()
+    if child == 0:
+        left = [step]
+
+        def count(*_: Any) -> bool:
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+            return True
+
+        migrate = schema.migrate
+
+        def watched(connection: apsw.Connection, owner: str) -> None:
+            connection.exec_trace = count
+            migrate(connection, owner)
+            connection.exec_trace = None
+
+        schema.migrate = watched
+        SqliteStore(path).close()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.slow
+def test_killed_at_any_step_the_migration_goes_on(open_home: Callable[..., Engine], home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home, tmp_path / "pristine")
+    expected = (FIXTURE / "export.jsonl").read_text()
+    for step in range(500):
+        shutil.rmtree(home)
+        shutil.copytree(tmp_path / "pristine", home)
+        is_over = _killed_at(step, home / "memories.db")
+        with open_home() as engine:
+            assert engine.maintenance.check(deep=True) == []
+            written = io.StringIO()
+            export_memories(engine, written, include_private=True)
+            assert written.getvalue() == expected, step
+            assert len(engine.store.usage.most_used()) == 3
+        if is_over:
+            return
+    pytest.fail("the migration has no end")
+
+
+# Owners
+
+
+def _older_store(path: Path, format: int, memories: list[Memory], links: list[Link] = []) -> apsw.Connection:  # noqa: B006
+    """A store in an older format, as the version of that time wrote it; the connection that made it."""
+    connection = apsw.Connection(str(path))
+    for step in MIGRATIONS[:format]:
+        assert isinstance(step, str)
+        connection.execute(step)
+    connection.pragma("user_version", format)
+    connection.pragma("application_id", APPLICATION_ID)
+    for memory in memories:
+        _insert(connection, "versions", VERSION_COLUMNS, from_memory(memory))
+        entry = [
+            timestamps.to_micros(memory.known_from),
+            "added",
+            memory.id,
+            memory.version,
+            None,
+            None,
+            None,
+            "old",
+            None,
+        ]
+        _insert(connection, "journal", "at, action, id, version, previous, link_kind, other, batch, undoes", entry)
+        if format > 1:
+            connection.execute("INSERT OR IGNORE INTO pending VALUES (?)", [memory.content_hash])
+    for link in links:
+        _insert(connection, "links", "source, kind, target, known_from, known_to", from_link(link))
+    return connection
+
+
+def _insert(connection: apsw.Connection, table: str, columns: str, values: list[Any]) -> None:
+    marks = ",".join("?" * (len(values) + 1))
+    connection.execute(f"INSERT INTO {table} ({columns}, row_hash) VALUES ({marks})", [*values, row_hash(values)])
+
+
+def _link(source: Memory, target: Memory) -> Link:
+    return Link(source=source.id, kind=LinkKind.SEE_ALSO, target=target.id, known_from=timestamps.now())
+
+
+@pytest.fixture
+def shared(tmp_path: Path, make_memory: Make) -> tuple[Path, list[Memory]]:
+    """An old store in which alice has two memories, bob two, one of them with the text of one of alice's."""
+    owners = ("alice", "alice", "bob", "bob")
+    texts = ("hers", "said by both", "said by both", "his")
+    memories = [make_memory(text, owner=owner, project=owner) for text, owner in zip(texts, owners, strict=True)]
+    one, both, again, his = memories
+    path = tmp_path / "old.db"
+    connection = _older_store(path, FORMAT, memories, [_link(one, both), _link(his, again), _link(one, his)])
+    for number, text in enumerate(("hers", "said by both", "his"), 1):
+        connection.execute("INSERT INTO vectors VALUES (?, ?, 'model', ?)", [number, content_hash(text), text.encode()])
+    connection.execute("INSERT INTO meta VALUES ('model', 'model'), ('names read', '2')")
+    connection.execute("DELETE FROM pending WHERE content_hash <> ?", [his.content_hash])
+    for kind, about in (("song", [his.id]), ("song of hers", [one.id]), ("plan", []), (VAULT, [])):
+        values = [kind, "keys", json.dumps(f"a {kind}"), json.dumps(about)]
+        _insert(connection, "shelf", "kind, key, value, about", values)
+    for memory in (one, his):
+        connection.execute("INSERT INTO uses VALUES (?, 1, 2, 3, 4)", [memory.id])
+    connection.execute("INSERT INTO use_days VALUES ('2026-01-01', 1, 2, 3)")
+    connection.execute("INSERT INTO conversations VALUES ('mixed', 1, 0), ('empty', 1, 0)")
+    for memory in (one, his):
+        connection.execute("INSERT INTO given VALUES ('mixed', ?, ?, 1, 0)", [memory.id, memory.content_hash])
+        connection.execute("INSERT INTO echoes VALUES ('print', ?)", [memory.id])
+    connection.close()
+    return path, memories
+
+
+def test_rows_go_to_the_owner_of_their_memory(shared: tuple[Path, list[Memory]]) -> None:
+    path, (one, both, again, his) = shared
+    unbound = SqliteStore(path, owner="alice")
+    alice, bob = unbound.of("alice"), unbound.of("bob")
+    for store, mine in ((alice, [one, both]), (bob, [again, his])):
+        assert [memory.id for _, memory in store.versions()] == [memory.id for memory in mine]
+        assert [entry.id for entry in store.journal()] == [memory.id for memory in mine]
+        assert [link.source for link in store.all_links()] == [mine[0].id if store is alice else his.id]
+        assert {(digest, vector) for _, digest, vector in store.vectors.page("model")} == {
+            (memory.content_hash, memory.content.encode()) for memory in mine
+        }
+        assert len(store.usage.counts([one.id, his.id])) == 1
+        assert len(store.usage.given("mixed")) == len(store.usage.echoed(["print"])["print"]) == 1
+    assert [slot for slot, _, _ in alice.vectors.page("model")] == [1, 2]
+    his_slots = [slot for slot, _, _ in bob.vectors.page("model")]
+    assert his_slots[0] == 3 and his_slots[1] > 3
+    assert (alice.vectors.waiting(), bob.vectors.waiting()) == ([], [(his.content_hash, "his")])
+    assert ([row for row, _ in alice.entities.unread()], [row for row, _ in bob.entities.unread()]) == ([], [3, 4])
+    assert (alice.documents.all("song of hers"), bob.documents.all("song")) == (
+        {"keys": "a song of hers"},
+        {"keys": "a song"},
+    )
+    assert unbound.maintenance.check(deep=True) == []
+    unbound.close()
+
+
+def test_rows_without_a_memory_go_to_the_owner_of_the_settings(shared: tuple[Path, list[Memory]]) -> None:
+    path, _ = shared
+    unbound = SqliteStore(path, owner="bob")
+    alice, bob = unbound.of("alice"), unbound.of("bob")
+    assert (alice.documents.all("plan"), bob.documents.all("plan")) == ({}, {"keys": "a plan"})
+    assert (len(alice.usage.days()), len(bob.usage.days())) == (0, 1)
+    unbound.close()
+
+
+def test_every_owner_of_a_secret_keeps_the_keys_of_the_vault(tmp_path: Path, make_memory: Make) -> None:
+    secret = {"sensitivity": Sensitivity.SECRET}
+    memories = [make_memory("a title", owner=owner, **secret) for owner in ("alice", "bob")]
+    connection = _older_store(tmp_path / "old.db", FORMAT, memories)
+    for memory in memories:
+        _insert(connection, "secrets", "id, version, sealed_as, sealed", [memory.id, 1, 1, b"sealed"])
+    _insert(connection, "shelf", "kind, key, value, about", [VAULT, "keys", '"the keys"', "[]"])
+    connection.close()
+    unbound = SqliteStore(tmp_path / "old.db", owner="alice")
+    for memory in memories:
+        store = unbound.of(memory.owner)
+        assert store.documents.get(VAULT, "keys") == "the keys"
+        assert [row.id for row in store.sealed()] == [memory.id]
+    assert unbound.of("carol").documents.all(VAULT) == {}
+    assert unbound.maintenance.check(deep=True) == []
+    unbound.close()
+
+
+@pytest.mark.parametrize(("owners", "kept_by"), [(["me"], "me"), (["alice"], "alice"), (["alice", "me"], None)])
+def test_the_index_folder_goes_to_the_one_owner_of_its_rows(
+    tmp_path: Path, make_memory: Make, owners: list[str], kept_by: str | None
+) -> None:
+    path = tmp_path / "old.db"
+    _older_store(path, FORMAT, [make_memory(f"of {owner}", owner=owner) for owner in owners]).close()
+    index_folder(path, "me").mkdir()
+    (index_folder(path, "me") / "tokens").write_text("vectors")
+    for _ in range(2):
+        SqliteStore(path, owner="alice").close()
+        assert [owner for owner in ("me", "alice") if (index_folder(path, owner) / "tokens").exists()] == [
+            owner for owner in ("me", "alice") if owner == kept_by
+        ]
+
+
+def test_a_damaged_row_is_still_known_as_damaged(home: Path) -> None:
+    connection = apsw.Connection(str(home / "memories.db"))
+    connection.execute("UPDATE links SET target = source WHERE row = 1")
+    connection.execute("UPDATE secrets SET sealed = x'00' WHERE version = 1")
+    connection.close()
+    unbound = SqliteStore(home / "memories.db")
+    assert {finding.subject.split()[0] for finding in unbound.maintenance.check(deep=True)} == {"links", "secrets"}
+    unbound.close()
+
+
+# Still older formats
+
+
+def test_a_store_from_before_there_were_vectors_queues_all_it_holds(tmp_path: Path, make_memory: Make) -> None:
+    memories = [make_memory(f"number {number}") for number in range(3)]
+    _older_store(tmp_path / "old.db", 1, [*memories, make_memory("number 0", project="garden")]).close()
+    unbound = SqliteStore(tmp_path / "old.db")
+    store = unbound.of("me")
+    assert sorted(text for _, text in store.vectors.waiting()) == ["number 0", "number 1", "number 2"]
+    assert unbound.maintenance.check(deep=True) == []
+    assert len(store.vectors.keep("model", {memory.content_hash: b"vector" for memory in memories})) == 3
+    store.apply([Add(make_memory("written since"))], batch="new")
+    assert [text for _, text in store.vectors.waiting()] == ["written since"]
+    unbound.close()
+
+
+@pytest.mark.parametrize("format", range(1, len(MIGRATIONS)))
+def test_a_backup_of_any_older_format_can_be_restored(tmp_path: Path, make_memory: Make, format: int) -> None:
+    if format <= FORMAT:
+        _older_store(tmp_path / "old.db", format, [make_memory("from the old days")]).close()
+    else:
+        _older_store(tmp_path / "old.db", FORMAT, [make_memory("from the old days")]).close()
+        connection = apsw.Connection(str(tmp_path / "old.db"))
+        for step in MIGRATIONS[FORMAT:format]:
+            assert callable(step)
+            step(connection, "me")
+        connection.pragma("user_version", format)
+        connection.close()
+    unbound = SqliteStore(tmp_path / "new" / "store.db")
+    store = unbound.of("me")
+    store.apply([Add(make_memory("soon gone"))], batch="new")
+    unbound.maintenance.restore(tmp_path / "old.db")
+    assert [memory.content for _, memory in store.versions()] == ["from the old days"]
+    assert [text for _, text in store.vectors.waiting()] == ["from the old days"]
+    store.documents.swap("song", "a", None, "x")
+    assert store.usage.most_used() == []
+    assert unbound.maintenance.check(deep=True) == []
+    unbound.close()
+
+
+# A newer store
+
+
+@pytest.fixture
+def overtaken(open_engine: Callable[..., Engine], tmp_path: Path) -> Engine:
+    """An engine whose store a newer triskele has migrated since it was opened."""
+    engine = open_engine()
+    engine.remember("the heron fishes at dawn")
+    newer = apsw.Connection(str(tmp_path / "home" / "memories.db"))
+    newer.pragma("user_version", len(MIGRATIONS) + 1)
+    newer.close()
+    return engine
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda engine: engine.remember("the otter sleeps at noon"),
+        lambda engine: engine.recall("heron"),
+        lambda engine: engine.store.documents.delete("song", ["a"]),
+        lambda engine: engine.store.vectors.queue_for("model"),
+    ],
+    ids=["remember", "recall", "documents", "vectors"],
+)
+def test_a_program_that_was_overtaken_refuses_in_one_line(overtaken: Engine, act: Callable[[Engine], object]) -> None:
+    with pytest.raises(StoreNewer, match="newer triskele") as raised:
+        act(overtaken)
+    assert "\n" not in str(raised.value)
+    assert len(list(overtaken.store.versions())) == 1
+
+
+def test_tables_that_a_newer_program_has_changed_are_not_called_damaged(overtaken: Engine, tmp_path: Path) -> None:
+    newer = apsw.Connection(str(tmp_path / "home" / "memories.db"))
+    newer.execute("ALTER TABLE versions RENAME COLUMN content TO body")
+    newer.close()
+    with pytest.raises(StoreNewer, match="newer triskele"):
+        list(overtaken.store.versions())
+
+
+def test_a_file_that_an_older_program_put_in_its_place_is_refused(
+    open_engine: Callable[..., Engine], make_memory: Make, tmp_path: Path
+) -> None:
+    engine = open_engine()
+    engine.remember("the heron fishes at dawn")
+    _older_store(tmp_path / "old.db", FORMAT, [make_memory("old")]).close()
+    old, live = (apsw.Connection(str(path)) for path in (tmp_path / "old.db", tmp_path / "home" / "memories.db"))
+    with live.backup("main", old, "main") as steps:
+        steps.step(-1)
+    old.close()
+    live.close()
+    with pytest.raises(StoreUnavailable, match="start triskele again"):
+        engine.remember("the otter sleeps at noon")
+
+
+def test_adopted_plans_of_two_owners_stand_side_by_side(tmp_path: Path) -> None:
+    unbound = SqliteStore(tmp_path / "store.db")
+    alice, bob = unbound.of("alice"), unbound.of("bob")
+    plan = replace(adoption.Plan(), fusion="cc")
+    adoption.adopt(alice, plan, fingerprint="model", questions=40)
+    found = adoption.in_force(alice)
+    assert found is not None and found.plan.fusion == "cc"
+    assert adoption.in_force(bob) is None
+    unbound.close()
