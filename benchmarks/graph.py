@@ -51,7 +51,7 @@ from triskele.evaluation.measure import Measured, measure
 from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
 from triskele.index.entity_linking import FOUND, _Known, read_names
-from triskele.index.local.local_corpus import LocalCorpus
+from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Layers
 from triskele.recall import candidates, graph_leg
 from triskele.stores.derived import Named

@@ -51,7 +51,7 @@ from triskele.validation import Moment
 if TYPE_CHECKING:
     from triskele.curation.adoption import Adopted
     from triskele.curation.health import Health
-    from triskele.index.semantic import SemanticIndex
+    from triskele.index.local import SemanticIndex
     from triskele.ingest import Drafter
     from triskele.recall.hosted.egress_log import Sent
     from triskele.recall.why_not import WhyNot

@@ -13,7 +13,7 @@ import pytest
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import BadInput, ModelUnavailable, StoreUnavailable
-from triskele.index.tokens import TokenIndex
+from triskele.index.vectors import TokenIndex
 from triskele.models.bundled import bundled
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 from triskele.recall import legs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
-from triskele.index.semantic import SemanticIndex
+from triskele.index.local import SemanticIndex
 from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
@@ -59,7 +59,7 @@ def inspect(
     locked = safe.problem()
     findings += _unreadable(store, safe) if deep and locked is None else []
     behind = lexical.behind()
-    faults = lexical.faults() if deep else 0
+    faults = lexical.damaged() if deep else 0
     damaged = meaning.damaged() if deep and meaning is not None else 0
     orphaned = meaning.orphans() if meaning is not None else 0
     repaired: list[str] = []

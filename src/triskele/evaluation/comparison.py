@@ -10,8 +10,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from triskele.evaluation.metrics import Floats
-    from triskele.evaluation.metrics import Scores
+    from triskele.evaluation.metrics import Floats, Scores
 
 COMPARED = ("recall@5", "recall@10", "recall_all@5", "recall_any@5", "ndcg@10", "mrr", "map")
 RESAMPLES = 10_000

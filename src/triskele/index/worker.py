@@ -8,8 +8,8 @@ from collections.abc import Callable
 from triskele.errors import TriskeleError
 from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
-from triskele.index.semantic import SemanticIndex
-from triskele.index.tokens import compressed
+from triskele.index.local import SemanticIndex
+from triskele.index.vectors import compressed
 from triskele.stores.protocols import OwnerStore
 
 BATCH = 64

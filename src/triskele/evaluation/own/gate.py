@@ -18,8 +18,8 @@ from triskele.evaluation.own.run import NOW, judgeable, measure_own, own_arm
 from triskele.stores.protocols import Document
 
 if TYPE_CHECKING:
-    from triskele.index.semantic import SemanticIndex
     from triskele.evaluation.metrics import Scores
+    from triskele.index.local import SemanticIndex
 
 BASELINE = "baseline"
 _KEY = "accepted"

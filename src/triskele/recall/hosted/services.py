@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
-from triskele.index.dense import DenseIndex
-from triskele.index.local.local_corpus import LocalVectors
+from triskele.index.local import LocalVectors
+from triskele.index.vectors import DenseIndex
 from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
