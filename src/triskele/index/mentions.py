@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from triskele.base.files import file_lock
-from triskele.graph.bipartite import Bipartite, Bools, Ints
+from triskele.graph.walk import Bipartite, Bools, Ints
 from triskele.index.append_file import AppendFile
 from triskele.index.corpus import Mentions
 from triskele.stores.derived import Mentioned

@@ -38,7 +38,7 @@ class ChangePage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IntegrityIssue:
     """A fault that a check found in the truth itself."""
 
     subject: str
@@ -336,7 +336,7 @@ class OwnerStore(Truth, Protocol):
 class Maintenance(Protocol):
     """Care for the files of a store, of all owners together."""
 
-    def check(self, *, deep: bool = False) -> list[Finding]:
+    def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""
         ...
 

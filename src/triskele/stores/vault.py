@@ -14,10 +14,8 @@ from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.privacy import vault as vaults
-from triskele.privacy.failures import VaultLocked, lost
-from triskele.privacy.keys import KeyFile, KeySource, Passphrase, system_keyring
-from triskele.privacy.vault import Vault
-from triskele.privacy.wraps import Document
+from triskele.privacy.keys import KeyFile, KeySource, Passphrase, VaultLocked, lost, system_keyring
+from triskele.privacy.vault import KeyDocument, Vault
 from triskele.stores.protocols import VAULT, OwnerStore, SealedRow
 from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
 
@@ -185,7 +183,7 @@ class StoreVault:
     def _candidates(self, stored: str) -> Iterator[KeySource]:
         """The sources that may open this document, the confirmed one first."""
         seen: set[str] = set()
-        for wrap in Document.from_json(stored).wraps():
+        for wrap in KeyDocument.from_json(stored).wraps():
             paths = [str(wrap.details.get("path", "")), str(self._key_file)] if wrap.source == "key-file" else [""]
             for path in paths:
                 if f"{wrap.source} {path}" in seen or (path == "" and wrap.source == "key-file"):
