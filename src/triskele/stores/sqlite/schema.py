@@ -149,15 +149,16 @@ MIGRATIONS: tuple[Step, ...] = (
     ownership.own_versions,
     ownership.own_names,
 )
+FORMAT = len(MIGRATIONS)
 
 
 def migrate(connection: apsw.Connection, owner: str) -> None:
     """Bring a new or older file up to this version, step by step; refuse a newer or foreign one."""
     refuse_foreign(connection)
-    while (version := connection.pragma("user_version")) < len(MIGRATIONS):
+    while (version := connection.pragma("user_version")) < FORMAT:
         # Each step is a transaction of its own, so that after a crash the next opening goes on where it was;
         # a new file, which has nothing to lose, takes all at once.
-        until = version + 1 if version else len(MIGRATIONS)
+        until = version + 1 if version else FORMAT
         connection.execute("BEGIN IMMEDIATE")
         try:
             for step in MIGRATIONS[version:until]:
@@ -196,10 +197,9 @@ def refuse_other_format(connection: apsw.Connection) -> None:
     """Raise where an open file has not the format of this version, because another triskele changed it meanwhile."""
     _refuse_newer(connection)
     version = connection.pragma("user_version")
-    if version < len(MIGRATIONS):
+    if version < FORMAT:
         raise StoreUnavailable(
-            f"an older triskele replaced the store (format {version}, this one writes {len(MIGRATIONS)}):"
-            " start triskele again"
+            f"an older triskele replaced the store (format {version}, this one writes {FORMAT}): start triskele again"
         )
 
 
@@ -210,8 +210,7 @@ def is_empty(connection: apsw.Connection) -> bool:
 
 def _refuse_newer(connection: apsw.Connection) -> None:
     version = connection.pragma("user_version")
-    if version > len(MIGRATIONS):
+    if version > FORMAT:
         raise StoreNewer(
-            f"the store was written by a newer triskele (format {version}, this one knows {len(MIGRATIONS)}):"
-            " upgrade triskele"
+            f"the store was written by a newer triskele (format {version}, this one knows {FORMAT}): upgrade triskele"
         )

@@ -222,16 +222,17 @@ class SqliteOwnerStore:
 
     def position(self) -> Cursor:
         """The cursor after the newest journal entry."""
-
-        def ask() -> Cursor:
-            newest = self._all("SELECT max(seq) FROM journal WHERE owner = ?")[0][0]
-            return START if newest is None else Cursor(newest)
-
-        return self._database.once((self.owner, "position"), ask)
+        newest = self._database.once("SELECT max(seq) FROM journal WHERE owner = ?", [self.owner])[0][0]
+        return START if newest is None else Cursor(newest)
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
-        return self._database.once("epoch", self._epoch)
+        rows = self._database.once("SELECT value FROM meta WHERE name = 'epoch'")
+        if not rows:
+            raise StoreUnavailable(
+                f"the store {self._database.path} is damaged (its epoch is missing): restore a backup"
+            )
+        return str(rows[0][0])
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Let this thread read the store as of one moment; inside, nothing may be written."""
@@ -273,14 +274,6 @@ class SqliteOwnerStore:
             size: int = connection.pragma("page_count") * connection.pragma("page_size")
             total = int(connection.execute("SELECT count(*) FROM versions").get)
         return size if versions == total else round(size * versions / total)
-
-    def _epoch(self) -> str:
-        rows = self._database.all("SELECT value FROM meta WHERE name = 'epoch'")
-        if not rows:
-            raise StoreUnavailable(
-                f"the store {self._database.path} is damaged (its epoch is missing): restore a backup"
-            )
-        return str(rows[0][0])
 
     def _scrub(self) -> None:
         with self._database.reading() as connection:
