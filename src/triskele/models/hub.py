@@ -183,7 +183,7 @@ def imported(library: str) -> Any:
 
 
 def _length(folder: Path) -> int:
-    """The output size of the last dense layer, or the model's own size if there is none."""
+    """The output size of the last dense layer, or the model's own size without one."""
     dense = [read_json(path).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))]
     return next((size for size in reversed(dense) if isinstance(size, int)), 0) or vector_length(
         folder, read_json(folder / "config.json")

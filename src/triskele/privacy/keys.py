@@ -226,7 +226,7 @@ class SystemKeyring:
     kind: str = field(default="keyring", init=False)
 
     def fresh(self) -> dict[str, Any]:
-        """Keeps a new key under a name of its own, so that the old one stays until nobody needs it."""
+        """Keeps a new key under a name of its own, so that the old one stays until it is no longer needed."""
         name = secrets.token_hex(8)
         kept = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
         _asked(lambda: self.store.set_password(_SERVICE, name, kept))
@@ -253,7 +253,7 @@ def _asked(call: Callable[[], Answer]) -> Answer:
 
 
 def system_keyring() -> SystemKeyring | None:
-    """The keyring of this machine, or None where there is none that keeps secrets."""
+    """The keyring of this machine, or None if it has none that keeps secrets."""
     try:
         import keyring
         from keyring.backends import fail, null

@@ -267,7 +267,7 @@ def begin_rotation(stored: str, vault: Vault, source: KeySource, *, renew: bool 
 def begin_retirement(stored: str, vault: Vault, source: KeySource, rows: Iterable[Row]) -> str:
     """A document without old data keys, refused while a row still needs one; `source` must open it now."""
     if needed := list(stale(vault, rows)):
-        raise Conflict(f"{len(needed)} secrets are sealed with an old key: seal them anew first")
+        raise Conflict(f"{len(needed)} secrets are sealed with an old key: seal them again first")
     keys = vault.copy_of_keys()
     for generation in [number for number in keys if number != vault.generation]:
         wipe(keys.pop(generation))

@@ -98,7 +98,7 @@ class DocumentStore(Protocol):
         ...
 
     def get(self, kind: str, key: str) -> Any:
-        """One value; None where there is none."""
+        """One value, or None."""
         ...
 
     def delete(self, kind: str, keys: Iterable[str]) -> None:
@@ -106,7 +106,7 @@ class DocumentStore(Protocol):
         ...
 
     def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
-        """Replace a document if its value is still `before` (None: there is none); False where it is not."""
+        """Replace a document if its value is still `before` (None: it does not exist); False if it is not."""
         ...
 
 

@@ -46,7 +46,7 @@ class SqliteDocuments:
         return self._read(kind, "AND key IN (SELECT value FROM json_each(?)) ORDER BY key", _text(list(keys)))
 
     def get(self, kind: str, key: str) -> Any:
-        """One value; None where there is none."""
+        """One value, or None."""
         return self._read(kind, "AND key = ?", key).get(key)
 
     def delete(self, kind: str, keys: Iterable[str]) -> None:
@@ -58,7 +58,7 @@ class SqliteDocuments:
             )
 
     def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
-        """Replace a document if its value is still `before` (None: there is none); False where it is not."""
+        """Replace a document if its value is still `before` (None: it does not exist); False if it is not."""
         with self._database.writing() as connection:
             if self._read(kind, "AND key = ?", key).get(key) != before:
                 return False

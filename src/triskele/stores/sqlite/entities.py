@@ -63,7 +63,7 @@ class SqliteEntities:
         return [Mentioned(*row) for row in self._all(sql, after, _PAGE)]
 
     def last_mention(self) -> int:
-        """The number of the newest mention; 0 where there is none."""
+        """The number of the newest mention; 0 without mentions."""
         return self._newest("mention", "mentions")
 
     def changes(self) -> int:
