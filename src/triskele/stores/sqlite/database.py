@@ -123,9 +123,16 @@ class Database:
         finally:
             connection.pragma("synchronous", "full")
 
+    def epoch(self) -> str:
+        """A name for this run of the journal; a restored store begins another."""
+        rows = self.once("SELECT value FROM meta WHERE name = 'epoch'")
+        if not rows:
+            raise StoreUnavailable(f"the store {self.path} is damaged (its epoch is missing): restore a backup")
+        return str(rows[0][0])
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let this thread read the file as of one moment."""
+        """Let this thread read the file as of one moment; inside, nothing may be written."""
         with self._explained():
             connection = self.connection()
             connection.execute("BEGIN")
