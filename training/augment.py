@@ -1,4 +1,4 @@
-"""Rules that make further training pairs: questions about whoever answers, first-person questions, split turns, dates."""
+"""Rules that make further training pairs: third- and first-person questions, split turns, dates."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from training.columns import CLS, SEP
 BATCH, NEGATIVES, SHARED, RATE, HEAD_RATE = 256, 6, 3, 2e-4, 1e-3
 LATE_TEMPERATURE, DENSE_TEMPERATURE = 0.02, 0.05
 DENSE_WEIGHT, KEEP_WEIGHT, TAUGHT_WEIGHT = 0.5, 0.5, 1.0
-QUERY_TOKENS, TEXT_TOKENS, BUDGET = 32, 144, 131_072
+QUERY_TOKENS, TEXT_TOKENS, BUDGET = 32, 144, 32_768
 # The two turns before, in the order of the conversation, then the turn itself.
 ENCODED = (lists.SPEAKER2, lists.BEFORE2, lists.SPEAKER1, lists.BEFORE1, lists.SPEAKER, lists.TEXT)
 OWN = (0, 5, 6, 7)  # the columns whose tokens are kept: [CLS], speaker, text, [SEP]
@@ -54,7 +54,9 @@ def frame(columns: Tensor) -> Tensor:
     return torch.cat([edge * CLS, columns, edge * SEP], 1)
 
 
-def encode(model: nn.Module, texts: store.TextStore, rows: Tensor, own: tuple[int, ...], cap: int) -> tuple[Tensor, Tensor]:
+def encode(
+    model: nn.Module, texts: store.TextStore, rows: Tensor, own: tuple[int, ...], cap: int
+) -> tuple[Tensor, Tensor]:
     """Sentence vectors, and token vectors moved to the front and padded with zeros to `cap` (+2 marks)."""
     caps = torch.full((rows.shape[1],), 40, device=rows.device)
     caps[own[-2]] = cap
@@ -65,7 +67,9 @@ def encode(model: nn.Module, texts: store.TextStore, rows: Tensor, own: tuple[in
         sentence, vectors = model(ids, kept)
         inner = kept & (column != 0) & (column != own[-1])
         order = (~inner).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
-        vectors = vectors.masked_fill(~inner.unsqueeze(-1), 0).gather(1, order.unsqueeze(-1).expand(-1, -1, vectors.shape[-1]))
+        vectors = vectors.masked_fill(~inner.unsqueeze(-1), 0).gather(
+            1, order.unsqueeze(-1).expand(-1, -1, vectors.shape[-1])
+        )
         numbers.append(number)
         sentences.append(sentence)
         tokens.append(F.pad(vectors, (0, 0, 0, width - vectors.shape[1])))
@@ -115,7 +119,9 @@ def contrast(scores: Tensor, passages: Tensor, temperature: float) -> Tensor:
 
 def taught(scores: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """How far the list's distribution is from the teacher's."""
-    return F.kl_div((scores / temperature).log_softmax(1), teacher.log_softmax(1), reduction="batchmean", log_target=True)
+    return F.kl_div(
+        (scores / temperature).log_softmax(1), teacher.log_softmax(1), reduction="batchmean", log_target=True
+    )
 
 
 def loss_of(model: Encoder, original: Encoder, texts: store.TextStore, made: Tensor, teacher: Tensor) -> Tensor:
@@ -137,10 +143,17 @@ def loss_of(model: Encoder, original: Encoder, texts: store.TextStore, made: Ten
     late_taught = taught(own_late(tokens, own_tokens), teacher, LATE_TEMPERATURE)
     dense_taught = taught(torch.einsum("qd,qpd->qp", sentence, own_sentence), teacher, DENSE_TEMPERATURE)
     kept = 2 - (own_sentence[:, 0] * before).sum(-1).mean() - (sentence * before_query).sum(-1).mean()
-    return late + DENSE_WEIGHT * dense + TAUGHT_WEIGHT * (late_taught + DENSE_WEIGHT * dense_taught) + KEEP_WEIGHT * kept / 2
+    return (
+        late
+        + DENSE_WEIGHT * dense
+        + TAUGHT_WEIGHT * (late_taught + DENSE_WEIGHT * dense_taught)
+        + KEEP_WEIGHT * kept / 2
+    )
 
 
-def train(model: Encoder, original: Encoder, texts: store.TextStore, made: Tensor, scores: Tensor, args: argparse.Namespace) -> None:
+def train(
+    model: Encoder, original: Encoder, texts: store.TextStore, made: Tensor, scores: Tensor, args: argparse.Namespace
+) -> Encoder:
     """Fit the encoder on the teacher's lists."""
     where = str(made.device)
     generator = torch.Generator(where).manual_seed(args.seed)
@@ -160,7 +173,7 @@ def train(model: Encoder, original: Encoder, texts: store.TextStore, made: Tenso
         if optimizer.step % 50 == 0 or optimizer.step in (1, 10):
             mean = torch.stack(losses[-50:]).mean().item()
             print(f"encoder step {optimizer.step} of {optimizer.progress():.0%}: loss {mean:.3f}", flush=True)
-    optimizer.restore(model)
+    return optimizer.restored(model)
 
 
 def save(model: Encoder, folder: Path) -> None:
@@ -201,8 +214,8 @@ def main() -> None:
     model, original = (load(args.base).to(device, loop.dtype(device)) for _ in range(2))
     loop.compile_layers(model.body)
     with loop.timed("encoder training"):
-        train(model, original, texts, made, scores, args)
-    save(model, args.out)
+        trained = train(model, original, texts, made, scores, args)
+    save(trained, args.out)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def encode_set(folder: Path, tokenizer: Tokenizer, tokens: list[list[int]]) -> d
         for start in range(0, max(1, min(len(text.ids), WINDOW * MOST_WINDOWS)), WINDOW):
             windows.append((row, len(tokens)))
             tokens.append(text.ids[start : start + WINDOW])
-    first_window = {row: number for row, number in reversed(windows)}
+    first_window = dict(reversed(windows))
     context = [[first_window[k] if k >= 0 else 0 for k in pair] for pair in previous(documents)]
     questions = []
     for query in tokenizer.encode_batch_fast([q["text"] for q in asked], add_special_tokens=False):
@@ -69,9 +69,7 @@ def encode_set(folder: Path, tokenizer: Tokenizer, tokens: list[list[int]]) -> d
         tokens.append(query.ids[:QUERY_TOKENS])
     place = {document["id"]: row for row, document in enumerate(documents)}
     scopes = {scope: i for i, scope in enumerate(dict.fromkeys(d["meta"].get("scope") for d in documents))}
-    relevant = [
-        (i, place[d], grade) for i, q in enumerate(asked) for d, grade in judged[q["id"]].items() if d in place
-    ]
+    relevant = [(i, place[d], grade) for i, q in enumerate(asked) for d, grade in judged[q["id"]].items() if d in place]
     assert first < len(tokens)
     return {
         "windows": np.array(windows, np.int32), "context": np.array(context, np.int32),

@@ -1,6 +1,7 @@
 """Compare encoders on evaluation sets: dense and late interaction, each document inside its scope.
 
-    python -m training.evaluate EVAL.npz MINILM_FOLDER OUT.json shipped [TRAINED_FOLDER:SHARE ...]
+    python -m training.evaluate EVAL.npz MINILM_FOLDER OUT.json shipped
+        [TRAINED_FOLDER:SHARE ...] [onnx=FOLDER ...] [set=NAME ...]
 
 Every figure is kept per question, so that two models can be compared in pairs.
 """
@@ -24,8 +25,38 @@ CONVERSATIONS = ("locomo", "realtalk", "beam_100k")
 WINDOW = 254
 
 
+class Exported:
+    """An exported graph in the place of a trained encoder; one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(str(folder / "minilm.onnx"), options)
+        self.takes_kept = any(entry.name == "kept" for entry in self.session.get_inputs())
+
+    def __call__(self, ids: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """Sentence vectors, and token vectors where they are kept."""
+        inputs = {"input_ids": ids.numpy(), "attention_mask": (ids != 0).long().numpy()}
+        inputs |= {"kept": kept.long().numpy()} if self.takes_kept else {}
+        sentence, tokens = (torch.from_numpy(values) for values in self.session.run(["sentence", "tokens"], inputs))
+        return sentence, tokens * kept.unsqueeze(-1)
+
+
+def open_model(name: str, base: Path, device: str) -> encoder.Encoder | Exported:
+    """`shipped`, `FOLDER:SHARE` of trained weights, or `onnx=FOLDER` of an exported graph."""
+    if name.startswith("onnx="):
+        return Exported(Path(name.removeprefix("onnx=")))
+    folder, _, share = name.partition(":")
+    model = encoder.load(base, None if name == "shipped" else Path(folder), float(share or 1))
+    return model.to(device, loop.dtype(device)).eval()
+
+
 @torch.no_grad()
-def encode_set(model: encoder.Encoder, texts: TextStore, arrays: dict[str, np.ndarray], context: bool) -> tuple[Tensor, Tensor]:
+def encode_set(
+    model: encoder.Encoder, texts: TextStore, arrays: dict[str, np.ndarray], context: bool
+) -> tuple[Tensor, Tensor]:
     """Sentence and token vectors of every window."""
     device = texts.tokens.device
     windows = torch.from_numpy(arrays["windows"]).long().to(device)
@@ -74,15 +105,15 @@ def score_late(query: Tensor, tokens: Tensor, inside: Tensor) -> Tensor:
 def main() -> None:
     """Parse the command line, encode, compare."""
     source, base, out, *names = sys.argv[1:]
+    wanted = [name.removeprefix("set=") for name in names if name.startswith("set=")]
+    names = [name for name in names if not name.startswith("set=")]
     device = loop.device()
     arrays = dict(np.load(source))
     texts = TextStore.make(arrays["tokens"], arrays["offsets"], device)
     report: dict[str, dict] = {}
     for name in names:
-        folder, _, share = name.partition(":")
-        model = encoder.load(Path(base), None if name == "shipped" else Path(folder), float(share or 1))
-        model = model.to(device, loop.dtype(device)).eval()
-        for which in arrays["sets"]:
+        model = open_model(name, Path(base), device)
+        for which in wanted or arrays["sets"]:
             own = {key.partition(".")[2]: value for key, value in arrays.items() if key.startswith(f"{which}.")}
             for context in (False, True) if which in CONVERSATIONS else (False,):
                 results = rank(model, texts, own, context)

@@ -58,7 +58,9 @@ class Builder:
         """Lists (pairs, 1 + negatives, columns) for pair numbers; the positive stands first."""
         pairs = self.data.pairs[rows]
         count, kind = len(rows), pairs[:, 8]
-        spoken = (kind == DIALOGUE) | (kind == CHAIN) | ((kind == SHORT) & self.chance((count,), self.chances.short_as_turn))
+        spoken = (
+            (kind == DIALOGUE) | (kind == CHAIN) | ((kind == SHORT) & self.chance((count,), self.chances.short_as_turn))
+        )
         context = spoken & ((kind == CHAIN) | self.chance((count,), self.chances.context))
         ours, other = self.speakers(pairs)
         chosen = self.choose(rows, negatives + 2 * (negatives + 1))
@@ -117,7 +119,9 @@ class Builder:
         own = ((ids == I_TOKEN) | (ids == MY_TOKEN)).any(1)
         return torch.where(user, own, named)
 
-    def add_context(self, lists: Tensor, pairs: Tensor, before: Tensor, parties: tuple[Tensor, Tensor], context: Tensor) -> None:
+    def add_context(
+        self, lists: Tensor, pairs: Tensor, before: Tensor, parties: tuple[Tensor, Tensor], context: Tensor
+    ) -> None:
         """Fill in the two turns before, their speakers and the date."""
         ours, other = (party[:, None] for party in parties)
         count, entries = lists.shape[:2]

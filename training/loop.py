@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -75,12 +76,21 @@ class Optimizer:
                 param.grad = None
         self.step += 1
 
-    def restore(self, model: nn.Module) -> None:
-        """Give the model its weights in full precision, to be saved."""
-        model.float()
-        for masters, (params, _) in zip(self.masters, self.groups, strict=True):
-            for param, master in zip(params, masters, strict=True):
-                param.data = master
+    def restored(self, model: nn.Module) -> nn.Module:
+        """A copy of the model with its weights in full precision, to be saved."""
+        precise = {id(p): m for masters, (params, _) in zip(self.masters, self.groups, strict=True)
+                   for p, m in zip(params, masters, strict=True)}  # fmt: skip
+        state = {name: precise.get(id(param), param).detach() for name, param in model.named_parameters()}
+        twin = copy.deepcopy(uncompiled(model)).float()
+        twin.load_state_dict(state, strict=False)
+        return twin
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """The model with every compiled function taken off, which could not be copied."""
+    for module in model.modules():
+        module.__dict__.pop("rest", None)
+    return model
 
 
 def compile_layers(model: nn.Module) -> None:

@@ -1,11 +1,12 @@
 """Hard negatives: the nearest passages of each question by the base encoder and by BM25.
 
-    python -m training.mine DATA.npz MINILM_FOLDER OUT.npy [--limit PAIRS]
+python -m training.mine DATA.npz MINILM_FOLDER OUT.npy [--limit PAIRS]
 """
 
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -51,13 +52,20 @@ def lexical_matrix(data: Data) -> Tensor:
     place = torch.arange(len(rows), device=device) - (lengths.cumsum(0) - lengths)[rows]
     words = texts.tokens[texts.offsets[data.pool[:, 0]][rows] + place].long()
     size = (len(lengths), 30_522)
-    counts = torch.sparse_coo_tensor(torch.stack([rows, words]), torch.ones(len(rows), device=device), size).coalesce()
+    counts = sparse(rows, words, torch.ones(len(rows), device=device), size)
     rows, words = counts.indices()
     found = torch.bincount(words, minlength=size[1]).float()
     weight = torch.log(1 + (size[0] - found + 0.5) / (found + 0.5))[words]
     norm = K1 * (1 - B + B * lengths.float() / lengths.float().mean())[rows]
     values = weight * counts.values() * (K1 + 1) / (counts.values() + norm)
-    return torch.sparse_coo_tensor(torch.stack([rows, words]), values, size).coalesce().to_sparse_csr()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return sparse(rows, words, values, size).to_sparse_csr()
+
+
+def sparse(rows: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
+    """A sparse matrix; values of the same place are added."""
+    return torch.sparse_coo_tensor(torch.stack([rows, columns]), values, size, check_invariants=False).coalesce()
 
 
 @torch.no_grad()

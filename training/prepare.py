@@ -22,7 +22,17 @@ from tokenizers import Tokenizer
 from training import augment
 from training.columns import CHAIN, DIALOGUE, EMPTY, MARKERS, PLAIN, SHORT
 
-DIALOGUES = ("topicalchat", "narrative_synthq", "sgd", "friends", "qmsum", "molweni", "multidogo", "ict_qmsum", "ict_molweni")
+DIALOGUES = (
+    "topicalchat",
+    "narrative_synthq",
+    "sgd",
+    "friends",
+    "qmsum",
+    "molweni",
+    "multidogo",
+    "ict_qmsum",
+    "ict_molweni",
+)
 SPOKEN = (*DIALOGUES, "cosmosqa_synth3p", "tweetqa_synth3p")
 # Questions that people wrote about short texts: such a text may stand as a turn of a conversation.
 NATURAL = ("squad", "cosmosqa", "tweetqa", "socialiqa", "iirc", "mocha", "scitail", "adversarial_qa", "qed", "aquamuse")
@@ -138,8 +148,10 @@ def write(source: Path, tokenizer: Path, out: Path) -> None:
     pairs = np.array(collection.pairs, np.int32)
     short = offsets[pairs[:, 1] + 1] - offsets[pairs[:, 1]] <= SHORT_TOKENS
     pairs[(pairs[:, 8] == SHORT) & ~short, 8] = PLAIN
-    kinds = {name: int((pairs[:, 8] == kind).sum()) for kind, name in enumerate(("plain", "dialogue", "short", "chain"))}
-    print(f"{len(texts.numbers):,} texts, {len(tokens):,} tokens, {len(collection.pool):,} passages, {len(pairs):,} pairs", kinds)
+    kinds = {
+        name: int((pairs[:, 8] == kind).sum()) for kind, name in enumerate(("plain", "dialogue", "short", "chain"))
+    }
+    print(f"{len(texts.numbers):,} texts, {len(tokens):,} tokens, {len(collection.pool):,} passages", kinds)
     pool = np.array(list(collection.pool), np.int32)
     np.savez(out, tokens=tokens, offsets=offsets, pool=pool, pairs=pairs, dates=np.array(dates, np.int32),
              names=np.array(names, np.int32), roles=np.array(roles, np.int32))  # fmt: skip

@@ -2,6 +2,7 @@
 
     python -m training.rerank prepare DATA_FOLDER RANKED_FOLDER TOKENIZER.json OUT.npz
     python -m training.rerank score OUT.npz MINILM_FOLDER SCORES.npz MODEL_FOLDER...
+    python -m training.rerank score_onnx OUT.npz SCORES.npz EXPORTED_FOLDER[:SET,...]...
     python -m training.rerank report OUT.npz SCORES.npz [REPORT.json]
 
 `prepare` reads what training.rank_default wrote. Scores are kept per model for two inputs: the text alone, and
@@ -25,7 +26,7 @@ DEPTH, COLUMNS = 10, 12
 QUERY, TEXT, DATE, BEFORE1, BEFORE2 = 1, 4, 6, 8, 10
 CAPS = (1, 48, 1, 6, 192, 1, 16, 6, 40, 6, 40, 1)
 WEIGHTS = (0.05, 0.1, 0.2, 0.4)
-TEXT_TOKENS = 200
+TEXT_TOKENS, MAX_TOKENS = 200, 256
 
 
 def rows_of(folder: Path, ranked: dict, add) -> dict[str, np.ndarray]:
@@ -51,7 +52,13 @@ def rows_of(folder: Path, ranked: dict, add) -> dict[str, np.ndarray]:
                 lists[1, i, k, column] = add(text) if text else EMPTY
             if date or turns:
                 lists[1, i, k, COLUMNS - 1] = SEP
-    return {"lists": lists, "scores": scores, "grades": grades, "ideal": ideal, "ids": np.array([q["id"] for q in asked])}
+    return {
+        "lists": lists,
+        "scores": scores,
+        "grades": grades,
+        "ideal": ideal,
+        "ids": np.array([q["id"] for q in asked]),
+    }
 
 
 def prepare(data: str, ranked: str, tokenizer_file: str, out: str) -> None:
@@ -61,7 +68,9 @@ def prepare(data: str, ranked: str, tokenizer_file: str, out: str) -> None:
     numbers = {"": EMPTY, "[CLS]": CLS, "[SEP]": SEP}
     arrays = {}
     for path in sorted(Path(ranked).glob("*.json")):
-        found = rows_of(Path(data) / path.stem, json.loads(path.read_text()), lambda text: numbers.setdefault(text, len(numbers)))
+        found = rows_of(
+            Path(data) / path.stem, json.loads(path.read_text()), lambda text: numbers.setdefault(text, len(numbers))
+        )
         arrays |= {f"{path.stem}.{key}": value for key, value in found.items()}
         print(path.stem, len(found["ids"]), "questions", flush=True)
     tokenizer = Tokenizer.from_file(tokenizer_file)
@@ -70,7 +79,9 @@ def prepare(data: str, ranked: str, tokenizer_file: str, out: str) -> None:
     encoded = tokenizer.encode_batch_fast(list(numbers)[3:], add_special_tokens=False)
     ids = [[], [101], [102], *(e.ids[:TEXT_TOKENS] for e in encoded)]
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in ids])])
-    np.savez_compressed(out, tokens=np.concatenate([np.array(row, np.uint16) for row in ids]), offsets=offsets, **arrays)
+    np.savez_compressed(
+        out, tokens=np.concatenate([np.array(row, np.uint16) for row in ids]), offsets=offsets, **arrays
+    )
 
 
 def score(source: str, base: str, out: str, *models: str) -> None:
@@ -92,6 +103,49 @@ def score(source: str, base: str, out: str, *models: str) -> None:
             scored[f"{Path(name).name}.{which}"] = np.stack(logits)
     np.savez(out, **scored)
     print("scored by", len(models), "models", flush=True)
+
+
+def assemble(arrays: dict[str, np.ndarray], row: np.ndarray) -> list[int]:
+    """The token ids of one candidate, as the model sees them."""
+    tokens, offsets = arrays["tokens"], arrays["offsets"]
+    parts = [
+        tokens[offsets[text] : min(offsets[text] + cap, offsets[text + 1])] for text, cap in zip(row, CAPS, strict=True)
+    ]
+    return np.concatenate(parts).tolist()[:MAX_TOKENS]
+
+
+def score_onnx(source: str, out: str, *models: str) -> None:
+    """The same by exported graphs, `FOLDER[:SET,SET]`, one thread, rows of equal length together."""
+    import onnxruntime
+
+    arrays, scored = dict(np.load(source)), {}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    for entry in models:
+        folder, _, names = entry.partition(":")
+        session = onnxruntime.InferenceSession(str(Path(folder) / "model.onnx"), options)
+        for which in names.split(",") if names else sets_of(arrays):
+            lists = arrays[f"{which}.lists"]
+            logits = [
+                logits_of(session, arrays, part) for part in (lists if (lists[0] != lists[1]).any() else lists[:1])
+            ]
+            scored[f"{Path(folder).name}.{which}"] = np.stack([logits[0], logits[-1]])
+            np.savez(out, **scored)
+            print(folder, which, flush=True)
+
+
+def logits_of(session, arrays: dict[str, np.ndarray], lists: np.ndarray) -> np.ndarray:
+    """Logits (questions, candidates) of one kind of input."""
+    rows = [assemble(arrays, row) for row in lists.reshape(-1, COLUMNS)]
+    logits = np.zeros(len(rows), np.float32)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    for start in range(0, len(order), 16):
+        batch = order[start : start + 16]
+        ids = np.zeros((len(batch), max(len(rows[i]) for i in batch)), np.int64)
+        for k, i in enumerate(batch):
+            ids[k, : len(rows[i])] = rows[i]
+        (logits[batch],) = session.run(["logits"], {"input_ids": ids, "attention_mask": (ids != 0).astype(np.int64)})
+    return logits.reshape(lists.shape[:2])
 
 
 def sets_of(arrays: dict[str, np.ndarray]) -> list[str]:
@@ -151,7 +205,7 @@ def figures(before: np.ndarray, after: np.ndarray) -> dict:
 
 def main() -> None:
     """Run the verb that was asked for."""
-    verbs = {"prepare": prepare, "score": score, "report": report}
+    verbs = {"prepare": prepare, "score": score, "score_onnx": score_onnx, "report": report}
     verbs[sys.argv[1]](*sys.argv[2:])
 
 

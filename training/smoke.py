@@ -50,7 +50,19 @@ def main() -> None:
     scored = folder / "teacher"
     commands = [
         ["mine", data, bert, folder / "negatives.npy", "--limit", "20000"],
-        ["teacher", data, folder / "negatives.npy", mpnet, scored, "--limit", "20000", "--seconds", seconds, "--lists", "8192"],
+        [
+            "teacher",
+            data,
+            folder / "negatives.npy",
+            mpnet,
+            scored,
+            "--limit",
+            "20000",
+            "--seconds",
+            seconds,
+            "--lists",
+            "8192",
+        ],
         ["student", data, scored, bert, folder / "student", "--seconds", seconds],
         ["encoder", data, scored, bert, folder / "encoder", "--seconds", seconds],
     ]

@@ -88,5 +88,7 @@ def read(path: Path, device: str, limit: int | None = None) -> Data:
     pairs = arrays["pairs"]
     if limit:
         pairs = pairs[np.linspace(0, len(pairs) - 1, limit).astype(int)]
-    on = {name: torch.from_numpy(arrays[name].astype(np.int64)).to(device) for name in ("pool", "dates", "names", "roles")}
+    on = {
+        name: torch.from_numpy(arrays[name].astype(np.int64)).to(device) for name in ("pool", "dates", "names", "roles")
+    }
     return Data(texts, torch.from_numpy(pairs.astype(np.int64)).to(device), **on)

@@ -1,6 +1,6 @@
 """Distil the teacher into a small cross-encoder.
 
-    python -m training.student DATA.npz SCORED_FOLDER MINILM_FOLDER OUT [--seed 1] [--layers 0,1,2,3,4,5]
+python -m training.student DATA.npz SCORED_FOLDER MINILM_FOLDER OUT [--seed 1] [--layers 0,1,2,3,4,5]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from training import cross, loop, store, transformer
 
 BATCH, RATE = 256, 2e-4
 LOGIT_WEIGHT, HARD_WEIGHT = 0.05, 0.2
-BUDGET = 131_072
+BUDGET = 32_768
 
 
 def loss_of(scores: Tensor, taught: Tensor) -> Tensor:
@@ -27,7 +27,9 @@ def loss_of(scores: Tensor, taught: Tensor) -> Tensor:
     return ranked + LOGIT_WEIGHT * F.mse_loss(scores, taught) + HARD_WEIGHT * hard
 
 
-def train(model: cross.CrossEncoder, texts: store.TextStore, made: Tensor, taught: Tensor, args: argparse.Namespace) -> loop.Optimizer:
+def train(
+    model: cross.CrossEncoder, texts: store.TextStore, made: Tensor, taught: Tensor, args: argparse.Namespace
+) -> loop.Optimizer:
     """Fit the student on the scored lists."""
     where = str(made.device)
     generator = torch.Generator(where).manual_seed(args.seed)
@@ -68,8 +70,7 @@ def main() -> None:
     loop.compile_layers(model.body)
     with loop.timed("student training"):
         optimizer = train(model, texts, made, taught, args)
-    optimizer.restore(model)
-    cross.save(model, args.out, args.base)
+    cross.save(optimizer.restored(model), args.out, args.base)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from training import cross, lists, loop, store, transformer
 
-BATCH, NEGATIVES, RATE = 64, 7, 3e-5
+BATCH, NEGATIVES, RATE = 64, 7, 4e-5
 LISTED = 9
-BUDGET, SCORING_BUDGET = 65_536, 262_144
+BUDGET, SCORING_BUDGET = 16_384, 131_072
 
 
 def loss_of(scores: Tensor) -> Tensor:
@@ -46,7 +46,10 @@ def train(model: cross.CrossEncoder, builder: lists.Builder, args: argparse.Name
         losses.append((loss.detach(), (scores.argmax(1) == 0).float().mean()))
         if optimizer.step % 100 == 0 or optimizer.step in (1, 10, 30):
             mean = torch.tensor(losses[-50:]).mean(0).tolist()
-            print(f"teacher step {optimizer.step} of {optimizer.progress():.0%}: loss {mean[0]:.3f}, first {mean[1]:.3f}", flush=True)
+            print(
+                f"teacher step {optimizer.step} of {optimizer.progress():.0%}: loss {mean[0]:.3f}, first {mean[1]:.3f}",
+                flush=True,
+            )
     return optimizer
 
 
@@ -60,6 +63,8 @@ def score_lists(model: cross.CrossEncoder, builder: lists.Builder, count: int) -
         candidates = builder.build(rows, LISTED)
         scores.append(cross.score(model, builder.data.texts, candidates, SCORING_BUDGET).half().cpu())
         made.append(candidates.to(torch.int32).cpu())
+        if len(made) % 50 == 0:
+            print(f"scored {len(made) * size:,} of {count:,} lists", flush=True)
         if len(made) * size >= count:
             break
     return torch.cat(made).numpy(), torch.cat(scores).numpy()
@@ -87,11 +92,11 @@ def main() -> None:
     loop.compile_layers(model.body)
     with loop.timed("teacher training"):
         optimizer = train(model, builder, args)
+    cross.save(optimizer.restored(model), args.out, args.base)
+    loop.compile_layers(model.body)
     with loop.timed("teacher scoring"):
         made, scores = score_lists(model.eval(), builder, args.lists)
     print(f"{len(scores):,} lists, positive first in {(scores.argmax(1) == 0).mean():.3f}", flush=True)
-    optimizer.restore(model)
-    cross.save(model, args.out, args.base)
     np.save(args.out / "lists.npy", made)
     np.save(args.out / "scores.npy", scores)
 

@@ -172,7 +172,9 @@ def embedding_names(mpnet: bool) -> dict[str, str]:
 def layer_names(number: int, mpnet: bool) -> dict[str, list[str]]:
     """Our names of one layer's tensors, and the published ones they join."""
     prefix = f"encoder.layer.{number}"
-    heads = [f"attention.attn.{h}" for h in "qkv"] if mpnet else [f"attention.self.{h}" for h in ("query", "key", "value")]
+    heads = (
+        [f"attention.attn.{h}" for h in "qkv"] if mpnet else [f"attention.self.{h}" for h in ("query", "key", "value")]
+    )
     out = "attention.attn.o" if mpnet else "attention.output.dense"
     norm = "attention.LayerNorm" if mpnet else "attention.output.LayerNorm"
     parts = {"qkv": heads, "out": [out], "norm1": [norm], "up": ["intermediate.dense"], "down": ["output.dense"]}

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+# PyTorch is no dependency of triskele: what needs it is collected where it is installed.
+NEEDED = ("torch", "safetensors", "onnx")
+collect_ignore = [] if all(map(importlib.util.find_spec, NEEDED)) else ["test_runs.py", "test_export.py"]
 TOKENIZER = ROOT / "src/triskele/models/tokenizer.json"
 CONFIG = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 30527,
     "max_position_embeddings": 514, "layer_norm_eps": 1e-5, "type_vocab_size": 2,
 }  # fmt: skip
-TOPICS = ("hiking in the Alps", "a red bicycle", "learning the cello", "baking rye bread", "a trip to Lisbon", "two cats")
+TOPICS = (
+    "hiking in the Alps",
+    "a red bicycle",
+    "learning the cello",
+    "baking rye bread",
+    "a trip to Lisbon",
+    "two cats",
+)
 
 
 def write_model(folder: Path, mpnet: bool) -> Path:
     """A random model under the published names, and a projection."""
     import numpy as np
+    import torch
     from safetensors.torch import save_file
 
     from training import transformer
@@ -50,9 +61,23 @@ def rows() -> list[dict[str, str]]:
     for i, topic in enumerate(TOPICS):
         said = f"I had a long week. Yesterday I spoke with my friend about {topic}."
         made.append({"q": f"What did Ann say about {topic}?", "d": f"Ann: {said}", "source": "topicalchat_synthq"})
-        made.append({"q": f"Do you know anything on {topic}?", "d": f"Bob: Yes, {topic} is my hobby.", "source": "topicalchat_next"})
-        made.append({"q": f"what is known of {topic}?", "d": f"Much is known of {topic}.", "source": "squad_nqg_sentences"})
-        made.append({"q": f"{topic} configuration", "d": f"To configure {topic}, run the command with {i}.", "source": "k8s_docs"})
+        made.append(
+            {
+                "q": f"Do you know anything on {topic}?",
+                "d": f"Bob: Yes, {topic} is my hobby.",
+                "source": "topicalchat_next",
+            }
+        )
+        made.append(
+            {"q": f"what is known of {topic}?", "d": f"Much is known of {topic}.", "source": "squad_nqg_sentences"}
+        )
+        made.append(
+            {
+                "q": f"{topic} configuration",
+                "d": f"To configure {topic}, run the command with {i}.",
+                "source": "k8s_docs",
+            }
+        )
     return made
 
 

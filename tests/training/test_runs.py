@@ -43,7 +43,9 @@ def test_lists_hold_the_positive_first_and_no_copy_of_it(data: Path, bert: Path)
     builder = lists.Builder(loaded, candidates, torch.Generator().manual_seed(1))
     made = builder.build(torch.arange(len(loaded.pairs)), 5)
     assert torch.equal(made[:, 0, lists.TEXT], loaded.pairs[:, 1])
-    same = (made[:, 1:, lists.TEXT] == made[:, :1, lists.TEXT]) & (made[:, 1:, lists.SPEAKER] == made[:, :1, lists.SPEAKER])
+    same = (made[:, 1:, lists.TEXT] == made[:, :1, lists.TEXT]) & (
+        made[:, 1:, lists.SPEAKER] == made[:, :1, lists.SPEAKER]
+    )
     assert not same.any()
     chains = loaded.pairs[:, 8] == CHAIN
     assert chains.any()
@@ -124,7 +126,10 @@ def test_reranking_is_scored_and_reported(monkeypatch, tmp_path, request, conver
     assert np.isfinite(logits).all()
     monkeypatch.setattr(rerank, "WEIGHTS", (0.1,))
     arrays = dict(np.load(tmp_path / "rerank.npz"))
-    assert rerank.reordered(arrays, "locomo", np.zeros((1, 10)), 0.1)[0].tolist() == [1.0, pytest.approx(1 / np.log2(5))]
+    assert rerank.reordered(arrays, "locomo", np.zeros((1, 10)), 0.1)[0].tolist() == [
+        1.0,
+        pytest.approx(1 / np.log2(5)),
+    ]
 
 
 def test_packed_weights_come_back(tmp_path: Path, bert: Path, monkeypatch) -> None:
