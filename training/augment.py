@@ -39,7 +39,7 @@ def split_turns(text: str) -> list[tuple[str, str]]:
 
 
 def question_about(asked: str, name: str) -> str:
-    """The last question put to somebody, as a question about them; nothing where it is no such question."""
+    """The last question put to a person, as a question about them; empty if it is no such question."""
     sentences = SENTENCE.split(asked.strip())
     question = sentences[-1].strip() if sentences else ""
     question = re.sub(OPENERS, "", question, flags=re.I).strip()
@@ -54,7 +54,7 @@ def question_about(asked: str, name: str) -> str:
 
 
 def question_by(question: str, name: str) -> str:
-    """A question about somebody, as they would ask it themselves; nothing where it does not name them."""
+    """A question about a person, as they would ask it themselves; empty if it does not name them."""
     if not re.search(rf"\b{re.escape(name)}\b", question):
         return ""
     for pattern, replacement in FIRST_PERSON:

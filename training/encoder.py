@@ -163,7 +163,7 @@ def train(
     losses = []
     while optimizer.progress() < 1:
         rows = next(batches)
-        # The positive and as many of its negatives, drawn anew.
+        # The positive and as many of its negatives, drawn again.
         columns = 1 + torch.randperm(made.shape[1] - 1, generator=generator, device=where)[:NEGATIVES]
         columns = torch.cat([torch.zeros(1, dtype=torch.long, device=where), columns])
         loss = loss_of(model, original, texts, made[rows][:, columns].long(), scores[rows][:, columns].float())

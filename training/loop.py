@@ -97,7 +97,7 @@ def compile_layers(model: nn.Module) -> None:
     """Compile what stands behind each layer's attention, one graph for all of them and any number of tokens."""
     if not torch.cuda.is_available():
         return
-    # cuDNN would plan anew for every shape.
+    # cuDNN would make a new plan for every shape.
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch._dynamo.config.recompile_limit = 64
     for layer in model.layers:

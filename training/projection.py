@@ -1,6 +1,6 @@
 """Write the projection of the model that ships beside the base weights.
 
-python -m training.projection src/triskele/models/minilm.onnx MINILM_FOLDER
+python -m training.projection src/triskele/models/weights/minilm.onnx MINILM_FOLDER
 """
 
 from __future__ import annotations

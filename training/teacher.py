@@ -32,7 +32,7 @@ def loss_of(scores: Tensor) -> Tensor:
 
 
 def train(model: cross.CrossEncoder, builder: lists.Builder, args: argparse.Namespace) -> loop.Optimizer:
-    """Fit the teacher on lists made anew at each step."""
+    """Fit the teacher on new lists at each step."""
     body = loop.trainable(model, cross.FROZEN)
     optimizer = loop.Optimizer([(body, RATE)], args.steps, args.seconds)
     where = str(builder.device)

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 # PyTorch is no dependency of triskele: what needs it is collected where it is installed.
 NEEDED = ("torch", "safetensors", "onnx")
 collect_ignore = [] if all(map(importlib.util.find_spec, NEEDED)) else ["test_runs.py", "test_export.py"]
-TOKENIZER = ROOT / "src/triskele/models/tokenizer.json"
+TOKENIZER = ROOT / "src/triskele/models/weights/tokenizer.json"
 CONFIG = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 30527,
     "max_position_embeddings": 514, "layer_norm_eps": 1e-5, "type_vocab_size": 2,

@@ -163,7 +163,7 @@ class Database:
         self._local = threading.local()
 
     def _refuse_other_format(self, connection: apsw.Connection) -> None:
-        if connection.pragma("user_version") != schema.FORMAT:
+        if connection.pragma("user_version") != len(schema.MIGRATIONS):
             schema.refuse_other_format(connection)
 
     def _begin(self, connection: apsw.Connection, *, wait: bool) -> None:

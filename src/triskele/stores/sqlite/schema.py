@@ -149,16 +149,15 @@ MIGRATIONS: tuple[Step, ...] = (
     ownership.own_versions,
     ownership.own_names,
 )
-FORMAT = len(MIGRATIONS)
 
 
 def migrate(connection: apsw.Connection, owner: str) -> None:
     """Bring a new or older file up to this version, step by step; refuse a newer or foreign one."""
     refuse_foreign(connection)
-    while (version := connection.pragma("user_version")) < FORMAT:
+    while (version := connection.pragma("user_version")) < len(MIGRATIONS):
         # Each step is a transaction of its own, so that after a crash the next opening goes on where it was;
         # a new file, which has nothing to lose, takes all at once.
-        until = version + 1 if version else FORMAT
+        until = version + 1 if version else len(MIGRATIONS)
         connection.execute("BEGIN IMMEDIATE")
         try:
             for step in MIGRATIONS[version:until]:
@@ -197,9 +196,10 @@ def refuse_other_format(connection: apsw.Connection) -> None:
     """Raise where an open file has not the format of this version, because another triskele changed it meanwhile."""
     _refuse_newer(connection)
     version = connection.pragma("user_version")
-    if version < FORMAT:
+    if version < len(MIGRATIONS):
         raise StoreUnavailable(
-            f"an older triskele replaced the store (format {version}, this one writes {FORMAT}): start triskele again"
+            f"an older triskele replaced the store (format {version}, this one writes {len(MIGRATIONS)}):"
+            " start triskele again"
         )
 
 
@@ -210,7 +210,8 @@ def is_empty(connection: apsw.Connection) -> bool:
 
 def _refuse_newer(connection: apsw.Connection) -> None:
     version = connection.pragma("user_version")
-    if version > FORMAT:
+    if version > len(MIGRATIONS):
         raise StoreNewer(
-            f"the store was written by a newer triskele (format {version}, this one knows {FORMAT}): upgrade triskele"
+            f"the store was written by a newer triskele (format {version}, this one knows {len(MIGRATIONS)}):"
+            " upgrade triskele"
         )
