@@ -31,7 +31,7 @@ MAX_LAYERS = 12
 MAX_ROOT_MODULES = 8
 MAX_ROOMS = 13
 # Lowered whenever the count falls; it never rises above 200.
-MAX_FILES = 199
+MAX_FILES = 198
 
 # The same thing on both sides of an edge: the library's value, and its shape in the answers of MCP.
 SAME_CLASS = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from triskele.graph import names, subject
+from triskele.graph import names
 
 # Longer texts are read up to here; what they are about comes first.
 MAX_CHARACTERS = 100_000
@@ -129,7 +129,7 @@ def mentions(content: str, tags: Iterable[str] = (), keywords: str = "") -> list
 
 def _in_text(text: str) -> Iterator[Mention]:
     listed = names.words(text)
-    for start, end, is_weak in subject.subjects(text, listed):
+    for start, end, is_weak in names.subjects(text, listed):
         yield Mention(text[start:end], Kind.LEAD if is_weak else Kind.TITLE, start, end, True)
     coded = list(pattern_spans(text))
     for kind, start, end in coded:
