@@ -21,7 +21,7 @@ from triskele.recall.fusion import METHODS
 from triskele.recall.legs import LEAST_SIMILARITY
 from triskele.recall.pipeline import query_terms
 from triskele.recall.plan import Plan
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite.vectors import SqliteVectors
 from triskele.types import Answer, Query
 
 BUNDLED = sys.modules["triskele.models.bundled"]
@@ -308,7 +308,7 @@ def _out_of_reach(*_: object, **__: object) -> None:
 
 HINDRANCES = {
     "an index folder that cannot be written": (TokenIndex, "_lock_path", _refuse),
-    "a store that cannot be written": (SqliteStore, "keep_vectors", _out_of_reach),
+    "a store that cannot be written": (SqliteVectors, "keep", _out_of_reach),
 }
 
 
