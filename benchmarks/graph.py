@@ -48,8 +48,8 @@ from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.measure import Measured, measure
-from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
+from triskele.graph.walk import Bipartite, Ints
 from triskele.index.entity_linking import FOUND, _Known, read_names
 from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Layers

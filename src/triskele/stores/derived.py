@@ -251,7 +251,7 @@ class EntityStore(Protocol):
         ...
 
     def last_mention(self) -> int:
-        """The number of the newest mention; 0 where there is none."""
+        """The number of the newest mention; 0 without mentions."""
         ...
 
     def changes(self) -> int:
