@@ -12,7 +12,7 @@ from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
-from triskele.stores.protocols import Finding, Maintenance, OwnerStore
+from triskele.stores.protocols import IntegrityIssue, Maintenance, OwnerStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
 
@@ -26,7 +26,7 @@ class Health:
     `outside` are the hosts in the settings by their purpose, and `left` is what was sent to them, by day.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[IntegrityIssue, ...]
     index_behind: int | None
     index_faults: int
     vectors_damaged: int
@@ -91,13 +91,13 @@ def inspect(
     )
 
 
-def _unreadable(store: OwnerStore, safe: StoreVault) -> list[Finding]:
+def _unreadable(store: OwnerStore, safe: StoreVault) -> list[IntegrityIssue]:
     findings = []
     for row in store.sealed():
         try:
             safe.open(row)
         except Unavailable as error:
-            findings.append(Finding(f"memory {row.id} version {row.version}", str(error)))
+            findings.append(IntegrityIssue(f"memory {row.id} version {row.version}", str(error)))
     return findings
 
 

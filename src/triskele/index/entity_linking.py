@@ -7,9 +7,8 @@ from functools import lru_cache
 
 from triskele.base import timestamps
 from triskele.base.text import COMMON_WORDS
-from triskele.graph.canonical import Names, Reason, block, expansions, key
+from triskele.graph.canonical import Gazetteer, Names, Reason, block, expansions, key, runs
 from triskele.graph.extract import Kind, Mention, mentions
-from triskele.graph.gazetteer import Gazetteer, runs
 from triskele.index.lexical import LexicalIndex
 from triskele.stores.derived import Name, Named
 from triskele.stores.protocols import OwnerStore

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from triskele.graph.bipartite import Bipartite, Bools, Ints
+from triskele.graph.walk import Bipartite, Bools, Ints
 from triskele.index.append_file import AppendFile, Records
 from triskele.index.corpus import Mentions
 from triskele.index.lifecycle import DiskIndex
