@@ -33,7 +33,7 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
-from triskele.stores.derived import NameCounts
+from triskele.stores.derived import JobCounts, NameCounts
 from triskele.stores.protocols import Census, DayCount, UseCount
 from triskele.types import Action, JournalEntry, Memory, Outcome
 
@@ -142,7 +142,7 @@ def why_not(found: WhyNot, change: str | None) -> RenderableType:
     return Group(*lines)
 
 
-def stats(census: Census, waiting: int, names: NameCounts, address: str, project: str) -> RenderableType:
+def stats(census: Census, jobs: JobCounts, names: NameCounts, address: str, project: str) -> RenderableType:
     """Counts of the store."""
     graph = f"{counted(names.concepts, 'concept')}, {counted(names.mentions, 'mention')}"
     graph += f", {memories(names.waiting)} to read"
@@ -155,16 +155,33 @@ def stats(census: Census, waiting: int, names: NameCounts, address: str, project
             ("forgotten", note(f"{census.forgotten:,}")),
             ("links", note(f"{census.links:,}")),
             ("changes", note(f"{census.journal:,}")),
-            ("to embed", note(f"{waiting:,}")),
+            ("to embed", note(f"{jobs.embed:,}")),
             ("graph", note(graph)),
             ("size", note(size(census.bytes))),
         ]
     )
-    parts: list[RenderableType] = [counts]
+    parts: list[RenderableType] = [counts, *_failed_jobs(jobs)]
     for title, groups in (("By category", census.by_category), ("By project", census.by_project)):
         if groups:
             parts += [Text(), note(title, style="bold"), _bars(groups)]
     return Group(*parts)
+
+
+def _waiting_jobs(jobs: JobCounts) -> list[RenderableType]:
+    """Work that is not done yet, and what failed last."""
+    lines: list[RenderableType] = []
+    if jobs.embed or jobs.names:
+        said = f"{counted(jobs.embed, 'text')} to embed, {memories(jobs.names)} to read names from"
+        lines.append(note(f"· {said}: the background does it, or `triskele reindex` now", style=WARNING))
+    return lines + _failed_jobs(jobs)
+
+
+def _failed_jobs(jobs: JobCounts) -> list[RenderableType]:
+    if not jobs.last_error:
+        return []
+    given_up = f"{counted(jobs.given_up, 'text')} given up after several tries; " if jobs.given_up else ""
+    said = f"✗ {given_up}the last error was: {jobs.last_error} (`triskele reindex` tries again)"
+    return [note(said, style="red")]
 
 
 def uses(
@@ -223,6 +240,7 @@ def health(found: Health, *, deep: bool) -> RenderableType:
         lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more", style=WARNING))
     if not found.findings and not found.repaired:
         lines.append(note("✓ Index up to date.", style="green"))
+    lines += _waiting_jobs(found.jobs)
     lines += _egress(found.left, found.outside, found.outside_problems)
     if not deep:
         lines.append(note("`triskele doctor --deep` also checks every checksum and every index entry.", style=QUIET))
