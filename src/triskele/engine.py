@@ -16,7 +16,7 @@ from triskele import config, validation
 from triskele.base import project, timestamps
 from triskele.config import NO_MODEL, Settings
 from triskele.curation import agreement, recall_log, undo
-from triskele.curation.after_answer import AfterAnswer
+from triskele.curation.usage import AfterAnswer
 from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime

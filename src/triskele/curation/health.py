@@ -63,7 +63,6 @@ def inspect(
     faults = lexical.faults() if deep else 0
     damaged = meaning.damaged() if deep and meaning is not None else 0
     orphaned = meaning.orphans() if meaning is not None else 0
-    jobs = store.jobs.counts()
     repaired: list[str] = []
     if repair and not findings:
         repaired += _repaired_words(lexical, behind, faults)
@@ -76,6 +75,7 @@ def inspect(
                 meaning.mentions.rebuild()
             maintenance.scrub()
             repaired.append("finished an interrupted erasure")
+    jobs = store.jobs.counts()
     return Health(
         findings=tuple(findings),
         index_behind=behind,
