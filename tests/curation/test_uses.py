@@ -90,11 +90,15 @@ def test_a_refused_write_is_dropped_and_the_next_goes_on() -> None:
     assert (written, len(after)) == ([1], 0)
 
 
+def _wait_for(event: threading.Event) -> None:
+    assert event.wait(30)
+
+
 def test_the_queue_is_bounded_and_a_full_one_is_written_by_a_thread() -> None:
     written: list[int] = []
     blocked = threading.Event()
     after = AfterAnswer(most=3)
-    after.put(lambda: None if blocked.wait(30) else None)
+    after.put(partial(_wait_for, blocked))
     after.put(partial(written.append, 0))
     assert after._thread is None
     for number in range(1, 8):

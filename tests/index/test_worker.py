@@ -201,6 +201,7 @@ def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: 
 
 
 def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine: Engine, toy: Toy) -> None:
+    assert engine.meaning() is not None
     _fill(engine, 5)
     claimed = engine.store.jobs.claim(EMBED, 2, lease_s=1.0)
     assert engine.embed(limit=5) == 3

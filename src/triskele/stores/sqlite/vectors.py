@@ -152,6 +152,9 @@ class SqliteVectors:
             if _model(connection, self._owner) == fingerprint:
                 return
         with self._database.writing() as connection:
+            if _model(connection, self._owner) == fingerprint:
+                # Another process was faster, and may have claimed jobs since.
+                return
             connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", [self._owner, _MODEL, fingerprint])
             connection.execute("DELETE FROM jobs WHERE owner = ? AND kind = ?", [self._owner, EMBED])
             connection.execute(
