@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from models.kernels import Network
 
 PROJECT = "garden"
+
+# No command of a test may leave a process behind.
+os.environ["TRISKELE_AGENTS_BACKGROUND"] = "false"
 
 # A busy machine is no reason to fail.
 settings.register_profile("patient", deadline=None)

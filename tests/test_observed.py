@@ -94,6 +94,8 @@ def observe(can_trace: None, tmp_path: Path) -> Observe:
     """Runs the program with settings of nobody, and returns the network calls of all its threads and children."""
     (tmp_path / "work").mkdir()
     variables = {"HOME": str(tmp_path), "TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_PRIVACY_KEY": "file"}
+    # A resident process would be traced with the command that started it.
+    variables["TRISKELE_AGENTS_BACKGROUND"] = "false"
     count = 0
 
     def run(*arguments: str, said: list[str] | None = None, **more: str) -> list[str]:

@@ -118,13 +118,17 @@ class LlmSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Limits of what is injected into agents, and which clients may see private memories."""
+    """Limits of what is injected into agents, which clients may see private memories, and the resident process.
+
+    `background` lets the command line start it for texts that wait to be embedded.
+    """
 
     most: int = 5
     budget_tokens: int = 1200
     least_confidence: float = 0.4
     private_to: tuple[str, ...] = ()
     idle_minutes: float = 30.0
+    background: bool = True
 
     def shows_private_to(self, client: str | None) -> bool:
         """Whether a client of this name may see private memories."""
@@ -152,6 +156,8 @@ class Settings:
 # Sections that decide where texts are sent: only the user's file sets them, because a project's folder can set
 # environment variables.
 OUTSIDE = ("hosted", "rerank", "llm", "agents")
+# In these sections, but harmless: it decides which process embeds.
+_NOT_OUTSIDE = ("agents.background",)
 
 Section = TypeVar(
     "Section",
@@ -256,7 +262,7 @@ class _Source:
             if full in self.origins:
                 continue
             given, origin = self.given.pop(full, (default, "default"))
-            if self.environment.get(variable) and name not in OUTSIDE:
+            if self.environment.get(variable) and (name not in OUTSIDE or full in _NOT_OUTSIDE):
                 given, origin = self.environment[variable], f"environment {variable}"
             values[key] = _converted(full, given, default)
             self.origins[full] = origin

@@ -8,18 +8,16 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele import config, validation
 from triskele.base import project, timestamps
-from triskele.base.ids import ALPHABET, ID_LENGTH
-from triskele.config import BUNDLED, NO_MODEL, Settings
-from triskele.curation import undo
+from triskele.config import NO_MODEL, Settings
+from triskele.curation import agreement, recall_log, undo
+from triskele.curation.usage import AfterAnswer
 from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
-from triskele.index.analysis import Analyzer
-from triskele.index.lexical import LexicalIndex
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores import factory
@@ -51,6 +49,7 @@ from triskele.validation import Moment
 if TYPE_CHECKING:
     from triskele.curation.adoption import Adopted
     from triskele.curation.health import Health
+    from triskele.index.lexical import LexicalIndex
     from triskele.index.local import SemanticIndex
     from triskele.ingest import Drafter
     from triskele.recall.hosted.egress_log import Sent
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     from triskele.stores.vault import Ask, StoreVault
 
 _NARROWING = ("category", "tags", "as_of", "known_at")
-SHORTEST_PREFIX = 4
 EVERYWHERE = ""
 
 
@@ -95,17 +93,16 @@ class Engine:
         self.settings = settings
         self.actor = USER
         self.project = validation.check_name(settings.project or project.resolve(folder), "the project")
-        analyzer = Analyzer(settings.index.language)
         unbound = factory.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
         self._maintenance = unbound.maintenance
         self._close_store = unbound.close
         self._index_folder = factory.index_folder(settings)
-        self.lexical = LexicalIndex(self._index_folder, self.store, analyzer, tail_cap=settings.index.tail_cap)
         self._ask = ask
+        self.after_answer = AfterAnswer()
         # Shared by those who act as others.
-        self._vault = cache(self._open_vault)
-        self.mind = ModelRuntime(settings, self._index_folder, self.store, self.lexical, lambda: self.safe)
+        self._vault, self._lexical = cache(self._open_vault), cache(self._open_lexical)
+        self.mind = ModelRuntime(settings, self._index_folder, self.store, self._lexical, self._vault)
 
     def __enter__(self) -> Engine:
         return self
@@ -115,10 +112,12 @@ class Engine:
 
     def close(self) -> None:
         """Let go of files and connections."""
+        self.after_answer.close()
         self.mind.close()
         if self._vault.cache_info().currsize:
             self.safe.close()
-        self.lexical.close()
+        if self._lexical.cache_info().currsize:
+            self.lexical.close()
         self._close_store()
 
     def acting_as(self, actor: str) -> Engine:
@@ -127,7 +126,19 @@ class Engine:
         other.actor = actor
         return other
 
-    # Vault and drafter load many rules and ciphers, which reading does not need.
+    # Vault and drafter load many rules and ciphers, which reading does not need; writing needs no index.
+
+    @property
+    def lexical(self) -> LexicalIndex:
+        """The index of the words."""
+        return self._lexical()
+
+    def _open_lexical(self) -> LexicalIndex:
+        from triskele.index.analysis import Analyzer
+        from triskele.index.lexical import LexicalIndex
+
+        index = self.settings.index
+        return LexicalIndex(self._index_folder, self.store, Analyzer(index.language), tail_cap=index.tail_cap)
 
     @property
     def safe(self) -> StoreVault:
@@ -287,15 +298,11 @@ class Engine:
             text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, near=start, hurried=hurried, **filters
         )
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
-            from triskele.curation import agreement
-
-            agreement.note(self.store, answer)
+            self.after_answer.put(partial(agreement.note, self.store, answer))
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
         is_kept = settings.log and logged and sort is Sort.RELEVANCE and not narrowed
         if is_kept and not self.mind.clearing.quotes_secret(text):
-            from triskele.curation import recall_log
-
-            recall_log.note(self.store, text, answer)
+            self.after_answer.put(partial(recall_log.note, self.store, text, answer, timestamps.now()))
         return answer if budget is None else pack(answer, validation.check_budget(budget))
 
     def ask(
@@ -362,6 +369,7 @@ class Engine:
 
     def work_in_background(self) -> None:
         """Embed what waits, now and after every write, in a thread of this process."""
+        self.after_answer.start()
         self.mind.work_in_background()
 
     def browse(
@@ -400,9 +408,7 @@ class Engine:
 
     def resolve(self, reference: str) -> str:
         """The id that a prefix stands for."""
-        prefix = reference.strip().lower()
-        if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH or not set(prefix) <= set(ALPHABET):
-            raise BadInput(f"not an id: {reference[:40]!r} (give at least {SHORTEST_PREFIX} of its first characters)")
+        prefix = validation.check_prefix(reference)
         found = self.store.find(prefix)
         if not found:
             raise NotFound(f"no memory starts with {prefix}")
@@ -478,16 +484,7 @@ class Engine:
         from triskele.curation import health
 
         return health.inspect(
-            self.store,
-            self._maintenance,
-            self.lexical,
-            self.meaning(),
-            needs_model=self.mind.model == BUNDLED,
-            deep=deep,
-            repair=repair,
-            safe=self.safe,
-            outside=self.mind.hosts(),
-            outside_problems=self.mind.problems(),
+            self.store, self._maintenance, self.lexical, self.mind, deep=deep, repair=repair, safe=self.safe
         )
 
 

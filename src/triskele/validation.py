@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from triskele.base import timestamps
+from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.types import Memory
 
+SHORTEST_PREFIX = 4
 MAX_POSITION = 2**53
 MAX_LIMIT = 200
 MAX_BUDGET = 1_000_000
@@ -25,6 +27,14 @@ _KEPT_CONTROLS = "\n\t"
 _KEPT_FORMATS = "\u200c\u200d\u00ad"
 _UNREAD_LENGTH = 1_000_000
 _SENTENCE_END = re.compile(f"({SENTENCE_END})")
+
+
+def check_prefix(reference: str) -> str:
+    """An id or the first characters of one."""
+    prefix = reference.strip().lower()
+    if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH or not set(prefix) <= set(ALPHABET):
+        raise BadInput(f"not an id: {reference[:40]!r} (give at least {SHORTEST_PREFIX} of its first characters)")
+    return prefix
 
 
 def clean(text: str, what: str) -> str:

@@ -34,6 +34,7 @@ def engine(open_logging: Callable[..., Engine]) -> Engine:
 
 
 def _texts(engine: Engine) -> list[str]:
+    engine.after_answer.flush()
     return [asked.text for asked in recall_log.entries(engine.store)]
 
 
@@ -48,6 +49,8 @@ def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: Engine)
     id = engine.remember("the kettle is red").id
     engine.recall("kettle colour")
     engine.recall("anything else", all_projects=True)
+    assert recall_log.entries(engine.store) == []
+    engine.after_answer.flush()
     assert recall_log.entries(engine.store) == [
         recall_log.LoggedQuery("anything else", None, ()),
         recall_log.LoggedQuery("kettle colour", "garden", (id,)),
@@ -76,12 +79,14 @@ def test_the_log_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: Engine, tmp_path: Path) -> None:
     engine.remember("the kettle is red")
     engine.recall("kettle before")
+    engine.after_answer.flush()
     other = apsw.Connection(str(tmp_path / "memories.db"))
     other.execute("BEGIN IMMEDIATE")
     # Whoever waited here would fail the test by its time limit.
     engine.store._database._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
     engine.store._database.connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
     assert len(engine.recall("kettle meanwhile").hits) == 1
+    engine.after_answer.flush()
     other.close()
     assert _texts(engine) == ["kettle before"]
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
 
 from triskele.curation import usage
+from triskele.curation.usage import AfterAnswer
 from triskele.engine import Engine
+from triskele.errors import StoreUnavailable
 from triskele.stores.sqlite.store import SqliteOwnerStore
 from triskele.types import LinkKind
 
@@ -60,3 +65,58 @@ def test_an_injection_is_counted_with_what_it_takes_and_leaves_fingerprints(open
     assert [each.content_hash for each in engine.store.usage.given("talk")] == [memory.content_hash]
     connection = engine.store._database.connection()  # type: ignore[attr-defined]
     assert connection.execute("SELECT count(*) FROM echoes").get == 1
+
+
+def test_what_an_answer_leaves_is_written_later_and_in_order() -> None:
+    written: list[int] = []
+    after = AfterAnswer()
+    for number in range(3):
+        after.put(partial(written.append, number))
+    assert (written, len(after)) == ([], 3)
+    after.flush()
+    assert (written, len(after)) == ([0, 1, 2], 0)
+
+
+def test_a_refused_write_is_dropped_and_the_next_goes_on() -> None:
+    written: list[int] = []
+
+    def refuse() -> None:
+        raise StoreUnavailable("busy")
+
+    after = AfterAnswer()
+    after.put(refuse)
+    after.put(partial(written.append, 1))
+    after.close()
+    assert (written, len(after)) == ([1], 0)
+
+
+def _wait_for(event: threading.Event) -> None:
+    assert event.wait(30)
+
+
+def test_the_queue_is_bounded_and_a_full_one_is_written_by_a_thread() -> None:
+    written: list[int] = []
+    blocked = threading.Event()
+    after = AfterAnswer(most=3)
+    after.put(partial(_wait_for, blocked))
+    after.put(partial(written.append, 0))
+    assert after._thread is None
+    for number in range(1, 8):
+        after.put(partial(written.append, number))
+    assert len(after) <= 3
+    blocked.set()
+    after.close()
+    assert written[-1] == 7 and len(written) <= 8
+    assert after._thread is not None and not after._thread.is_alive()
+
+
+def test_a_thread_writes_shortly_after_the_answer(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    id = engine.remember("the kettle is red").id
+    engine.after_answer.start()
+    answer = engine.recall("kettle")
+    engine.after_answer.put(partial(usage.note_recall, engine.store, answer))
+    ends = time.monotonic() + 30
+    while id not in engine.store.usage.counts([id]):
+        assert time.monotonic() < ends
+        time.sleep(0.005)

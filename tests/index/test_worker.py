@@ -20,7 +20,7 @@ import pytest
 
 from triskele.config import load
 from triskele.engine import Engine
-from triskele.errors import ModelUnavailable
+from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index import local, worker
 from triskele.index.analysis import Analyzer
 from triskele.index.append_file import AppendFile
@@ -28,6 +28,7 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.vectors import TokenIndex
 from triskele.index.worker import Worker, embed_waiting
 from triskele.models.embedders import Encoding
+from triskele.stores.derived import EMBED, MOST_TRIES
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.stores.sqlite.vectors import SqliteVectors
 
@@ -50,6 +51,7 @@ class Toy:
         self.fingerprint = fingerprint
         self.asked: Counter[str] = Counter()
         self.before: Callable[[], None] = lambda: None
+        self.refused = "\0"
 
     def encode_query(self, text: str) -> Encoding:
         return self._encoding(text)
@@ -57,6 +59,8 @@ class Toy:
     def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
         self.before()
         self.asked.update(texts)
+        if any(self.refused in text for text in texts):
+            raise ModelUnavailable("the model gave no numbers")
         return [self._encoding(text) for text in texts]
 
     def _encoding(self, text: str) -> Encoding:
@@ -190,6 +194,68 @@ def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: 
     toy.before = erase
     engine.embed()
     _assert_whole(engine, 1)
+
+
+# Claimed, so that each text is embedded once
+
+
+def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine: Engine, toy: Toy) -> None:
+    assert engine.meaning() is not None
+    _fill(engine, 5)
+    claimed = engine.store.jobs.claim(EMBED, 2, lease_s=1.0)
+    assert engine.embed(limit=5) == 3
+    assert engine.store.vectors.count_waiting() == 2
+    # Without a limit it waits for the other one, which is gone.
+    assert engine.embed() == 2
+    assert len(claimed) == 2 and set(toy.asked.values()) == {1}
+    _assert_whole(engine, 5)
+
+
+def test_what_fails_for_want_of_a_store_waits_again_at_once(engine: Engine, toy: Toy) -> None:
+    _fill(engine, 2)
+
+    def fail() -> None:
+        raise StoreUnavailable("busy")
+
+    toy.before = fail
+    with pytest.raises(StoreUnavailable):
+        engine.embed()
+    assert [job.tries for job in engine.store.jobs.claim(EMBED)] == [0, 0]
+
+
+def test_a_text_that_the_model_refuses_takes_no_other_with_it(engine: Engine, toy: Toy) -> None:
+    toy.refused = "number 3 "
+    _fill(engine, 6)
+    assert engine.embed(limit=6) == 5
+    counts = engine.store.jobs.counts()
+    assert (counts.embed, counts.given_up, counts.last_error) == (1, 0, "the model gave no numbers")
+    for _ in range(MOST_TRIES - 1):
+        with pytest.raises(ModelUnavailable):
+            engine.embed(limit=6)
+    counts = engine.inspect().jobs
+    assert (counts.embed, counts.given_up, counts.last_error) == (0, 1, "the model gave no numbers")
+    assert engine.embed(limit=6) == 0
+    # Asked to do all, it tries again.
+    toy.refused = "\0"
+    assert engine.embed() == 1
+    counts = engine.store.jobs.counts()
+    assert (counts.given_up, counts.last_error) == (0, "")
+    _assert_whole(engine, 6)
+
+
+def test_the_background_survives_a_text_that_breaks_the_model(engine: Engine, toy: Toy) -> None:
+    def fail() -> None:
+        raise ValueError("memory number 1 here")
+
+    engine.work_in_background()
+    toy.before = fail
+    engine.remember("memory number 1 here")
+    _until(lambda: bool(engine.store.jobs.counts().last_error))
+    # The error of another's code may quote the text.
+    assert engine.store.jobs.counts().last_error == "ValueError"
+    toy.before = lambda: None
+    engine.remember("memory number 2 here")
+    _until(lambda: engine.store.vectors.count_waiting() == 0)
 
 
 # Dying at the worst moments
@@ -385,6 +451,7 @@ def work(home: str) -> None:
         sys.stdout.write("begun\n")
         sys.stdout.flush()
         engine.embed()
+    sys.stdout.write("".join(f"{text}\n" for text in toy.asked.elements()))
 
 
 def _start(home: Path) -> subprocess.Popen[str]:
@@ -435,10 +502,12 @@ def test_processes_that_embed_at_once_neither_double_nor_spoil_anything(tmp_path
     processes = [_start(tmp_path / "home") for _ in range(2)]
     for process in processes:
         _wait_until_begun(process)
+    asked: Counter[str] = Counter()
     for process in processes:
-        assert process.wait() == 0
-        assert process.stdout is not None
-        process.stdout.close()
+        out, _ = process.communicate()
+        assert process.returncode == 0
+        asked.update(out.splitlines())
+    assert asked == {f"memory number {number} here": 1 for number in range(120)}
     with _open(tmp_path / "home") as engine:
         engine.embed()
         _assert_whole(engine, 120)

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from sample_team import answers_of_the_sample
 
+from triskele.serving.cli import invocation
 from triskele.serving.cli.main import cli
 
 PROJECT = "shop"
@@ -62,6 +63,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TRISKELE_HOME", str(home))
     monkeypatch.setenv("TRISKELE_BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "file")
+    monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
+    # What a command embeds after its output is a test of its own.
+    monkeypatch.setattr(invocation, "SPARE_S", 0.0)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(work)
     return home

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -16,6 +17,7 @@ import pytest
 from triskele.base.files import file_lock
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
+from triskele.stores.protocols import Use
 from triskele.stores.sqlite.schema import MIGRATIONS
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
@@ -214,19 +216,73 @@ def common_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_store_in_a_folder_that_may_only_be_read_is_told_in_one_line(common_folder: Path, make_memory: Make) -> None:
-    path = common_folder / "memories.db"
+def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
+    common_folder: Path, make_memory: Make
+) -> None:
+    path, memory = common_folder / "memories.db", make_memory()
     unbound = SqliteStore(path)
-    store = unbound.of("me")
-    store.apply([Add(make_memory())], batch="one")
+    unbound.of("me").apply([Add(memory)], batch="one")
     unbound.close()
     (common_folder / "memories.db.lock").unlink()
     for name in common_folder.iterdir():
         name.chmod(0o444)
     common_folder.chmod(0o555)
+
+    def read_and_write() -> str:
+        unbound = SqliteStore(path)
+        store = unbound.of("me")
+        assert store.memories([memory.id]).keys() == {memory.id}
+        store.usage.recalled([Use(memory.id, 1)])
+        try:
+            store.apply([Add(make_memory("more"))], batch="two")
+        except StoreUnavailable as error:
+            unbound.close()
+            return str(error)
+        return "written"
+
+    told = _as_a_stranger(read_and_write)
+    common_folder.chmod(0o755)
+    assert told == f"the store {path} is read-only"
+    assert [each.name for each in common_folder.iterdir()] == ["memories.db"]
+
+
+def test_a_log_beside_a_read_only_database_is_read_or_told(common_folder: Path, make_memory: Make) -> None:
+    path, memory = common_folder / "memories.db", make_memory()
+    unbound = SqliteStore(path)
+    unbound.of("me").apply([Add(memory)], batch="one")
+
+    def read() -> str:
+        try:
+            with closing(SqliteStore(path)) as unbound:
+                return " ".join(unbound.of("me").memories([memory.id]))
+        except StoreUnavailable as error:
+            return str(error)
+
+    for name in common_folder.iterdir():
+        name.chmod(0o444)
+    common_folder.chmod(0o555)
+    # Another process has it open: the files of its log are there.
+    assert _as_a_stranger(read) == memory.id
+    common_folder.chmod(0o755)
+    (common_folder / "memories.db-shm").rename(common_folder / "aside")
+    common_folder.chmod(0o555)
+    assert "changes in memories.db-wal are not in it yet" in _as_a_stranger(read)
+    common_folder.chmod(0o755)
+    (common_folder / "aside").rename(common_folder / "memories.db-shm")
+    unbound.close()
+
+
+def test_an_older_format_that_cannot_be_migrated_is_told(common_folder: Path) -> None:
+    path = common_folder / "memories.db"
+    SqliteStore(path).close()
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("user_version", 6)
+    for name in common_folder.iterdir():
+        name.chmod(0o444)
+    common_folder.chmod(0o555)
     told = _as_a_stranger(lambda: _refusal(path))
     common_folder.chmod(0o755)
-    assert "read-only" in told
+    assert "read-only and has an older format" in told
 
 
 def _as_a_stranger(act: Callable[[], str]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Answer
 
@@ -29,12 +27,11 @@ def agreed(store: OwnerStore) -> AgreementStats | None:
 
 
 def note(store: OwnerStore, answer: Answer) -> None:
-    """Count one query; nothing is counted if the store cannot be written at once."""
+    """Count one query; a busy or read-only store refuses it."""
     before, agreement = agreed(store) or AgreementStats(), answer.agreement
     answered = before.answered + (agreement is not None)
     tau, kept = before.tau, before.kept
     if agreement is not None:
         tau, kept = tau + (agreement.tau - tau) / answered, kept + (agreement.kept - kept) / answered
     after = AgreementStats(asked=before.asked + 1, answered=answered, tau=tau, kept=kept)
-    with suppress(StoreUnavailable):
-        store.documents.put(_KIND, {_KEY: Document(asdict(after))}, durable=False)
+    store.documents.put(_KIND, {_KEY: Document(asdict(after))}, durable=False)

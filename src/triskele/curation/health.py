@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
-from triskele.index.local import SemanticIndex
 from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
+from triskele.recall.runtime import ModelRuntime
+from triskele.stores.derived import JobCounts
 from triskele.stores.protocols import IntegrityIssue, Maintenance, OwnerStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
@@ -32,6 +34,7 @@ class Health:
     vectors_damaged: int
     vectors_orphaned: int
     waiting: int
+    jobs: JobCounts
     model_problem: str | None
     vault_problem: str | None
     exposed: tuple[str, ...]
@@ -45,16 +48,14 @@ def inspect(
     store: OwnerStore,
     maintenance: Maintenance | None,
     lexical: LexicalIndex,
-    meaning: SemanticIndex | None,
+    models: ModelRuntime,
     *,
-    needs_model: bool,
     deep: bool,
     repair: bool,
     safe: StoreVault,
-    outside: Mapping[str, str],
-    outside_problems: tuple[str, ...],
 ) -> Health:
     """Check truth and indexes; if the truth is damaged, nothing is repaired from it."""
+    meaning = models.meaning()
     findings = [] if maintenance is None else maintenance.check(deep=deep)
     locked = safe.problem()
     findings += _unreadable(store, safe) if deep and locked is None else []
@@ -74,19 +75,21 @@ def inspect(
                 meaning.mentions.rebuild()
             maintenance.scrub()
             repaired.append("finished an interrupted erasure")
+    jobs = store.jobs.counts()
     return Health(
         findings=tuple(findings),
         index_behind=behind,
         index_faults=faults,
         vectors_damaged=damaged,
         vectors_orphaned=orphaned,
-        waiting=store.vectors.count_waiting(),
-        model_problem=_model_problem() if needs_model else None,
+        waiting=jobs.embed,
+        jobs=jobs,
+        model_problem=_model_problem() if models.model == BUNDLED else None,
         vault_problem=locked,
         exposed=tuple(_exposed(store)) if deep else (),
         repaired=tuple(repaired),
-        outside=outside,
-        outside_problems=outside_problems,
+        outside=models.hosts(),
+        outside_problems=models.problems(),
         left=tuple(egress_log.days(store)),
     )
 

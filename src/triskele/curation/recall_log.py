@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from triskele.base import timestamps
-from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Answer
 
@@ -25,16 +24,14 @@ class LoggedQuery:
     hits: tuple[str, ...]
 
 
-def note(store: OwnerStore, text: str, answer: Answer) -> None:
-    """Log a query and its hits; nothing is logged if the store cannot be written at once."""
+def note(store: OwnerStore, text: str, answer: Answer, at: datetime) -> None:
+    """Log a query and its hits; a busy or read-only store refuses it."""
     if not text.strip() or len(text) > LONGEST:
         return
-    now = timestamps.now()
     hits = [hit.memory.id for hit in answer.hits]
-    value = {"text": text, "project": answer.project, "at": timestamps.to_text(now), "hits": hits}
-    key = f"{timestamps.to_micros(now):017d}-{secrets.token_hex(3)}"
-    with suppress(StoreUnavailable):
-        store.documents.put(KIND, {key: Document(value, about=hits)}, most=MOST, durable=False)
+    value = {"text": text, "project": answer.project, "at": timestamps.to_text(at), "hits": hits}
+    key = f"{timestamps.to_micros(at):017d}-{secrets.token_hex(3)}"
+    store.documents.put(KIND, {key: Document(value, about=hits)}, most=MOST, durable=False)
 
 
 def entries(store: OwnerStore) -> list[LoggedQuery]:

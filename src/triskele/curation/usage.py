@@ -1,17 +1,83 @@
-"""Counting recalled and injected memories, for `triskele stats`."""
+"""What an answer leaves to write: counts of recalled and injected memories, and the queue that writes them later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from triskele.curation import echo
-from triskele.recall.reasons import tokens_of
+from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import OwnerStore, Use
 from triskele.types import Answer, Memory
+
+MOST = 1000
+_DELAY_S = 0.05
+_LEAVING_S = 5.0
+
+
+class AfterAnswer:
+    """A bounded queue of small writes; those that a busy or read-only store refuses are dropped.
+
+    They are written by `flush`, by `close`, or by a thread once `start` was called. A full queue starts the thread.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._writes: deque[Callable[[], None]] = deque(maxlen=most)
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+        self._flushing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def put(self, write: Callable[[], None]) -> None:
+        """Queue a write; nothing is written now."""
+        self._writes.append(write)
+        if len(self._writes) == self._most:
+            self.start()
+        self._wake.set()
+
+    def start(self) -> None:
+        """Write from now on in a thread, shortly after each answer."""
+        with self._mutex:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="triskele-after-answer", daemon=True)
+                self._thread.start()
+
+    def flush(self) -> None:
+        """Write what waits; a refused write is dropped."""
+        with self._flushing:
+            while self._writes:
+                with suppress(StoreUnavailable, OSError):
+                    self._writes.popleft()()
+
+    def close(self) -> None:
+        """End the thread and write the rest."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_LEAVING_S)
+        self.flush()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            # The answer leaves first.
+            self._stop.wait(_DELAY_S)
+            self.flush()
 
 
 def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
     """Count the memories of an answer; tokens count only if an agent reads it."""
+    # Imported here: it loads numpy, which a write does not need.
+    from triskele.recall.reasons import tokens_of
+
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:
         store.usage.recalled([Use(each.id, tokens_of(each.content) * to_agent) for each in memories])

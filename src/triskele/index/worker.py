@@ -1,20 +1,28 @@
-"""Background work: giving vectors to what was written and reading its names, in small durable steps."""
+"""Background work: embedding what was written and linking its names, in small durable steps."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from triskele.errors import TriskeleError
+from triskele.errors import IndexUnavailable, StoreUnavailable, TriskeleError
 from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed
+from triskele.stores.derived import EMBED
 from triskele.stores.protocols import OwnerStore
 
 BATCH = 64
+# Longer than a batch takes: what a killed process had claimed waits as long.
+LEASE_S = 15.0
+_POLL_S = 0.05
 _IDLE_S = 0.5
 _LEAVING_S = 20.0
+# These say nothing about the texts, so they cost no try.
+_NOT_THE_TEXT = (StoreUnavailable, IndexUnavailable, OSError)
 
 
 def embed_waiting(
@@ -27,21 +35,78 @@ def embed_waiting(
 ) -> int:
     """Embed what waits, batch by batch; a crash loses at most the batch under way, which waits again.
 
-    Without `wait` it gives way to whoever is writing.
+    Batches are claimed, so that two processes do not embed the same text. Without `wait` other writers go first; with
+    it and without a limit the call ends when nothing waits, in other processes either.
     """
     done = 0
-    before: list[tuple[str, str]] = []
+    tried: set[str] = set()
     while limit is None or done < limit:
-        batch = store.vectors.waiting(BATCH if limit is None else min(BATCH, limit - done))
-        # What waits again at once waits for another model: somebody has switched.
-        if not batch or batch == before:
+        claimed = _claim(store, BATCH if limit is None else min(BATCH, limit - done), wait=wait)
+        texts = {digest: text for digest, text in claimed.items() if digest not in tried}
+        if repeated := claimed.keys() - texts.keys():
+            # They failed just now, or wait for a model that was switched to meanwhile.
+            store.jobs.release(EMBED, repeated)
+        if texts:
+            tried |= texts.keys()
+            done += _embed_claimed(texts, store, meaning, wait=wait)
+            if progress is not None:
+                progress(done)
+        elif repeated or limit is not None or not wait or not _wait_for_others(store):
             break
-        before = batch
-        _embed(dict(batch), store, meaning, wait=wait)
-        done += len(batch)
-        if progress is not None:
-            progress(done)
     return done
+
+
+def _claim(store: OwnerStore, count: int, *, wait: bool) -> dict[str, str]:
+    """Claim texts to embed, by hash; a job whose text was erased is done."""
+    keys = [job.key for job in store.jobs.claim(EMBED, count, lease_s=LEASE_S, wait=wait)]
+    texts = store.vectors.texts(keys)
+    if len(texts) < len(keys):
+        store.jobs.complete(EMBED, [key for key in keys if key not in texts])
+    return texts
+
+
+def _wait_for_others(store: OwnerStore) -> bool:
+    """Wait until another process embeds more of what it claimed or its lease ends; False where nothing waits."""
+    waiting, ends = store.jobs.count(EMBED), time.monotonic() + LEASE_S
+    while store.jobs.count(EMBED) == waiting > 0 and time.monotonic() < ends:
+        time.sleep(_POLL_S)
+    return waiting > 0
+
+
+def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> int:
+    """Embed claimed texts and return how many; one that the model refuses does not take the others with it."""
+    try:
+        _embed(texts, store, meaning, wait=wait)
+    except BaseException as error:
+        if isinstance(error, _NOT_THE_TEXT) or not isinstance(error, Exception):
+            with suppress(StoreUnavailable):
+                store.jobs.release(EMBED, texts)
+            raise
+        if len(texts) == 1:
+            store.jobs.fail(EMBED, texts, _reason(error))
+            raise
+        return _embed_singly(texts, store, meaning, wait=wait)
+    return len(texts)
+
+
+def _embed_singly(texts: Mapping[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> int:
+    """Embed claimed texts one by one; raise where the model refuses all of them."""
+    errors: list[Exception] = []
+    for digest, text in texts.items():
+        try:
+            _embed_claimed({digest: text}, store, meaning, wait=wait)
+        except _NOT_THE_TEXT:
+            raise
+        except Exception as error:
+            errors.append(error)
+    if len(errors) == len(texts):
+        raise errors[-1]
+    return len(texts) - len(errors)
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line; only our own messages are known not to quote the text."""
+    return str(error) if isinstance(error, TriskeleError) else type(error).__name__
 
 
 def embed_beside(store: OwnerStore, meaning: SemanticIndex, progress: Callable[[int], None] = lambda _: None) -> int:
@@ -66,7 +131,7 @@ def restore_tokens(store: OwnerStore, meaning: SemanticIndex, *, limit: int | No
     return len(lost) - len(meaning.tokens.missing(lost))
 
 
-def _embed(texts: dict[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> None:
+def _embed(texts: Mapping[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> None:
     encodings = dict(zip(texts, meaning.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
     slots = store.vectors.keep(meaning.embedder.fingerprint, vectors, wait=wait)
@@ -106,21 +171,27 @@ class Worker:
         self._stop.set()
         self._wake.set()
         if self._thread is not None:
-            # Somebody elsewhere may take long to answer; what is under way is lost and waits again.
+            # A hosted model may take long to answer; what is under way is lost and waits again.
             self._thread.join(_LEAVING_S)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait()
+            # What another process claimed, or what failed, is looked at again after the lease.
+            self._wake.wait(LEASE_S if self._is_waiting() else None)
             self._wake.clear()
             try:
                 while not self._stop.is_set() and (meaning := self._meaning()) is not None:
                     done = embed_waiting(self._store, meaning, limit=BATCH)
                     done += read_names(self._store, self._words, limit=BATCH)
                     done = done or restore_tokens(self._store, meaning, limit=BATCH)
-                    # Whoever is asked elsewhere may take long: what can be done here is done first.
+                    # A hosted model may take long: what can be done here is done first.
                     if not done and not self._elsewhere(BATCH):
                         break
-            except (TriskeleError, OSError):
-                # What could not be embedded now still waits; the next write tries again.
+            except Exception:
+                # What could not be embedded now still waits, and the job keeps the error.
                 self._stop.wait(_IDLE_S)
+
+    def _is_waiting(self) -> bool:
+        with suppress(TriskeleError):
+            return self._store.jobs.count(EMBED) > 0
+        return True

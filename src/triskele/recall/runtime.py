@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from triskele.base import timestamps
 from triskele.config import HOSTED, NO_MODEL, Settings
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.index.lexical import LexicalIndex
 from triskele.recall.plan import CROSS, Plan
+from triskele.stores.derived import EMBED, NAMES
 from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Query, Sort
 
 if TYPE_CHECKING:
+    from triskele.index.lexical import LexicalIndex
     from triskele.index.local import LocalIndexes, SemanticIndex
     from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 # Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
 
 _KIND, _KEY = "model in force", "now"
+# So few are embedded before the clock is looked at again.
+_STEP = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,12 @@ class ModelRuntime:
     """Opens models when they are first needed and keeps vectors up to date."""
 
     def __init__(
-        self, settings: Settings, folder: Path, store: OwnerStore, lexical: LexicalIndex, safe: Callable[[], StoreVault]
+        self,
+        settings: Settings,
+        folder: Path,
+        store: OwnerStore,
+        lexical: Callable[[], LexicalIndex],
+        safe: Callable[[], StoreVault],
     ) -> None:
         self._settings = settings
         self._folder = folder
@@ -211,7 +220,7 @@ class ModelRuntime:
         sources = Sources(
             self._store,
             self.indexes(meaning).corpus,
-            self._lexical.analyzer,
+            self._lexical().analyzer,
             meaning.embedder if meaning is not None else None,
             reranker=reranker,
         )
@@ -229,14 +238,14 @@ class ModelRuntime:
 
         if meaning is not None:
             return LocalIndexes(
-                self._store, self._lexical, meaning.catalog, meaning.mentions, meaning.dense, meaning.tokens
+                self._store, self._lexical(), meaning.catalog, meaning.mentions, meaning.dense, meaning.tokens
             )
         if self._plain is None:
             from triskele.index.catalog import Catalog
             from triskele.index.mentions import MentionIndex
 
             self._plain = LocalIndexes(
-                self._store, self._lexical, Catalog(self._store, ""), MentionIndex(self._folder, self._store)
+                self._store, self._lexical(), Catalog(self._store, ""), MentionIndex(self._folder, self._store)
             )
         return self._plain
 
@@ -245,15 +254,29 @@ class ModelRuntime:
         meaning = self.meaning()
         if meaning is None:
             return 0
-        is_done = not self._store.vectors.count_waiting() and not self._store.entities.count_unread()
-        if is_done and not len(meaning.tokens.missing(meaning.catalog.columns().slots)):
+        if limit is None and wait:
+            self._store.jobs.retry(EMBED)
+        if not self._jobs() and not len(meaning.tokens.missing(meaning.catalog.columns().slots)):
             return 0
         from triskele.index.entity_linking import read_names
         from triskele.index.worker import embed_waiting, restore_tokens
 
         done = embed_waiting(self._store, meaning, limit=limit, wait=wait, progress=progress)
-        read_names(self._store, self._lexical, limit=limit, wait=wait)
+        read_names(self._store, self._lexical(), limit=limit, wait=wait)
         return done + restore_tokens(self._store, meaning, limit=limit, wait=wait)
+
+    def has_jobs(self) -> bool:
+        """Whether anything waits that the model in force can work off."""
+        return self.model != NO_MODEL and self._jobs() > 0
+
+    def work_off(self, seconds: float) -> None:
+        """Work off what waits for so long; other writers go first."""
+        ends, left = time.monotonic() + seconds, -1
+        while time.monotonic() < ends and left != (left := self._jobs()) > 0:
+            self.embed(limit=_STEP, wait=False, progress=None)
+
+    def _jobs(self) -> int:
+        return self._store.jobs.count(EMBED) + self._store.jobs.count(NAMES)
 
     def embed_elsewhere(self, limit: int | None = None) -> int:
         """Embed open memories with the hosted model; returns how many."""
@@ -265,7 +288,7 @@ class ModelRuntime:
         from triskele.index.worker import Worker
 
         with self._lock:
-            self._worker = self._worker or Worker(self._store, self._lexical, self.meaning, self.embed_elsewhere)
+            self._worker = self._worker or Worker(self._store, self._lexical(), self.meaning, self.embed_elsewhere)
         self._worker.wake()
 
     def wake(self) -> None:

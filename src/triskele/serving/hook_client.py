@@ -151,6 +151,15 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
         os.close(start_lock)
 
 
+def is_running(place: Address) -> bool:
+    """Whether a resident process serves; asks its lock and opens no connection."""
+    try:
+        with open(place.file("lock"), "rb+") as lock:
+            return _is_held(lock.fileno())
+    except OSError:
+        return False
+
+
 # Kept so that a long-lived process reaps children that ended.
 _started: list[_Child] = []
 

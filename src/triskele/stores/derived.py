@@ -26,6 +26,16 @@ class Job(NamedTuple):
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """How many contents wait to be embedded and versions to have their names read; `last_error` is the newest one."""
+
+    embed: int
+    names: int
+    given_up: int
+    last_error: str
+
+
 class JobStore(Protocol):
     """A queue of one owner's jobs by kind and key; versions queue theirs in the transaction that writes them."""
 
@@ -33,8 +43,15 @@ class JobStore(Protocol):
         """Queue jobs; those that wait already stay as they are."""
         ...
 
-    def claim(self, kind: str, limit: int = 64, *, lease_s: float = 60.0) -> list[Job]:
-        """Take the oldest jobs that no lease covers; after the lease they can be claimed again."""
+    def claim(self, kind: str, limit: int = 64, *, lease_s: float = 60.0, wait: bool = True) -> list[Job]:
+        """Take the oldest jobs that no lease covers; after the lease they can be claimed again.
+
+        Without `wait` a store that is being written refuses at once.
+        """
+        ...
+
+    def release(self, kind: str, keys: Iterable[str]) -> None:
+        """End the lease of jobs that were not done; they wait again and have lost no try."""
         ...
 
     def complete(self, kind: str, keys: Iterable[str]) -> None:
@@ -51,6 +68,14 @@ class JobStore(Protocol):
 
     def given_up(self, kind: str) -> list[Job]:
         """The jobs that failed at every try, oldest first."""
+        ...
+
+    def retry(self, kind: str) -> None:
+        """Let the jobs that were given up wait again; their last errors stay known."""
+        ...
+
+    def counts(self) -> JobCounts:
+        """How many jobs wait and were given up, and why the newest that failed did."""
         ...
 
 
@@ -79,6 +104,10 @@ class VectorStore(Protocol):
 
     def waiting(self, limit: int = 256) -> list[tuple[str, str]]:
         """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
+        ...
+
+    def texts(self, hashes: Iterable[str]) -> dict[str, str]:
+        """The texts of some contents by hash; erased ones are left out."""
         ...
 
     def count_waiting(self) -> int:

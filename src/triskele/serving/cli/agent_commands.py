@@ -249,7 +249,7 @@ class _LazyEngine:
         """The engine; a failed open is tried again."""
         with self._mutex:
             if self._engine is None:
-                self._engine = self._invocation.open()
+                self._engine = self._invocation.open_engine()
                 self._engine.work_in_background()
             return self._engine
 

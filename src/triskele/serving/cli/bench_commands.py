@@ -57,9 +57,9 @@ def bench(
         )
     if invocation.as_json:
         return invocation.write_json(report)
-    from triskele.serving.cli import reports
+    from triskele.serving.cli import eval_report
 
-    return invocation.write(reports.bench(report, out, public=public))
+    return invocation.write(eval_report.bench(report, out, public=public))
 
 
 def _folder(name: str) -> Path:

@@ -160,9 +160,9 @@ def run(invocation: Invocation, arms: str | None, baseline: str, seed: int) -> N
         report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
     if invocation.as_json:
         return invocation.write_json(report)
-    from triskele.serving.cli import eval_report, reports
+    from triskele.serving.cli import eval_report
 
-    return invocation.write(reports.bench(report, None), eval_report.run_notes(report))
+    return invocation.write(eval_report.bench(report, None), eval_report.run_notes(report))
 
 
 @eval_.command(

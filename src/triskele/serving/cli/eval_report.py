@@ -1,14 +1,17 @@
-"""The results of `triskele eval` as text."""
+"""The results of `triskele eval` and `triskele bench` as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from triskele.curation.adoption import values_of
+from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
+from triskele.evaluation.report.formatting import detectable
 from triskele.serving.cli.render import GOOD, ID, MATCH, QUIET, WARNING, note, table
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 BAD = "red"
 _SHOWN_BROKEN = 10
+_SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
+_SHOWN_TIMES = ("p50", "p95")
+_ALARM = "bold red"
 _HINTS = {
     "paraphrase": "set recall.log = true to use your own recalls, or import questions with --import",
     "multi-hop": "link memories that belong together, or import questions with --import",
@@ -178,3 +184,69 @@ def _kappa(value: float | None) -> str:
 
 def _next(command: str) -> Text:
     return Text.assemble(("Next: ", QUIET), (command, MATCH))
+
+
+def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> RenderableType:
+    """Findings against the numbers, quality and speed of each arm, and the significance of differences."""
+    parts: list[RenderableType] = [note(report["dataset"], style="bold"), *_findings(report)]
+    parts += [_bench_arms(report), Text(), _kinds(report), Text()]
+    parts += [note(_comparison(each), style=QUIET) for each in report["comparisons"] if _is_headline(each)]
+    parts += [note(said, style=QUIET) for said in _abstention(report)]
+    if out is not None:
+        kept = "Aggregates" if public else "Runs and values per query"
+        parts.append(note(f"{kept} are in {out}", style=QUIET))
+    return Group(*parts)
+
+
+def _findings(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    for found in report.get("guards", {}).get("findings", ()):
+        is_alarm = found["severity"] == "alarm"
+        examples = f" ({', '.join(found['examples'])})" if found.get("examples") else ""
+        yield note(f"{'✗' if is_alarm else '·'} {found['said']}{examples}", style=_ALARM if is_alarm else QUIET)
+
+
+def _bench_arms(report: Mapping[str, Any]) -> RenderableType:
+    made = table("arm", *_SHOWN_METRICS, *(f"{name} ms" for name in _SHOWN_TIMES), "bytes")
+    for name, arm in report["arms"].items():
+        times = (f"{arm['latency_ms'][key]:.2f}" for key in _SHOWN_TIMES)
+        values = (_value(arm["overall"][metric]) for metric in _SHOWN_METRICS)
+        made.add_row(note(name, style=ID), *values, *times, f"{arm['bytes_per_memory']:.0f}")
+    return made
+
+
+def _kinds(report: Mapping[str, Any]) -> RenderableType:
+    strata = next(iter(report["arms"].values()))["strata"]
+    made = table("ndcg@10", *(_kind(name, values) for name, values in strata.items()))
+    for name, arm in report["arms"].items():
+        made.add_row(note(name, style=ID), *(_value(arm["strata"][kind]["ndcg@10"]) for kind in strata))
+    return made
+
+
+def _kind(name: str, values: Mapping[str, Any]) -> str:
+    return f"{name} ({values['n']}{', underpowered' if values['n'] < UNDERPOWERED_BELOW else ''})"
+
+
+def _value(number: float | None) -> str:
+    return "–" if number is None else f"{number:.3f}"
+
+
+def _is_headline(comparison: Mapping[str, Any]) -> bool:
+    return comparison["stratum"] == "overall" and comparison["metric"] in _SHOWN_METRICS
+
+
+def _comparison(each: Mapping[str, Any]) -> str:
+    low, high = each["ci95"]
+    between = f"{each['a']} − {each['b']}, {each['metric']}"
+    said = f"{between}: {each['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {each['p_holm']:.3f})"
+    if decision(each) is Decision.UNDECIDED:
+        said += f", no difference found: {detectable(each)}"
+    return said + (", underpowered" if each["underpowered"] else "")
+
+
+def _abstention(report: Mapping[str, Any]) -> Iterator[str]:
+    for name, told in report.get("abstention", {}).items():
+        for kind, found in told["kinds"].items():
+            yield (
+                f"{name}, confidence against {kind} ({found['n']}): AUROC {found['auroc']:.3f}, precision"
+                f" {_value(found['precision'])} at {told['threshold']}, answerable kept {found['coverage']:.2f}"
+            )

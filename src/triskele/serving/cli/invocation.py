@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from triskele.config import Settings
     from triskele.engine import Engine
+
+# How long a command may go on after its output.
+SPARE_S = 2.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,11 +44,30 @@ class Invocation:
         """The environment for other processes on the same store."""
         return {**os.environ, "TRISKELE_STORE": self.store} if self.store else dict(os.environ)
 
-    def open(self) -> Engine:
+    def open_engine(self) -> Engine:
         """The engine of this run."""
         from triskele.engine import open_memory
 
         return open_memory(settings=self.settings(), ask=_passphrase)
+
+    @contextmanager
+    def open(self) -> Iterator[Engine]:
+        """The engine of this run; after the output it has what waits worked off."""
+        with self.open_engine() as engine:
+            yield engine
+            sys.stdout.flush()
+            self._work_off(engine)
+
+    def _work_off(self, engine: Engine) -> None:
+        """Leave waiting jobs to the resident process, or do what fits into a moment."""
+        from triskele.errors import TriskeleError
+
+        # The answer is out: nothing here is an error of the command.
+        with suppress(TriskeleError, OSError):
+            if not engine.mind.has_jobs():
+                return
+            if not (engine.settings.agents.background and _start_resident(self.environ())):
+                engine.mind.work_off(SPARE_S)
 
     @contextmanager
     def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
@@ -90,6 +112,19 @@ class Invocation:
             screen.print(*parts, sep="\n")
         # Tables pad their cells with blanks: remove them in a file or a pipe.
         return click.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
+
+
+def _start_resident(environ: dict[str, str]) -> bool:
+    """Whether a resident process runs or was started; it sees by itself that jobs wait."""
+    from triskele.serving import hook_client
+
+    place = hook_client.address(environ)
+    try:
+        if not hook_client.is_running(place):
+            hook_client.start(place, environ)
+    except (OSError, hook_client.NoAnswer):
+        return False
+    return True
 
 
 @contextmanager

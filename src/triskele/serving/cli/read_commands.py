@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -71,8 +72,7 @@ def recall(
 
         from triskele.curation import usage
 
-        # After the output, so that the user does not wait for it.
-        usage.note_recall(engine.store, found)
+        engine.after_answer.put(partial(usage.note_recall, engine.store, found))
 
 
 @click.command(
@@ -196,17 +196,22 @@ def stats(invocation: Invocation) -> None:
     from triskele.curation import agreement
 
     with invocation.open_existing() as engine:
-        census, waiting, names = engine.census(), engine.store.vectors.count_waiting(), engine.store.entities.counts()
+        census, jobs, names = engine.census(), engine.store.jobs.counts(), engine.store.entities.counts()
         address, adopted = invocation.settings().store.url, engine.adopted()
         if invocation.as_json:
-            counts = {**shapes.plain(census), "waiting": waiting, "graph": shapes.plain(names)}
+            counts = {
+                **shapes.plain(census),
+                "waiting": jobs.embed,
+                "jobs": shapes.plain(jobs),
+                "graph": shapes.plain(names),
+            }
             counts["adopted"] = shapes.plain(adopted)
             counts["uses"] = shapes.uses(engine.store.usage)
             counts["agreement"] = shapes.plain(agreement.agreed(engine.store))
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
-        invocation.write(reports.stats(census, waiting, names, address, engine.project))
+        invocation.write(reports.stats(census, jobs, names, address, engine.project))
         if days := engine.store.usage.days():
             most = engine.store.usage.most_used()
             ids = [count.id for count in most]

@@ -1,21 +1,14 @@
-"""Reports for people: changes, history, statistics, health, settings, transfers, benchmarks."""
+"""Reports for people: changes, history, statistics, health, settings, transfers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.curation.agreement import AgreementStats
-from triskele.curation.health import Health
-from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
-from triskele.evaluation.report.formatting import detectable
-from triskele.exchange.records import ExportReport, ImportReport
-from triskele.recall.hosted.egress_log import Day, Sent
-from triskele.recall.why_not import WhyNot
 from triskele.serving.cli.render import (
     GOOD,
     ID,
@@ -33,9 +26,16 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
-from triskele.stores.derived import NameCounts
-from triskele.stores.protocols import Census, DayCount, UseCount
 from triskele.types import Action, JournalEntry, Memory, Outcome
+
+if TYPE_CHECKING:
+    from triskele.curation.agreement import AgreementStats
+    from triskele.curation.health import Health
+    from triskele.exchange.records import ExportReport, ImportReport
+    from triskele.recall.hosted.egress_log import Day, Sent
+    from triskele.recall.why_not import WhyNot
+    from triskele.stores.derived import JobCounts, NameCounts
+    from triskele.stores.protocols import Census, DayCount, UseCount
 
 _ACTIONS = {
     Action.ADDED: "Added",
@@ -53,9 +53,6 @@ _ACTIONS = {
 _BAR_CHARACTERS = 24
 _SHOWN_PROBLEMS = 10
 _SHOWN_OUTCOMES = 10
-_SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
-_SHOWN_TIMES = ("p50", "p95")
-_ALARM = "bold red"
 _LOCAL = "✓ No hosted model is configured; nothing leaves this machine."
 # How often it was recalled, how often injected, and the tokens of both.
 _USES = ("recalled", "injected", "tokens")
@@ -142,7 +139,7 @@ def why_not(found: WhyNot, change: str | None) -> RenderableType:
     return Group(*lines)
 
 
-def stats(census: Census, waiting: int, names: NameCounts, address: str, project: str) -> RenderableType:
+def stats(census: Census, jobs: JobCounts, names: NameCounts, address: str, project: str) -> RenderableType:
     """Counts of the store."""
     graph = f"{counted(names.concepts, 'concept')}, {counted(names.mentions, 'mention')}"
     graph += f", {memories(names.waiting)} to read"
@@ -155,16 +152,33 @@ def stats(census: Census, waiting: int, names: NameCounts, address: str, project
             ("forgotten", note(f"{census.forgotten:,}")),
             ("links", note(f"{census.links:,}")),
             ("changes", note(f"{census.journal:,}")),
-            ("to embed", note(f"{waiting:,}")),
+            ("to embed", note(f"{jobs.embed:,}")),
             ("graph", note(graph)),
             ("size", note(size(census.bytes))),
         ]
     )
-    parts: list[RenderableType] = [counts]
+    parts: list[RenderableType] = [counts, *_failed_jobs(jobs)]
     for title, groups in (("By category", census.by_category), ("By project", census.by_project)):
         if groups:
             parts += [Text(), note(title, style="bold"), _bars(groups)]
     return Group(*parts)
+
+
+def _waiting_jobs(jobs: JobCounts) -> list[RenderableType]:
+    """Work that is not done yet, and what failed last."""
+    lines: list[RenderableType] = []
+    if jobs.embed or jobs.names:
+        said = f"{counted(jobs.embed, 'text')} to embed, {memories(jobs.names)} to read names from"
+        lines.append(note(f"· {said}: the background does it, or `triskele reindex` now", style=WARNING))
+    return lines + _failed_jobs(jobs)
+
+
+def _failed_jobs(jobs: JobCounts) -> list[RenderableType]:
+    if not jobs.last_error:
+        return []
+    given_up = f"{counted(jobs.given_up, 'text')} given up after several tries; " if jobs.given_up else ""
+    said = f"✗ {given_up}the last error was: {jobs.last_error} (`triskele reindex` tries again)"
+    return [note(said, style="red")]
 
 
 def uses(
@@ -223,6 +237,7 @@ def health(found: Health, *, deep: bool) -> RenderableType:
         lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more", style=WARNING))
     if not found.findings and not found.repaired:
         lines.append(note("✓ Index up to date.", style="green"))
+    lines += _waiting_jobs(found.jobs)
     lines += _egress(found.left, found.outside, found.outside_problems)
     if not deep:
         lines.append(note("`triskele doctor --deep` also checks every checksum and every index entry.", style=QUIET))
@@ -310,72 +325,6 @@ def demo_closing() -> RenderableType:
         note('$ triskele add "We deploy with Argo CD, not Helm hooks" --category decisions', style=ID),
         note('$ triskele recall "how do we deploy?"', style=ID),
     )
-
-
-def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> RenderableType:
-    """Findings against the numbers, quality and speed of each arm, and the significance of differences."""
-    parts: list[RenderableType] = [note(report["dataset"], style="bold"), *_findings(report)]
-    parts += [_bench_arms(report), Text(), _kinds(report), Text()]
-    parts += [note(_comparison(each), style=QUIET) for each in report["comparisons"] if _is_headline(each)]
-    parts += [note(said, style=QUIET) for said in _abstention(report)]
-    if out is not None:
-        kept = "Aggregates" if public else "Runs and values per query"
-        parts.append(note(f"{kept} are in {out}", style=QUIET))
-    return Group(*parts)
-
-
-def _findings(report: Mapping[str, Any]) -> Iterator[RenderableType]:
-    for found in report.get("guards", {}).get("findings", ()):
-        is_alarm = found["severity"] == "alarm"
-        examples = f" ({', '.join(found['examples'])})" if found.get("examples") else ""
-        yield note(f"{'✗' if is_alarm else '·'} {found['said']}{examples}", style=_ALARM if is_alarm else QUIET)
-
-
-def _bench_arms(report: Mapping[str, Any]) -> RenderableType:
-    made = table("arm", *_SHOWN_METRICS, *(f"{name} ms" for name in _SHOWN_TIMES), "bytes")
-    for name, arm in report["arms"].items():
-        times = (f"{arm['latency_ms'][key]:.2f}" for key in _SHOWN_TIMES)
-        values = (_value(arm["overall"][metric]) for metric in _SHOWN_METRICS)
-        made.add_row(note(name, style=ID), *values, *times, f"{arm['bytes_per_memory']:.0f}")
-    return made
-
-
-def _kinds(report: Mapping[str, Any]) -> RenderableType:
-    strata = next(iter(report["arms"].values()))["strata"]
-    made = table("ndcg@10", *(_kind(name, values) for name, values in strata.items()))
-    for name, arm in report["arms"].items():
-        made.add_row(note(name, style=ID), *(_value(arm["strata"][kind]["ndcg@10"]) for kind in strata))
-    return made
-
-
-def _kind(name: str, values: Mapping[str, Any]) -> str:
-    return f"{name} ({values['n']}{', underpowered' if values['n'] < UNDERPOWERED_BELOW else ''})"
-
-
-def _value(number: float | None) -> str:
-    return "–" if number is None else f"{number:.3f}"
-
-
-def _is_headline(comparison: Mapping[str, Any]) -> bool:
-    return comparison["stratum"] == "overall" and comparison["metric"] in _SHOWN_METRICS
-
-
-def _comparison(each: Mapping[str, Any]) -> str:
-    low, high = each["ci95"]
-    between = f"{each['a']} − {each['b']}, {each['metric']}"
-    said = f"{between}: {each['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {each['p_holm']:.3f})"
-    if decision(each) is Decision.UNDECIDED:
-        said += f", no difference found: {detectable(each)}"
-    return said + (", underpowered" if each["underpowered"] else "")
-
-
-def _abstention(report: Mapping[str, Any]) -> Iterator[str]:
-    for name, told in report.get("abstention", {}).items():
-        for kind, found in told["kinds"].items():
-            yield (
-                f"{name}, confidence against {kind} ({found['n']}): AUROC {found['auroc']:.3f}, precision"
-                f" {_value(found['precision'])} at {told['threshold']}, answerable kept {found['coverage']:.2f}"
-            )
 
 
 def _egress(days: Sequence[Day], outside: Mapping[str, str], problems: Sequence[str]) -> list[RenderableType]:

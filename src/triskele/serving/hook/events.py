@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from triskele.curation import usage
@@ -25,6 +26,8 @@ def respond(engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
     """The text that the hook writes to standard output."""
     if event not in _ANSWERS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(_ANSWERS)}")
+    # What the last answer gave counts before the next one.
+    engine.after_answer.flush()
     return _ANSWERS[event](engine, payload)
 
 
@@ -78,8 +81,15 @@ def _is_late(payload: Mapping[str, Any]) -> bool:
 
 def _given(engine: Engine, given: Injection, conversation: Conversation) -> str:
     if given.memories:
-        usage.note_injection(
-            engine.store, given.memories, conversation=conversation.key, tokens=given.tokens, labels=given.labels
+        engine.after_answer.put(
+            partial(
+                usage.note_injection,
+                engine.store,
+                given.memories,
+                conversation=conversation.key,
+                tokens=given.tokens,
+                labels=given.labels,
+            )
         )
     return given.document
 

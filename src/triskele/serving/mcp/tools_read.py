@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
@@ -44,7 +45,8 @@ def memory_recall(
     found = who.engine.recall(query, limit=limit, show_superseded=superseded, **asked)
     hits = [_hit(hit) for hit in found.hits]
     kept = schemas.fitting(hits)
-    usage.note_recall(who.engine.store, replace(found, hits=found.hits[: len(kept)]), to_agent=True)
+    shown = replace(found, hits=found.hits[: len(kept)])
+    who.engine.after_answer.put(partial(usage.note_recall, who.engine.store, shown, to_agent=True))
     return schemas.Recalled(
         hits=kept,
         resolutions=[schemas.line(each) for each in found.resolutions],

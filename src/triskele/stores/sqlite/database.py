@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -35,8 +36,16 @@ class Database:
         # Weak, so that a thread's connection goes when the thread does.
         self._opened: WeakSet[apsw.Connection] = WeakSet()
         self._opened_lock = threading.Lock()
+        self._open_address = str(path)
         with told(path):
             refuse_lost(path, traces)
+            if cannot_be_written(path):
+                self._open_address = _read_only_address(path)
+                if self.connection().pragma("user_version") < len(schema.MIGRATIONS):
+                    raise StoreUnavailable(
+                        f"the store {path} is read-only and has an older format: open it once where it can be written"
+                    )
+                return
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Several processes may meet an empty folder at once; only one creates the tables.
             with file_lock(_lock_of(path), timeout_s=busy_timeout_s) as is_held:
@@ -54,21 +63,32 @@ class Database:
                     self.close(is_sound=False)
                     raise
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the file could not be written when it was opened."""
+        return self._open_address != str(self.path)
+
     def connection(self) -> apsw.Connection:
         """The connection of this thread."""
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = apsw.Connection(str(self.path))
+            connection = self._connect()
             with self._opened_lock:
                 self._opened.add(connection)
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
             # Before anything is written: another program's file stays as it is.
             schema.refuse_foreign(connection)
-            connection.pragma("journal_mode", "wal")
+            if not self.is_read_only:
+                connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
             connection.pragma("foreign_keys", True)
             self._local.connection = connection
         return connection
+
+    def _connect(self) -> apsw.Connection:
+        if self.is_read_only:
+            return apsw.Connection(self._open_address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        return apsw.Connection(self._open_address)
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -99,6 +119,8 @@ class Database:
     def writing(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
         """A transaction, durable once it ends; without `wait` a store that is being written refuses at once."""
         with self._explained():
+            if self.is_read_only:
+                raise apsw.ReadOnlyError
             connection = self.connection()
             self._begin(connection, wait=wait)
             try:
@@ -185,6 +207,29 @@ class Database:
             except apsw.SQLError:
                 self._refuse_other_format(self.connection())
                 raise
+
+
+def cannot_be_written(path: Path) -> bool:
+    """Whether there is a database that this user, or its file system, allows only to be read."""
+    return exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
+def _read_only_address(path: Path) -> str:
+    """How to open a database that cannot be written.
+
+    Without the files beside it SQLite can only read it as a file that never changes, which leaves out a log.
+    """
+    if _committed(path).exists():
+        raise apsw.ReadOnlyError
+    log, shared = (path.with_name(path.name + end) for end in _LOGS)
+    address = f"file:{quote(str(path))}?mode=ro"
+    if shared.exists() and log.exists():
+        return address
+    if log.exists() and log.stat().st_size:
+        raise StoreUnavailable(
+            f"the store {path} is read-only, and changes in {log.name} are not in it yet: copy both to another folder"
+        )
+    return f"{address}&immutable=1"
 
 
 def index_folder(path: Path, owner: str) -> Path:
@@ -294,6 +339,8 @@ def told(path: Path) -> Iterator[None]:
             f"the store {path} is damaged or not a triskele store ({error}): restore a backup"
         ) from error
     except (apsw.CantOpenError, apsw.IOError, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EROFS:
+            raise StoreUnavailable(f"the store {path} is read-only") from error
         if isinstance(error, OSError) and is_full(error):
             raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
         raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error

@@ -10,7 +10,7 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.config import HOSTED
-from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job, JobCounts
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory, Sensitivity
@@ -63,10 +63,10 @@ class SqliteJobs:
                 [(self._owner, kind, key) for key in keys],
             )
 
-    def claim(self, kind: str, limit: int = 64, *, lease_s: float = 60.0) -> list[Job]:
+    def claim(self, kind: str, limit: int = 64, *, lease_s: float = 60.0, wait: bool = True) -> list[Job]:
         """Take the oldest jobs that no lease covers; after the lease they can be claimed again."""
         now = timestamps.to_micros(timestamps.now())
-        with self._database.writing() as connection:
+        with self._database.writing(wait=wait) as connection:
             rows = connection.execute(
                 f"SELECT {_JOB} FROM jobs WHERE {_WAITING} AND lease <= ? ORDER BY job LIMIT ?",
                 [self._owner, kind, now, limit],
@@ -77,6 +77,10 @@ class SqliteJobs:
             )
         return [_to_job(row) for row in rows]
 
+    def release(self, kind: str, keys: Iterable[str]) -> None:
+        """End the lease of jobs that were not done; they wait again and have lost no try."""
+        self._update("lease = 0", kind, keys)
+
     def complete(self, kind: str, keys: Iterable[str]) -> None:
         """Remove jobs that are done."""
         with self._database.writing() as connection:
@@ -84,11 +88,7 @@ class SqliteJobs:
 
     def fail(self, kind: str, keys: Iterable[str], error: str) -> None:
         """Note why jobs failed and let them wait again; after the last try they are given up."""
-        with self._database.writing() as connection:
-            connection.executemany(
-                "UPDATE jobs SET lease = 0, tries = tries + 1, error = ? WHERE owner = ? AND kind = ? AND key = ?",
-                [(error, self._owner, kind, key) for key in keys],
-            )
+        self._update("lease = 0, tries = tries + 1, error = ?", kind, keys, error)
 
     def count(self, kind: str) -> int:
         """How many jobs wait, claimed ones included."""
@@ -98,6 +98,25 @@ class SqliteJobs:
         """The jobs that failed at every try, oldest first."""
         sql = f"SELECT {_JOB} FROM jobs WHERE owner = ? AND kind = ? AND tries >= {MOST_TRIES} ORDER BY job"
         return [_to_job(row) for row in self._database.all(sql, [self._owner, kind])]
+
+    def retry(self, kind: str) -> None:
+        """Let the jobs that were given up wait again; their last errors stay known."""
+        if given_up := self.given_up(kind):
+            self._update("lease = 0, tries = 0", kind, [job.key for job in given_up])
+
+    def counts(self) -> JobCounts:
+        """How many jobs wait and were given up, and why the newest that failed did."""
+        sql = "SELECT error FROM jobs WHERE owner = ? AND error <> '' ORDER BY job DESC LIMIT 1"
+        errors = self._database.all(sql, [self._owner])
+        given_up = sum(len(self.given_up(kind)) for kind in (EMBED, NAMES))
+        return JobCounts(self.count(EMBED), self.count(NAMES), given_up, str(errors[0][0]) if errors else "")
+
+    def _update(self, change: str, kind: str, keys: Iterable[str], *bindings: str) -> None:
+        with self._database.writing() as connection:
+            connection.executemany(
+                f"UPDATE jobs SET {change} WHERE owner = ? AND kind = ? AND key = ?",
+                [(*bindings, self._owner, kind, key) for key in keys],
+            )
 
 
 class SqliteVectors:
@@ -111,9 +130,14 @@ class SqliteVectors:
         """Contents that the model in use has not seen yet, oldest first, as (hash, text)."""
         with self._database.reading() as connection:
             waiting = waiting_keys(connection, self._owner, EMBED, limit)
-            sql = "SELECT content FROM versions WHERE owner = ? AND content_hash = ? LIMIT 1"
-            found = [connection.execute(sql, [self._owner, digest]).fetchone() for digest in waiting]
-        return [(digest, str(row[0] if row else "")) for digest, row in zip(waiting, found, strict=True)]
+        texts = self.texts(waiting)
+        return [(digest, texts.get(digest, "")) for digest in waiting]
+
+    def texts(self, hashes: Iterable[str]) -> dict[str, str]:
+        """The texts of some contents by hash; erased ones are left out."""
+        sql = "SELECT content FROM versions WHERE owner = ? AND content_hash = ? LIMIT 1"
+        found = ((digest, self._database.all(sql, [self._owner, digest])) for digest in hashes)
+        return {digest: str(rows[0][0]) for digest, rows in found if rows}
 
     def count_waiting(self) -> int:
         """How many contents wait for a vector."""
@@ -125,6 +149,9 @@ class SqliteVectors:
             if _model(connection, self._owner) == fingerprint:
                 return
         with self._database.writing() as connection:
+            if _model(connection, self._owner) == fingerprint:
+                # Another process was faster, and may have claimed jobs since.
+                return
             connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", [self._owner, _MODEL, fingerprint])
             connection.execute("DELETE FROM jobs WHERE owner = ? AND kind = ?", [self._owner, EMBED])
             connection.execute(
