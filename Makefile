@@ -28,7 +28,7 @@ lint: $(VENV)/dev.done  ## style and types
 bench: $(VENV)/dev.done  ## quality over TRISKELE_BENCH_DATA, written to docs/benchmarks.md
 	$(BIN)/python benchmarks/quality.py
 
-lock:  ## pin the dependencies anew (needs uv)
+lock:  ## pin the dependencies again (needs uv)
 	$(COMPILE) --output-file locks/runtime.txt
 	$(COMPILE) --extra dev --output-file locks/dev.txt
 

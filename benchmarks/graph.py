@@ -48,10 +48,10 @@ from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.measure import Measured, measure
-from triskele.graph.bipartite import Bipartite, Ints
 from triskele.graph.canonical import key
+from triskele.graph.walk import Bipartite, Ints
 from triskele.index.entity_linking import FOUND, _Known, read_names
-from triskele.index.local.local_corpus import LocalCorpus
+from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Layers
 from triskele.recall import candidates, graph_leg
 from triskele.stores.derived import Named
@@ -394,7 +394,7 @@ def _room(home: Path) -> Figures:
     """Bytes that the graph takes per memory: rows and their indexes in the store, and the file of mentions."""
     with stores.open_engine(home) as engine:
         engine.meaning().mentions.rebuild()  # type: ignore[union-attr]
-        with engine.store._reading() as connection:  # type: ignore[attr-defined]
+        with engine.store._database.reading() as connection:  # type: ignore[attr-defined]
             owned = f"SELECT name FROM sqlite_schema WHERE tbl_name IN {TABLES}"
             rows = connection.execute(f"SELECT sum(pgsize) FROM dbstat WHERE name IN ({owned})").get
             counts = {table: connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES}

@@ -21,8 +21,7 @@ import texts
 
 from triskele.index.worker import BATCH
 from triskele.models.bundled import MODEL_FOLDER
-from triskele.models.bundled_runtime import BundledRuntime
-from triskele.models.inference import batches, cut
+from triskele.models.inference import BundledRuntime, batches, cut
 from triskele.models.manifest import read_manifest
 
 RESULTS = Path(__file__).parent / "results" / "indexing.json"

@@ -73,7 +73,7 @@ class PrivacySettings:
 
 @dataclass(frozen=True, slots=True)
 class HostedSettings:
-    """A hosted embedding model, used beside the local one; without `service` there is none."""
+    """A hosted embedding model, used beside the local one; none without `service`."""
 
     service: str = ""
     model: str = ""

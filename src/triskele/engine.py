@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from triskele.curation.adoption import Adopted
     from triskele.curation.health import Health
     from triskele.index.lexical import LexicalIndex
-    from triskele.index.semantic import SemanticIndex
+    from triskele.index.local import SemanticIndex
     from triskele.ingest import Drafter
     from triskele.recall.hosted.egress_log import Sent
     from triskele.recall.why_not import WhyNot

@@ -11,8 +11,8 @@ TriskeleError
     │   └── StoreNewer       a newer version of triskele wrote the file
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     ├── ModelUnavailable     a model file is missing, damaged or speaks nonsense
-    ├── VaultLocked, VaultDamaged   (privacy/failures.py) the key is missing, or a sealed text was altered
-    └── EndpointUnavailable  (egress.py) a service of others does not answer as it should
+    ├── VaultLocked, VaultDamaged   (privacy/keys.py) the key is missing, or a sealed text was altered
+    └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 from triskele.engine import Engine
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Bools, Bytes, Facts, Floats, Ints, Mentions
-from triskele.index.tokens import compressed
+from triskele.index.vectors import compressed
 from triskele.models.embedders import Encoding
 from triskele.types import Memory, Scope, Sort
 

@@ -11,8 +11,8 @@ import pytest
 from triskele.base.ids import content_hash
 from triskele.config import load
 from triskele.engine import Engine
-from triskele.index.semantic import SemanticIndex
-from triskele.index.tokens import compressed
+from triskele.index.local import SemanticIndex
+from triskele.index.vectors import compressed
 from triskele.models.bundled import bundled
 from triskele.types import Answer
 

@@ -29,7 +29,7 @@ async def main() -> None:
     listening = loopback_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     with open_memory() as engine:
-        app = Application(AppContext(lambda: engine, dict, lambda line: None, lambda: None))
+        app = Application(AppContext(lambda: engine, dict, lambda line: None, lambda: None, lambda token: None))
         config = uvicorn.Config(app.for_listener(Rules.local(None, port)), lifespan="off", log_level="warning")
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()

@@ -10,7 +10,7 @@ import pytest
 from triskele.evaluation import guards
 from triskele.evaluation.arms import arm
 from triskele.evaluation.datasets import BenchDocument, BenchQuery
-from triskele.evaluation.guards import CandidateSource, Finding, RankFusion, Reach, Severity, alarms_first
+from triskele.evaluation.guards import CandidateSource, GuardFinding, RankFusion, Reach, Severity, alarms_first
 
 FOUNDING = {"lexical": 1.0, "dense": 1.0, "graph": 0.35}
 OUTSIDE = {"graph": CandidateSource.OUTSIDE}
@@ -25,7 +25,7 @@ def query(id: str, text: str = "what is it", kind: str = "paraphrase", **meta: A
     return BenchQuery(id, text, kind, None, meta)
 
 
-def severities(found: Iterator[Finding]) -> list[Severity]:
+def severities(found: Iterator[GuardFinding]) -> list[Severity]:
     return [finding.severity for finding in found]
 
 
@@ -199,8 +199,8 @@ def test_a_single_arm_that_misses_nothing_is_suspicious() -> None:
 
 
 def test_alarms_come_first_and_examples_stay_private() -> None:
-    remark = Finding("leak", Severity.NOTE, "a note")
-    alarm = Finding("leak", Severity.ALARM, "an alarm", stratum="exact", examples=tuple("abcdefgh"))
+    remark = GuardFinding("leak", Severity.NOTE, "a note")
+    alarm = GuardFinding("leak", Severity.ALARM, "an alarm", stratum="exact", examples=tuple("abcdefgh"))
     assert alarms_first([remark, alarm]) == [alarm, remark]
     assert alarm.to_json()["examples"] == list("abcde")
     assert alarm.to_json(public=True) == {

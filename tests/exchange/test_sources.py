@@ -10,7 +10,7 @@ import pytest
 
 from triskele.engine import Engine
 from triskele.errors import BadInput
-from triskele.exchange import formats, sources
+from triskele.exchange import sources, transfer
 from triskele.exchange.transfer import import_memories
 
 OpenEngine = Callable[..., Engine]
@@ -35,11 +35,11 @@ OpenEngine = Callable[..., Engine]
 )
 def test_formats_are_recognised(name: str, text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert formats.choose(tmp_path / name, None) == expected
+    assert transfer.choose(tmp_path / name, None) == expected
 
 
 def test_a_folder_is_taken_for_notes(tmp_path: Path) -> None:
-    assert formats.choose(tmp_path, None) == "markdown"
+    assert transfer.choose(tmp_path, None) == "markdown"
 
 
 @pytest.mark.parametrize(

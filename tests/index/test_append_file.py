@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from triskele.index.append_file import AppendFile, Records
 
-LINE, WIDTH = "first-line", 3
+EPOCH, WIDTH = "first-epoch", 3
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def _vectors(*slots: int, count: int = 1) -> dict[int, np.ndarray]:
     return {slot: np.arange(count * WIDTH, dtype="<f4").reshape(count, WIDTH) + slot * 100 for slot in slots}
 
 
-def _open(file: AppendFile, lineage: str = LINE) -> Records:
-    records = file.open(lineage)
+def _open(file: AppendFile, epoch: str = EPOCH) -> Records:
+    records = file.open(epoch)
     assert records is not None
     return records
 
@@ -52,7 +52,7 @@ def test_what_is_appended_is_what_is_read(tmp_path_factory: pytest.TempPathFacto
     for counts in batches:
         start = len(expected) + 1
         batch = {slot: np.full((n, 2), slot, dtype="i1") for slot, n in enumerate(counts, start=start)}
-        file.append(LINE, batch)
+        file.append(EPOCH, batch)
         expected |= batch
         _assert_holds(file, expected)
         records = _open(file)
@@ -61,62 +61,68 @@ def test_what_is_appended_is_what_is_read(tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_file_that_was_never_written_is_not_there(file: AppendFile) -> None:
-    assert file.open(LINE) is None
+    assert file.open(EPOCH) is None
 
 
 def test_an_empty_file_is_there_and_holds_nothing(file: AppendFile) -> None:
-    file.append(LINE, {})
+    file.append(EPOCH, {})
     records = _open(file)
     assert (len(records.slots), records.values.shape, records.last_slot) == (0, (0, WIDTH), 0)
     assert records.damaged().tolist() == []
-    file.append(LINE, _vectors(7))
+    file.append(EPOCH, _vectors(7))
     _assert_holds(file, _vectors(7))
 
 
 def test_records_without_values_stand_among_others(file: AppendFile) -> None:
     batch = _vectors(1, 3, count=2) | {2: np.empty((0, WIDTH), dtype="<f4")}
-    file.append(LINE, batch)
+    file.append(EPOCH, batch)
     _assert_holds(file, batch)
 
 
 def test_a_crash_between_data_and_stamp_is_overwritten(file: AppendFile) -> None:
-    file.append(LINE, _vectors(1))
+    file.append(EPOCH, _vectors(1))
     stamp = (file.path / "stamp.json").read_bytes()
-    file.append(LINE, _vectors(2, 3, count=5))
+    file.append(EPOCH, _vectors(2, 3, count=5))
     # The process died before the second stamp was there, perhaps in the middle of the last file.
     (file.path / "stamp.json").write_bytes(stamp)
     with (file.path / "values").open("ab") as values:
         values.write(b"half a rec")
     _assert_holds(file, _vectors(1))
     assert _open(file).damaged().tolist() == []
-    file.append(LINE, _vectors(4, 5))
+    file.append(EPOCH, _vectors(4, 5))
     _assert_holds(file, _vectors(1, 4, 5))
     assert _open(file).damaged().tolist() == []
 
 
+def test_the_stamp_has_the_keys_of_existing_files(file: AppendFile) -> None:
+    file.append(EPOCH, _vectors(1, 2, count=2))
+    stamp = json.loads((file.path / "stamp.json").read_text())
+    assert stamp == {"lineage": EPOCH, "width": WIDTH, "dtype": "<f4", "records": 2, "rows": 4}
+
+
 def test_a_stamp_cut_short_is_never_read(file: AppendFile) -> None:
-    file.append(LINE, _vectors(1))
+    file.append(EPOCH, _vectors(1))
     (file.path / "stamp.new").write_text('{"lineage": "fir')
     _assert_holds(file, _vectors(1))
-    file.append(LINE, _vectors(2))
+    file.append(EPOCH, _vectors(2))
     _assert_holds(file, _vectors(1, 2))
 
 
 def test_a_file_of_another_history_width_or_type_is_not_believed(file: AppendFile) -> None:
-    file.append(LINE, _vectors(1, 2))
-    assert file.open("another line") is None
-    assert AppendFile(file.path, "<f4", WIDTH + 1).open(LINE) is None
-    assert AppendFile(file.path, "i1", WIDTH).open(LINE) is None
-    file.append("another line", _vectors(9))
-    assert file.open(LINE) is None
-    assert list(_content(_open(file, "another line"))) == [9]
+    file.append(EPOCH, _vectors(1, 2))
+    assert file.open("another epoch") is None
+    assert AppendFile(file.path, "<f4", WIDTH + 1).open(EPOCH) is None
+    assert AppendFile(file.path, "i1", WIDTH).open(EPOCH) is None
+    file.append("another epoch", _vectors(9))
+    assert file.open(EPOCH) is None
+    assert list(_content(_open(file, "another epoch"))) == [9]
 
 
 def test_beginning_anew_leaves_what_others_read_alone(file: AppendFile) -> None:
-    file.append(LINE, _vectors(1, count=500))
+    file.append(EPOCH, _vectors(1, count=500))
     # A process whose map lost its pages would die by a signal, so the file that it holds must stay whole.
     with (file.path / "values").open("rb") as held:
-        file.append("another line", _vectors(2))
+        file.append("another epoch", _vectors(2))
         assert os.fstat(held.fileno()).st_size == 500 * WIDTH * 4
 
 
@@ -124,47 +130,47 @@ def test_beginning_anew_leaves_what_others_read_alone(file: AppendFile) -> None:
 def test_a_file_cut_short_or_gone_is_not_believed_and_begun_anew(file: AppendFile, name: str) -> None:
     for damage in ("cut", "emptied", "gone"):
         shutil.rmtree(file.path, ignore_errors=True)
-        file.append(LINE, _vectors(1, 2, 3))
+        file.append(EPOCH, _vectors(1, 2, 3))
         path = file.path / name
         if damage == "gone":
             path.unlink()
         else:
             path.write_bytes(path.read_bytes()[:-2] if damage == "cut" else b"")
-        assert file.open(LINE) is None
-        file.append(LINE, _vectors(4))
+        assert file.open(EPOCH) is None
+        file.append(EPOCH, _vectors(4))
         _assert_holds(file, _vectors(4))
 
 
-@pytest.mark.parametrize("stamp", ["[]", "null", "{}", "7", '{"lineage": "first-line"}', "\x00"])
+@pytest.mark.parametrize("stamp", ["[]", "null", "{}", "7", '{"lineage": "first-epoch"}', "\x00"])
 def test_a_stamp_of_nonsense_is_not_believed(file: AppendFile, stamp: str) -> None:
-    file.append(LINE, _vectors(1))
+    file.append(EPOCH, _vectors(1))
     (file.path / "stamp.json").write_text(stamp)
-    assert file.open(LINE) is None
+    assert file.open(EPOCH) is None
 
 
 @pytest.mark.parametrize("change", [{"records": -1}, {"rows": -3}, {"records": 10**15}, {"rows": 10**15}])
 def test_a_stamp_of_wrong_numbers_is_not_believed(file: AppendFile, change: dict[str, int]) -> None:
-    file.append(LINE, _vectors(1, 2))
+    file.append(EPOCH, _vectors(1, 2))
     path = file.path / "stamp.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    assert file.open(LINE) is None
+    assert file.open(EPOCH) is None
 
 
 @pytest.mark.parametrize("name", ["slots", "counts", "checks", "values"])
 def test_every_flipped_bit_is_noticed(file: AppendFile, name: str) -> None:
-    file.append(LINE, _vectors(1, 2) | {3: np.empty((0, WIDTH))} | _vectors(4, count=2))
+    file.append(EPOCH, _vectors(1, 2) | {3: np.empty((0, WIDTH))} | _vectors(4, count=2))
     path = file.path / name
     content = path.read_bytes()
     for bit in range(len(content) * 8):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
-        records = file.open(LINE)
+        records = file.open(EPOCH)
         assert records is None or len(records.damaged()), f"bit {bit} of {name}"
 
 
 def test_damage_names_the_record_that_has_it(file: AppendFile) -> None:
-    file.append(LINE, _vectors(1, 2, 3, count=2))
+    file.append(EPOCH, _vectors(1, 2, 3, count=2))
     with (file.path / "values").open("r+b") as values:
         values.seek(2 * WIDTH * 4 + 5)
         values.write(b"\xff")

@@ -254,7 +254,7 @@ def test_nothing_is_read_again_while_nothing_happens(world: World) -> None:
     catalog = Catalog(world.store, MODEL)
     assert catalog.columns() is catalog.columns()
     before = catalog.columns()
-    catalog.forget()
+    catalog.rebuild()
     assert catalog.columns() is not before
 
 

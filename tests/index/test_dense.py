@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
-from triskele.index import dense
+from triskele.index import lifecycle
+from triskele.index import vectors as dense
 from triskele.index.catalog import Catalog, Columns
-from triskele.index.dense import DenseIndex
+from triskele.index.vectors import DenseIndex
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
@@ -349,7 +350,7 @@ def test_where_the_folder_cannot_be_written_memory_serves_alone(shelf: Shelf, mo
 def test_while_another_process_writes_the_file_memory_serves_alone(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense, "_LOCK_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(lifecycle, "FIRST_INDEX_TIMEOUT_S", 0.01)
     vectors = units(8)
     shelf.put(vectors)
     index = shelf.index(tail_cap=0)

@@ -136,6 +136,6 @@ def test_orphans_are_found_and_removed_by_an_inspection(engine: Engine) -> None:
     ids = _fill(engine, 4)
     engine.lexical.rebuild()
     engine.store.erase([ids[0]], batch="test")
-    assert engine.lexical.faults() == 1
+    assert engine.lexical.damaged() == 1
     assert engine.inspect(deep=True).repaired
-    assert engine.lexical.faults() == 0
+    assert engine.lexical.damaged() == 0

@@ -13,8 +13,8 @@ from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
 from triskele.config import load
 from triskele.engine import Engine
-from triskele.index import tokens
-from triskele.index.tokens import SCALE, TokenIndex, compressed
+from triskele.index import lifecycle, vectors
+from triskele.index.vectors import SCALE, TokenIndex, compressed
 from triskele.index.worker import restore_tokens
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Encoding
@@ -88,7 +88,7 @@ def test_stop_words_and_punctuation_go_unless_nothing_else_is_left(text: str, ke
 def test_a_byte_per_number_loses_little() -> None:
     text = SENTENCES[0]
     made = bundled().encode_documents([text])[0]
-    telling = [place for place, (start, stop) in enumerate(made.spans) if tokens._is_telling(text[start:stop])]
+    telling = [place for place, (start, stop) in enumerate(made.spans) if vectors._is_telling(text[start:stop])]
     small = compressed(text, made)
     assert small.dtype == np.int8
     back = small.astype(np.float32) / SCALE
@@ -239,7 +239,7 @@ def test_orphans_are_records_that_the_store_no_longer_knows(open_index: Callable
 def test_while_another_process_writes_nothing_is_lost_but_time(
     open_index: Callable[[], TokenIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "_LOCK_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(lifecycle, "LOCK_TIMEOUT_S", 0.01)
     index = open_index()
     index.add({1: _tokens(1)})
     with file_lock(index._lock_path(), timeout_s=1) as is_held:

@@ -21,17 +21,16 @@ import pytest
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import ModelUnavailable, StoreUnavailable
-from triskele.index import semantic as meaning_room
-from triskele.index import worker
+from triskele.index import local, worker
 from triskele.index.analysis import Analyzer
 from triskele.index.append_file import AppendFile
 from triskele.index.lexical import LexicalIndex
-from triskele.index.tokens import TokenIndex
+from triskele.index.vectors import TokenIndex
 from triskele.index.worker import Worker, embed_waiting
 from triskele.models.embedders import Encoding
-from triskele.stores.derived import EMBED
+from triskele.stores.derived import EMBED, MOST_TRIES
 from triskele.stores.sqlite.store import SqliteStore
-from triskele.stores.sqlite.vectors import MOST_TRIES, SqliteVectors
+from triskele.stores.sqlite.vectors import SqliteVectors
 
 PATIENCE_S = 30
 DIMENSIONS, TOKEN_DIMENSIONS = 8, 4
@@ -76,7 +75,7 @@ class Toy:
 def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
     """The model that every engine of the test opens."""
     made = Toy()
-    monkeypatch.setattr(meaning_room, "bundled", lambda: made)
+    monkeypatch.setattr(local, "bundled", lambda: made)
     return made
 
 
@@ -175,7 +174,7 @@ def test_another_model_sees_everything_beside_the_first(engine: Engine, monkeypa
     engine.embed()
     engine.close()
     other = Toy("toy@2")
-    monkeypatch.setattr(meaning_room, "bundled", lambda: other)
+    monkeypatch.setattr(local, "bundled", lambda: other)
     with _open(engine.settings.home) as again:
         answer = again.recall("memory")
         assert answer.waiting == 5
@@ -445,7 +444,7 @@ def test_without_a_model_the_background_has_nothing_to_do(tmp_path: Path) -> Non
 def work(home: str) -> None:
     """What a process of these tests does: embed everything in tiny batches, and say so."""
     toy = Toy()
-    meaning_room.bundled = lambda: toy  # type: ignore[assignment, return-value]
+    local.bundled = lambda: toy  # type: ignore[assignment, return-value]
     worker.BATCH = 2
     with _open(Path(home)) as engine:
         engine.store.vectors.count_waiting()

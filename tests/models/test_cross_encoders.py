@@ -18,8 +18,7 @@ from tokenizers import Tokenizer
 
 from triskele.errors import ModelUnavailable
 from triskele.models.bundled import MODEL_FOLDER
-from triskele.models.cross_encoders import ExportedCrossEncoder
-from triskele.models.reranker import Reranker
+from triskele.models.cross_encoders import ExportedCrossEncoder, Reranker
 
 node = tiny_onnx.node
 WORDS, SIZE = 30_522, 32

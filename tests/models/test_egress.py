@@ -423,9 +423,9 @@ CLIENTS = {
 HUB = {"huggingface_hub", "sentence_transformers", "transformers", "torch"}
 HUB_ROOMS = {"models/hub.py"}
 # Whoever meets other processes of this machine: sockets on the disk, or ports of loopback where there are none. None
-# of them may know a client of HTTP, and an address that is not loopback's is refused in `listening.loopback_address`.
+# of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.loopback_address`.
 LOCAL = {"socket", "_socket"}
-LOCAL_ROOMS = {"serving/hook_client.py", "serving/listening.py", "serving/mcp/dialing.py"}
+LOCAL_ROOMS = {"serving/hook_client.py", "serving/listener.py", "serving/mcp/connector.py"}
 
 
 def _named(tree: ast.AST) -> Iterator[str]:

@@ -12,8 +12,7 @@ from loopback import Book
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import Endpoint, NotCleared
-from triskele.models.embedding_services import SERVICES
-from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
+from triskele.models.hosted_embedder import SERVICES, EndpointEmbedder, HostedModel
 from triskele.privacy.clearance import Cleared
 
 Start = Callable[..., tuple[EndpointEmbedder, loopback.Loopback]]

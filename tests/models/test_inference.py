@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from triskele.models.inference import Window, batches, cut
+from triskele.models.inference import TokenWindow, batches, cut
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 253, 254])
 def test_a_text_that_fits_is_one_window(tokens: int) -> None:
-    assert cut(3, tokens, 254) == [Window(3, 0, tokens)]
+    assert cut(3, tokens, 254) == [TokenWindow(3, 0, tokens)]
 
 
 @pytest.mark.parametrize("tokens", [255, 508, 509, 5_000, 64 * 254])
@@ -33,7 +33,7 @@ def test_the_number_of_windows_is_bounded() -> None:
 
 
 def test_batches_hold_one_length_within_the_budget_and_lose_nothing() -> None:
-    windows = [Window(number, 0, 5 + number % 7) for number in range(100)]
+    windows = [TokenWindow(number, 0, 5 + number % 7) for number in range(100)]
     found = list(batches(windows, budget=40))
     assert sorted(window.text for batch in found for window in batch) == list(range(100))
     for batch in found:
@@ -42,4 +42,7 @@ def test_batches_hold_one_length_within_the_budget_and_lose_nothing() -> None:
 
 
 def test_a_window_beyond_the_budget_still_runs_and_an_empty_one_too() -> None:
-    assert list(batches([Window(0, 0, 99), Window(1, 0, 0)], budget=40)) == [[Window(0, 0, 99)], [Window(1, 0, 0)]]
+    assert list(batches([TokenWindow(0, 0, 99), TokenWindow(1, 0, 0)], budget=40)) == [
+        [TokenWindow(0, 0, 99)],
+        [TokenWindow(1, 0, 0)],
+    ]

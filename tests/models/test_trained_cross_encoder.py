@@ -17,8 +17,7 @@ from triskele import config
 from triskele.engine import Engine
 from triskele.evaluation.datasets import BenchQuery
 from triskele.evaluation.metrics import auroc
-from triskele.models.cross_encoders import ExportedCrossEncoder
-from triskele.models.reranker import Reranker, Reranking
+from triskele.models.cross_encoders import ExportedCrossEncoder, Reranker, Reranking
 from triskele.types import Hit
 
 

@@ -18,8 +18,8 @@ from triskele.engine import Engine
 from triskele.evaluation.datasets import BenchQuery, Half, half
 from triskele.evaluation.loaders import load_dataset
 from triskele.models.bundled import MODEL_FOLDER
+from triskele.models.cross_encoders import DEPTH
 from triskele.models.inference import open_tokenizer
-from triskele.models.reranker import DEPTH
 from triskele.types import Hit
 
 SAMPLES = Path(__file__).parents[2] / "src" / "triskele" / "samples" / "team"

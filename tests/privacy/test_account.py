@@ -56,14 +56,16 @@ def test_without_settings_nothing_has_left(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
     assert (told()["outside"], told()["left"]) == ({}, [])
-    assert "Nobody is named to send anything to. ✓ Nothing has left this machine." in doctor()
+    assert (
+        "No hosted model is configured; nothing leaves this machine. ✓ Nothing was sent from this machine." in doctor()
+    )
 
 
 def test_before_anything_was_sent_the_doctor_names_who_may_be_asked(engine: Engine) -> None:
     assert told()["outside"] == dict.fromkeys(("hosted", "hosted questions", "rerank", "llm"), "127.0.0.1")
     assert told()["left"] == []
-    assert "Open memories and questions may go to 127.0.0.1 (hosted)" in doctor()
-    assert "Nothing has left this machine." in doctor()
+    assert "Open memories and queries may be sent to 127.0.0.1 (hosted)" in doctor()
+    assert "Nothing was sent from this machine." in doctor()
 
 
 def test_what_left_is_told_by_day_and_endpoint(engine: Engine, server: loopback.Loopback) -> None:
@@ -88,7 +90,7 @@ def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: Eng
     engine.mind.embed_elsewhere()
     (tmp_path / "home" / "config.toml").unlink()
     assert told()["outside"] == {} and told()["left"][0]["texts"] == 3
-    assert "Nobody is named" in doctor() and "3 texts" in doctor() and "Nothing has left" not in doctor()
+    assert "No hosted model" in doctor() and "3 texts" in doctor() and "Nothing was sent" not in doctor()
 
 
 @pytest.mark.parametrize("status", [429, 500, 401])

@@ -12,7 +12,7 @@ from paths import WRITERS, Walk, is_found
 
 from triskele import config, ingest
 from triskele.engine import Engine
-from triskele.exchange import export, formats
+from triskele.exchange import export, transfer
 from triskele.privacy import detect
 from triskele.privacy.vault import Vault
 from triskele.recall.hosted.egress_policy import EgressPolicy
@@ -70,7 +70,7 @@ def test_few_canaries_show_nothing_with_all_guards(tmp_path: Path, monkeypatch: 
 
 
 def test_every_format_is_walked() -> None:
-    assert set(formats.IMPORTS) <= set(WRITERS)
+    assert set(transfer.IMPORTS) <= set(WRITERS)
 
 
 def test_every_place_that_writes_memories_is_known() -> None:

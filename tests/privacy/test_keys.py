@@ -13,8 +13,7 @@ from drawer import Drawer
 
 from triskele.errors import BadInput, Unavailable
 from triskele.privacy import keys
-from triskele.privacy.failures import VaultDamaged, VaultLocked
-from triskele.privacy.keys import Cost, KeyFile, Passphrase, SystemKeyring
+from triskele.privacy.keys import Cost, KeyFile, Passphrase, SystemKeyring, VaultDamaged, VaultLocked
 
 QUICK = Cost(memory_kib=64, rounds=1, lanes=1)
 

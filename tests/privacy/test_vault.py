@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.privacy import vault as vaults
-from triskele.privacy.failures import VaultDamaged, VaultLocked
-from triskele.privacy.keys import Cost, KeyFile, KeySource, Passphrase
+from triskele.privacy.keys import Cost, KeyFile, KeySource, Passphrase, VaultDamaged, VaultLocked
 from triskele.privacy.vault import Vault
 
 QUICK = Cost(memory_kib=64, rounds=1, lanes=1)

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from triskele import config
 from triskele.engine import Engine
 from triskele.errors import BadInput
-from triskele.exchange.formats import IMPORTS
-from triskele.exchange.transfer import import_memories
+from triskele.exchange.transfer import IMPORTS, import_memories
 from triskele.serving.cli.main import cli
 from triskele.types import Sensitivity, is_secret
 

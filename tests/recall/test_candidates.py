@@ -13,7 +13,7 @@ import pytest
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import BadInput, ModelUnavailable, StoreUnavailable
-from triskele.index.tokens import TokenIndex
+from triskele.index.vectors import TokenIndex
 from triskele.models.bundled import bundled
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 from triskele.recall import legs
@@ -21,7 +21,7 @@ from triskele.recall.fusion import METHODS
 from triskele.recall.legs import LEAST_SIMILARITY
 from triskele.recall.pipeline import query_terms
 from triskele.recall.plan import Plan
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite.vectors import SqliteVectors
 from triskele.types import Answer, Query
 
 BUNDLED = sys.modules["triskele.models.bundled"]
@@ -308,7 +308,7 @@ def _out_of_reach(*_: object, **__: object) -> None:
 
 HINDRANCES = {
     "an index folder that cannot be written": (TokenIndex, "_lock_path", _refuse),
-    "a store that cannot be written": (SqliteStore, "keep_vectors", _out_of_reach),
+    "a store that cannot be written": (SqliteVectors, "keep", _out_of_reach),
 }
 
 

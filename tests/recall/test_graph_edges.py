@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from triskele.graph.bipartite import Bipartite
-from triskele.graph.walk import Edged, Edges, Ints
+from triskele.graph.walk import Bipartite, Edged, Edges, Ints
 from triskele.index.corpus import Bools, Mentions
 from triskele.index.mentions import COMMON_FROM, Layers
 from triskele.recall import graph_leg

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from triskele.base import timestamps
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Facts
-from triskele.index.tokens import SCALE
+from triskele.index.vectors import SCALE
 from triskele.models.embedders import Encoding
 from triskele.recall import late_interaction
 from triskele.recall.legs import EncodedQuery

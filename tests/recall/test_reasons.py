@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,12 @@ import pytest
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.errors import BadInput
+from triskele.index.analysis import Analyzer
 from triskele.recall import reasons
+from triskele.recall.legs import QueryTerms
 from triskele.recall.pipeline import pack
 from triskele.recall.plan import Plan
-from triskele.types import Answer, Hit, LinkKind
+from triskele.types import Answer, Hit, LinkKind, Memory
 
 MEMORIES = (
     "Releases reach the cluster through Argo CD, never by hand",
@@ -266,3 +268,12 @@ def test_that_two_legs_agree_on_a_stranger_gives_no_confidence(engine: Engine) -
     best = answer.hits[0].legs
     assert "lexical" not in best and best["dense"].score < 0.25
     assert answer.confidence < 0.5
+
+
+def test_coverage_is_summed_in_the_order_of_the_query(make_memory: Callable[..., Memory]) -> None:
+    terms = tuple(f"term{number}" for number in range(40))
+    rarity = {term: 0.1 * 1.7**number for number, term in enumerate(reversed(terms))}
+    query = QueryTerms(" ".join(terms), terms, rarity)
+    memory = make_memory(" ".join(reversed(terms[1:])))
+    coverage = reasons.Coverage(query, Analyzer("none")).of(memory)
+    assert coverage == sum(rarity[term] for term in terms[1:]) / query.ceiling

@@ -423,7 +423,7 @@ def test_a_store_that_others_hold_neither_delays_nor_repeats(desk: Desk) -> None
 def test_a_failing_ledger_does_not_fail_the_prompt(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.add("The kettle is red")
     connection = desk.engine.store._database.connection()  # type: ignore[attr-defined]
-    connection.execute("DROP TABLE use_days")
+    connection.execute("DROP TABLE usage_days")
     assert desk.prompt("kettle") == ["The kettle is red"]
     assert desk.prompt("kettle") == []
 

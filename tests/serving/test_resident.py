@@ -24,6 +24,7 @@ from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listener, resident
 from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import release
+from triskele.stores.protocols import Cursor
 
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
 FACT = "Mara waters the plants on Mondays"
@@ -233,8 +234,8 @@ def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Pa
         store: Any
         seq, woken = 3, 0
 
-        def last_seq(self) -> int:
-            return self.seq
+        def position(self) -> Cursor:
+            return Cursor(self.seq)
 
         def work_in_background(self) -> None:
             self.woken += 1

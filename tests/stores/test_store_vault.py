@@ -11,8 +11,7 @@ from drawer import Drawer
 from triskele.config import PrivacySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, TriskeleError, Unavailable
-from triskele.privacy.failures import VaultLocked
-from triskele.privacy.keys import SystemKeyring
+from triskele.privacy.keys import SystemKeyring, VaultLocked
 from triskele.stores import vault as safes
 from triskele.stores.vault import StoreVault, row_of
 from triskele.types import Add, Sensitivity

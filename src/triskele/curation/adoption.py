@@ -39,7 +39,7 @@ def values_of(plan: Plan) -> dict[str, Any]:
 
 
 def in_force(store: OwnerStore) -> Adopted | None:
-    """The adopted plan; None if there is none, or if this version cannot read it."""
+    """The adopted plan; None without one, or if this version cannot read it."""
     for key, value in reversed(store.documents.all(PLANS).items()):
         try:
             plan = _plan(value["plan"])

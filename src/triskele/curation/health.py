@@ -14,7 +14,7 @@ from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.derived import JobCounts
-from triskele.stores.protocols import Finding, Maintenance, OwnerStore
+from triskele.stores.protocols import IntegrityIssue, Maintenance, OwnerStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
 
@@ -28,7 +28,7 @@ class Health:
     `outside` are the hosts in the settings by their purpose, and `left` is what was sent to them, by day.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[IntegrityIssue, ...]
     index_behind: int | None
     index_faults: int
     vectors_damaged: int
@@ -60,7 +60,7 @@ def inspect(
     locked = safe.problem()
     findings += _unreadable(store, safe) if deep and locked is None else []
     behind = lexical.behind()
-    faults = lexical.faults() if deep else 0
+    faults = lexical.damaged() if deep else 0
     damaged = meaning.damaged() if deep and meaning is not None else 0
     orphaned = meaning.orphans() if meaning is not None else 0
     repaired: list[str] = []
@@ -94,13 +94,13 @@ def inspect(
     )
 
 
-def _unreadable(store: OwnerStore, safe: StoreVault) -> list[Finding]:
+def _unreadable(store: OwnerStore, safe: StoreVault) -> list[IntegrityIssue]:
     findings = []
     for row in store.sealed():
         try:
             safe.open(row)
         except Unavailable as error:
-            findings.append(Finding(f"memory {row.id} version {row.version}", str(error)))
+            findings.append(IntegrityIssue(f"memory {row.id} version {row.version}", str(error)))
     return findings
 
 

@@ -49,7 +49,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GuardFinding:
     """What a guard found; only `examples` hold text or ids of the data set."""
 
     guard: str
@@ -67,7 +67,7 @@ class Finding:
         return about | {key: value for key, value in named.items() if value is not None} | shown
 
 
-def alarms_first(findings: Sequence[Finding]) -> list[Finding]:
+def alarms_first(findings: Sequence[GuardFinding]) -> list[GuardFinding]:
     """Alarms before notes, otherwise in their order."""
     return sorted(findings, key=lambda finding: finding.severity is not Severity.ALARM)
 
@@ -139,7 +139,7 @@ def reaches(arm: Arm, depth: int) -> dict[str, Reach]:
     return {leg: fusion.reach(leg) for leg in sorted(plan.legs)}
 
 
-def identical_arms(runs: Mapping[str, Run]) -> Iterator[Finding]:
+def identical_arms(runs: Mapping[str, Run]) -> Iterator[GuardFinding]:
     """Arms with the same top documents for every query: the comparison between them tests nothing."""
     alike: dict[int, list[str]] = {}
     for name, run in runs.items():
@@ -148,25 +148,25 @@ def identical_arms(runs: Mapping[str, Run]) -> Iterator[Finding]:
     for first, *others in alike.values():
         for other in others:
             message = f"{other} ranks the first {TOP} of every query as {first} does: this set cannot compare them."
-            yield Finding("structure", Severity.NOTE, message, other)
+            yield GuardFinding("structure", Severity.NOTE, message, other)
 
 
-def idle_legs(arm: str, reached: Mapping[str, Reach], legs: Mapping[str, Any], queries: int) -> Iterator[Finding]:
+def idle_legs(arm: str, reached: Mapping[str, Reach], legs: Mapping[str, Any], queries: int) -> Iterator[GuardFinding]:
     """Legs of one arm that cannot reach the top, or change nothing there."""
     for leg, reach in reached.items():
         if reach is Reach.NONE:
             message = f"{arm}: no candidate of the {leg} leg can reach the first {TOP} under these weights"
-            yield Finding("structure", Severity.ALARM, f"{message}; this arm does not test that leg.", arm)
+            yield GuardFinding("structure", Severity.ALARM, f"{message}; this arm does not test that leg.", arm)
         elif reach is Reach.LIFTS:
             message = f"{arm}: the {leg} leg can lift what other legs retrieve, but what it alone retrieves stays below"
-            yield Finding("structure", Severity.NOTE, f"{message} rank {TOP}.", arm)
+            yield GuardFinding("structure", Severity.NOTE, f"{message} rank {TOP}.", arm)
     counted = legs["legs"]
     if len(counted) < 2 or queries < _MIN_QUERIES:
         return
     for leg, counts in counted.items():
         if counts["changed"] == 0 and reached.get(leg) is not Reach.NONE:
             message = f"{arm}: without the {leg} leg the first {TOP} of all {queries} queries are the same"
-            yield Finding("structure", Severity.ALARM, f"{message}; this arm does not test that leg.", arm)
+            yield GuardFinding("structure", Severity.ALARM, f"{message}; this arm does not test that leg.", arm)
 
 
 # Pooling
@@ -190,25 +190,25 @@ def _labelled_share(run: Run, queries: Sequence[BenchQuery], qrels: Qrels) -> fl
     return sum(labelled) / len(labelled) if labelled else 0.0
 
 
-def pooling(coverage: Mapping[str, Any]) -> Iterator[Finding]:
+def pooling(coverage: Mapping[str, Any]) -> Iterator[GuardFinding]:
     """Arms whose results were judged unequally, and labels that say less than they seem to."""
     shares = coverage["arms"]
     least, most = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
     if coverage["means"] == "relevant":
         message = "The labels name relevant documents only: it is unknown whether an arm's other results were judged"
-        yield Finding("pooling", Severity.NOTE, f"{message}, so levels are a lower bound and differences count.")
+        yield GuardFinding("pooling", Severity.NOTE, f"{message}, so levels are a lower bound and differences count.")
     elif shares[most] - shares[least] > MAX_POOLING_GAP:
         message = f"{shares[most]:.0%} of the first {TOP} of {most} are judged, of {least} only {shares[least]:.0%}"
-        yield Finding("pooling", Severity.ALARM, f"{message}: the labels favour the arms that were pooled.", least)
+        yield GuardFinding("pooling", Severity.ALARM, f"{message}: the labels favour the arms that were pooled.", least)
     if not coverage["graded"]:
         message = "The labels are binary: nDCG says where a relevant document ranks, not how relevant it is."
-        yield Finding("pooling", Severity.NOTE, message)
+        yield GuardFinding("pooling", Severity.NOTE, message)
 
 
 # Leaks
 
 
-def leaks(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery], qrels: Qrels) -> Iterator[Finding]:
+def leaks(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery], qrels: Qrels) -> Iterator[GuardFinding]:
     """Everything that gives relevant documents away before a search."""
     right = {query.id: relevant(query.id, qrels) for query in queries}
     gold = {id for ids in right.values() for id in ids}
@@ -218,7 +218,7 @@ def leaks(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery], qre
     yield from verbatim_queries(documents, queries)
 
 
-def shared_ids(documents: Sequence[BenchDocument], right: Mapping[str, Collection[str]]) -> Iterator[Finding]:
+def shared_ids(documents: Sequence[BenchDocument], right: Mapping[str, Collection[str]]) -> Iterator[GuardFinding]:
     """Ids of relevant documents that contain the id of their query, or the reverse, more often than others do."""
     pairs: list[tuple[str, str]] = []
     by_chance = compared = 0
@@ -232,10 +232,10 @@ def shared_ids(documents: Sequence[BenchDocument], right: Mapping[str, Collectio
     is_named = any(_is_name(query) and _is_name(id) for query, id in pairs)
     if pairs and len(pairs) > 10 * expected and (is_named or len(pairs) >= _MIN_NUMBERS):
         message = f"{len(pairs):,} relevant documents share their id with their query: the id gives the answer away."
-        yield Finding("leak", Severity.ALARM, message, examples=tuple(f"{query} → {id}" for query, id in pairs))
+        yield GuardFinding("leak", Severity.ALARM, message, examples=tuple(f"{query} → {id}" for query, id in pairs))
 
 
-def telling_names(documents: Sequence[BenchDocument], gold: Collection[str]) -> Iterator[Finding]:
+def telling_names(documents: Sequence[BenchDocument], gold: Collection[str]) -> Iterator[GuardFinding]:
     """Ids, and keys of meta, that contain a word such as answer or gold and mark relevant documents."""
     holders = {
         "ids": [each.id for each in documents if _TELLING & set(_words(each.id))],
@@ -247,7 +247,7 @@ def telling_names(documents: Sequence[BenchDocument], gold: Collection[str]) -> 
     for where, ids in holders.items():
         if _gives_away(ids, gold, len(documents)):
             message = f"The {where} of {len(ids):,} documents mark answers, and relevant documents are among them."
-            yield Finding("leak", Severity.ALARM, message, examples=tuple(ids))
+            yield GuardFinding("leak", Severity.ALARM, message, examples=tuple(ids))
 
 
 def _gives_away(holders: Sequence[str], gold: Collection[str], documents: int) -> bool:
@@ -257,7 +257,7 @@ def _gives_away(holders: Sequence[str], gold: Collection[str], documents: int) -
     return right > 0 and others > 0 and right / len(holders) >= 2 * (len(gold) - right) / others
 
 
-def shared_values(documents: Sequence[BenchDocument], gold: Collection[str]) -> Iterator[Finding]:
+def shared_values(documents: Sequence[BenchDocument], gold: Collection[str]) -> Iterator[GuardFinding]:
     """Prefixes of ids, and values of meta, that most relevant documents share and no other document has."""
     holders: dict[tuple[str, str], list[str]] = {}
     for document in documents:
@@ -268,7 +268,7 @@ def shared_values(documents: Sequence[BenchDocument], gold: Collection[str]) -> 
         covers = len(ids) >= _MIN_COVERED * len(gold)
         if covers and rate ** len(ids) * len(holders) < _BY_CHANCE and all(id in gold for id in ids):
             message = f"{len(ids):,} of {len(gold):,} relevant documents share a value of {key} that no other has."
-            yield Finding("leak", Severity.ALARM, message, examples=(f"{key} = {value}",))
+            yield GuardFinding("leak", Severity.ALARM, message, examples=(f"{key} = {value}",))
 
 
 def _features(document: BenchDocument) -> Iterator[tuple[str, str]]:
@@ -278,7 +278,7 @@ def _features(document: BenchDocument) -> Iterator[tuple[str, str]]:
             yield f"meta.{key}", str(value)
 
 
-def verbatim_queries(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery]) -> Iterator[Finding]:
+def verbatim_queries(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery]) -> Iterator[GuardFinding]:
     """Queries that occur word for word in the indexed texts, unless their type says so."""
     words = {query.id: _words(query.text) for query in queries}
     found = _holders({id: own for id, own in words.items() if len(own) >= _START}, documents)
@@ -288,7 +288,7 @@ def verbatim_queries(documents: Sequence[BenchDocument], queries: Sequence[Bench
         if hits and not kind.lower().startswith(_EXPECTED_VERBATIM):
             severity = Severity.ALARM if len(hits) > _MAX_VERBATIM * len(those) else Severity.NOTE
             message = f"{len(hits):,} of {len(those):,} queries of {kind} occur word for word in an indexed text."
-            yield Finding("leak", severity, message, stratum=kind, examples=tuple(hits))
+            yield GuardFinding("leak", severity, message, stratum=kind, examples=tuple(hits))
 
 
 def _holders(queries: Mapping[str, Words], documents: Sequence[BenchDocument]) -> dict[str, str]:
@@ -325,14 +325,14 @@ def _words(text: str) -> Words:
 
 def circularity(
     about: Mapping[str, Any], queries: Sequence[BenchQuery], arms: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Finding]:
+) -> Iterator[GuardFinding]:
     """Judges of their own queries, strata made from an arm that is measured on them, and strata that look like it."""
     yield from own_judges(about, queries)
     yield from built_from_arms(about, queries, list(arms))
     yield from too_perfect(arms)
 
 
-def own_judges(about: Mapping[str, Any], queries: Sequence[BenchQuery]) -> Iterator[Finding]:
+def own_judges(about: Mapping[str, Any], queries: Sequence[BenchQuery]) -> Iterator[GuardFinding]:
     """Generators of queries that also judged the answers."""
     both = Counter(
         name
@@ -342,12 +342,12 @@ def own_judges(about: Mapping[str, Any], queries: Sequence[BenchQuery]) -> Itera
     if both:
         names = " and ".join(sorted(both))
         message = f"{names} made the queries and judged the answers: the labels are not evidence."
-        yield Finding("circle", Severity.ALARM, message)
+        yield GuardFinding("circle", Severity.ALARM, message)
 
 
 def built_from_arms(
     about: Mapping[str, Any], queries: Sequence[BenchQuery], arms: Collection[str]
-) -> Iterator[Finding]:
+) -> Iterator[GuardFinding]:
     """Strata made from the results of an arm: they show that arm at its best."""
     made: set[tuple[str, str]] = set()
     for query in queries:
@@ -358,17 +358,17 @@ def built_from_arms(
         measured = [name for name in arms if name.split(":")[0] == source]
         if measured:
             message = f"{stratum} was built from {source}, which is measured on it: there its values are not evidence."
-            yield Finding("circle", Severity.ALARM, message, measured[0], stratum)
+            yield GuardFinding("circle", Severity.ALARM, message, measured[0], stratum)
 
 
-def too_perfect(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+def too_perfect(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[GuardFinding]:
     """Strata in which exactly one arm misses nothing: they may have been made from it."""
     strata = next(iter(arms.values()))["strata"]
     for stratum, values in strata.items():
         perfect = [name for name, arm in arms.items() if arm["strata"][stratum]["recall@5"] == 1]
         if len(perfect) == 1 < len(arms) and values["n"] >= _MIN_QUERIES:
             message = f"{perfect[0]} alone misses nothing in {stratum}: was that made from its results?"
-            yield Finding("circle", Severity.NOTE, message, perfect[0], stratum)
+            yield GuardFinding("circle", Severity.NOTE, message, perfect[0], stratum)
 
 
 def _names(value: Any) -> list[str]:

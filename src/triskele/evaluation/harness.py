@@ -30,7 +30,7 @@ from triskele.recall.plan import Plan
 from triskele.types import Add, Memory, Origin, Sensitivity
 
 if TYPE_CHECKING:
-    from triskele.index.semantic import SemanticIndex
+    from triskele.index.local import SemanticIndex
 
 RUN_DEPTH = 100
 # As deep as recall@30 needs; deeper lists would make recall rescore more candidates than it does for a user.

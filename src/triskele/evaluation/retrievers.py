@@ -16,7 +16,7 @@ from triskele.types import LegEvidence, Sort
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
-    from triskele.index.semantic import SemanticIndex
+    from triskele.index.local import SemanticIndex
     from triskele.models.embedders import Embedder, Encoding
     from triskele.recall.plan import Plan
 

@@ -1,16 +1,20 @@
-"""Import and export: an import reads and checks everything, then writes it in resumable steps under one batch."""
+"""Import and export, and the table of their formats.
+
+An import reads and checks everything, then writes it in resumable steps under one batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TextIO
 
 from triskele import validation
 from triskele.base.ids import content_hash
+from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.exchange import formats, import_plan, markdown, sources
+from triskele.exchange import agents_file, export, import_plan, jsonl, markdown, mcp_memory, sources
 from triskele.exchange.export import Progress, Snapshot, take_snapshot
 from triskele.exchange.import_plan import ExchangeEngine, ImportPlan
 from triskele.exchange.records import (
@@ -45,6 +49,58 @@ _NAMED_PROBLEMS = 3
 _BATCH_CHARACTERS = 12
 
 
+@dataclass(frozen=True, slots=True)
+class ImportFormat:
+    """An import format: whether a path (with the beginning of its text) has it, and how it is read."""
+
+    recognises: Callable[[Path, str], bool]
+    read: Callable[[Path, MemorySettings], Iterator[Item]]
+
+
+# In the order in which they are tried: specific formats before general ones.
+IMPORTS: dict[str, ImportFormat] = {
+    "agents": ImportFormat(agents_file.recognises, agents_file.read),
+    "markdown": ImportFormat(markdown.recognises, markdown.read),
+    "mcp-memory": ImportFormat(mcp_memory.recognises, mcp_memory.read),
+    "jsonl": ImportFormat(jsonl.recognises, jsonl.read),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFormat:
+    """An export format; some formats hold the current state only."""
+
+    write: export.Writer
+    is_current_only: bool = False
+    tells_secrets: bool = False
+
+
+EXPORTS: dict[str, ExportFormat] = {
+    "jsonl": ExportFormat(export.write_jsonl, tells_secrets=True),
+    "markdown": ExportFormat(export.write_markdown, is_current_only=True),
+}
+
+
+def choose(path: Path, name: str | None) -> str:
+    """The given format, or the one detected from the path's name and content."""
+    if name is not None:
+        return checked(name, IMPORTS)
+    head = "" if path.is_dir() else sources.head(path)
+    if path.is_file() and not head.strip():
+        raise BadInput(f"{sources.printable(path.name)} is empty")
+    for known, format in IMPORTS.items():
+        if format.recognises(path, head):
+            return known
+    raise BadInput(f"the format of {sources.printable(path.name)} is unknown: name one of {', '.join(IMPORTS)}")
+
+
+def checked(name: str, known: Collection[str]) -> str:
+    """The name, if it is a known format."""
+    if name not in known:
+        raise BadInput(f"unknown format {name[:40]!r}: choose one of {', '.join(known)}")
+    return name
+
+
 def import_memories(
     engine: ExchangeEngine,
     source: Path,
@@ -61,10 +117,10 @@ def import_memories(
     """
     report_progress = progress or _silent
     path = sources.resolved(source)
-    name = formats.choose(path, format)
+    name = choose(path, format)
     target = None if project is None else validation.check_name(project, "the project")
     try:
-        found = _collect(formats.IMPORTS[name].read(path, engine.settings.memory), report_progress)
+        found = _collect(IMPORTS[name].read(path, engine.settings.memory), report_progress)
         digest = _digest(path)
     except OSError as error:
         raise BadInput(f"cannot read {sources.printable(str(source))}: {error.strerror or error}") from error
@@ -103,7 +159,7 @@ def export_memories(
     current_only: bool = False,
 ) -> ExportReport:
     """Export the memories of this owner; private ones and secrets only if each is asked for."""
-    chosen = formats.EXPORTS[formats.checked(format, formats.EXPORTS)]
+    chosen = EXPORTS[checked(format, EXPORTS)]
     if with_secrets and not (chosen.tells_secrets and isinstance(target, Path)):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
     taken = take_snapshot(

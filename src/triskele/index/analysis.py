@@ -48,7 +48,7 @@ class Token(NamedTuple):
 
 
 class _Cache(dict[str, tuple[str, ...]]):
-    """The terms of words already met; begun anew when full, which is rare and cheaper than keeping their order."""
+    """The terms of words already met; emptied when full, which is rare and cheaper than keeping their order."""
 
     def __init__(self, make: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Cache(dict[str, tuple[str, ...]]):
         return made
 
     def holding(self, terms: frozenset[str], words: set[str]) -> set[str]:
-        """Those of some words that hold any of these terms; most do not, and cost next to nothing."""
+        """The words with any of these terms; most have none, and cost next to nothing."""
         if not words <= self.keys():
             for word in words:
                 self[word]

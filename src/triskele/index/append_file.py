@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+# The key of the epoch in the stamp, as in every file written so far.
+_EPOCH = "lineage"
+
 
 class Descriptor:
-    """A file open for reading at any place; closed when its last reader goes."""
+    """A file open for reading at any offset; closed when the last reference to it ends."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -30,7 +33,7 @@ class Descriptor:
         os.close(self._number)
 
     def read_into(self, target: NDArray[np.uint8], starts: Ints, stops: Ints) -> None:
-        """Read some stretches of the file, one after the other; what a damaged file lacks stays as it is."""
+        """Read ranges of the file, one after the other; what a damaged file lacks stays as it is."""
         into, done = target.data, 0
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             os.preadv(self._number, [into[done : done + stop - start]], start)
@@ -50,8 +53,8 @@ class Records:
     def read(self, places: Ints) -> NDArray[Any]:
         """The values of some records in a row.
 
-        They are read where the system can: a look at one mapped page maps its neighbours too, and in time the whole
-        file would count as the process's own.
+        Read instead of mapped where the system can: access to one mapped page maps its neighbours too, and in time the
+        whole file would count as memory of the process.
         """
         starts, stops = self.starts[places], self.starts[places + 1]
         if self.file is None or not len(places):
@@ -63,15 +66,15 @@ class Records:
 
     @property
     def last_slot(self) -> int:
-        """The highest slot, 0 where there is none."""
+        """The highest slot; 0 without records."""
         return int(self.slots.max()) if len(self.slots) else 0
 
     def others(self, slots: Ints) -> int:
-        """How many records are of none of these slots."""
+        """The number of records outside these slots."""
         return len(np.setdiff1d(self.slots, slots))
 
     def damaged(self) -> Ints:
-        """The slots whose values are not what was written."""
+        """The slots whose values differ from what was written."""
         wrong = [
             slot
             for slot, start, stop, check in zip(self.slots, self.starts[:-1], self.starts[1:], self.checks, strict=True)
@@ -82,17 +85,17 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class AppendFile:
-    """A folder of such arrays for one model and one history of the journal."""
+    """A folder of such arrays for one epoch of the store."""
 
     path: Path
     dtype: str
     width: int
 
-    def open(self, lineage: str) -> Records | None:
-        """What the stamp vouches for; None where the files are missing, cut short or of another history."""
+    def open(self, epoch: str) -> Records | None:
+        """The records up to the stamp; None where the files are missing, cut short or of another epoch."""
         try:
             stamp = json.loads((self.path / "stamp.json").read_text())
-            if (stamp["lineage"], stamp["width"], stamp["dtype"]) != (lineage, self.width, self.dtype):
+            if (stamp[_EPOCH], stamp["width"], stamp["dtype"]) != (epoch, self.width, self.dtype):
                 return None
             records, rows = int(stamp["records"]), int(stamp["rows"])
             slots = np.fromfile(self.path / "slots", dtype="<i8", count=records)
@@ -106,16 +109,26 @@ class AppendFile:
             return None
 
     def state(self) -> object:
-        """Something that differs after every change: the clock of a file system may stand still between two."""
+        """A value that differs after every change: the clock alone may stand still between two."""
         try:
             with open(self.path / "stamp.json", "rb") as stamp:
                 return os.fstat(stamp.fileno()).st_mtime_ns, stamp.read()
         except OSError:
             return None
 
-    def append(self, lineage: str, vectors: Mapping[int, NDArray[Any]]) -> None:
-        """Add records; files of another history are begun anew."""
-        known = self.open(lineage)
+    def damaged(self, epoch: str) -> int:
+        """The number of records that differ from what was written."""
+        records = self.open(epoch)
+        return 0 if records is None else len(records.damaged())
+
+    def others(self, epoch: str, slots: Ints) -> int:
+        """The number of records outside these slots."""
+        records = self.open(epoch)
+        return 0 if records is None else records.others(slots)
+
+    def append(self, epoch: str, vectors: Mapping[int, NDArray[Any]]) -> None:
+        """Add records; files of another epoch are replaced."""
+        known = self.open(epoch)
         if known is None:
             # Removed rather than cut short: another process may still read from them.
             shutil.rmtree(self.path, ignore_errors=True)
@@ -130,7 +143,7 @@ class AppendFile:
         size = np.dtype(self.dtype).itemsize * self.width
         self._write("values", rows * size, b"".join(values.tobytes() for values in arrays))
         stamp = {
-            "lineage": lineage,
+            _EPOCH: epoch,
             "width": self.width,
             "dtype": self.dtype,
             "records": records + len(arrays),
@@ -158,5 +171,5 @@ class AppendFile:
 
 
 def _check(slot: int, values: NDArray[Any]) -> int:
-    """A checksum over the values and whose they are."""
+    """A checksum over the slot and its values."""
     return zlib.crc32(np.ascontiguousarray(values).tobytes(), zlib.crc32(b"%d" % slot))

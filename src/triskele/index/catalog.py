@@ -1,19 +1,19 @@
-"""Columns over every version: what the filters of a vector scan and the ranking need, without asking the store."""
+"""Columns over every version: what filters and ranking need, without a query to the store."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base import timestamps
+from triskele.index.lifecycle import DerivedIndex
 from triskele.stores.derived import CatalogRow
-from triskele.stores.protocols import START, Cursor, OwnerStore
+from triskele.stores.protocols import Cursor, OwnerStore
 from triskele.types import Action, Scope
 
 _EVER = np.iinfo(np.int64).max
@@ -92,11 +92,11 @@ class Columns:
         return is_allowed[self.access]
 
     def find(self, rows: Sequence[int] | Ints) -> Ints:
-        """Where some rows stand; every one must be there."""
+        """The places of some rows, all of them known."""
         return np.searchsorted(self.rows, np.asarray(rows, dtype=np.int64)).astype(np.int64)
 
     def holds(self, rows: Ints) -> NDArray[np.bool_]:
-        """Which of some rows are there."""
+        """Whether each row is known."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_)
         at = np.minimum(self.find(rows), len(self.rows) - 1)
@@ -112,7 +112,7 @@ class Columns:
         return order, rank
 
     def neighbours(self, at: Ints, offsets: Sequence[int]) -> Ints:
-        """For entries of conversations, the current entries at some distance in theirs; −1 where there is none."""
+        """For entries of conversations, the current entries at some distance in the same one; −1 for no entry."""
         found = np.full((len(at), len(offsets)), -1, dtype=np.int64)
         order, rank = self._conversations
         if not len(order):
@@ -126,49 +126,72 @@ class Columns:
         return found
 
 
-class Catalog:
-    """The columns of a store, kept as fresh as its journal and its vectors."""
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Columns with the cursor and the slot up to which they reach."""
+
+    columns: Columns
+    cursor: Cursor
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """New columns, those of all versions or only of changed ones, and the slots of rows that got a vector."""
+
+    columns: Columns
+    placed: Sequence[tuple[int, int]] = ()
+    is_all: bool = True
+
+    def __len__(self) -> int:
+        return len(self.columns.rows) + len(self.placed)
+
+
+class Catalog(DerivedIndex[_Kept, _Changes, Columns]):
+    """The columns of a store, as fresh as its journal and its vectors; in memory only."""
 
     def __init__(self, store: OwnerStore, fingerprint: str) -> None:
-        self._store = store
+        super().__init__(store)
         self._fingerprint = fingerprint
-        self._mutex = threading.Lock()
-        self._columns: Columns | None = None
-        self._seen: tuple[str, Cursor, int] = ("", START, 0)
 
     def columns(self) -> Columns:
         """The columns as of now."""
-        with self._mutex:
-            seen = (self._store.epoch(), self._store.position(), self._store.vectors.last_slot(self._fingerprint))
-            if self._columns is not None and seen[0] == self._seen[0] and seen != self._seen:
-                self._columns = self._updated(self._columns, *self._seen[1:])
-            elif self._columns is None or seen != self._seen:
-                self._columns = self._all()
-            self._seen = seen
-            return self._columns
+        return self._fresh()
 
-    def forget(self) -> None:
-        """Read everything anew next time: rows may have gone."""
-        with self._mutex:
-            self._columns = None
+    def _position(self) -> tuple[Cursor, int]:
+        return self._store.position(), self._store.vectors.last_slot(self._fingerprint)
 
-    def _all(self) -> Columns:
-        return _columns(self._store.vectors.catalog(self._fingerprint), Codes())
+    def _open(self, epoch: str) -> _Kept | None:
+        if self._view is None or self._stamp[0] != epoch:
+            return None
+        return _Kept(self._view, *cast("tuple[Cursor, int]", self._stamp[1]))
 
-    def _updated(self, columns: Columns, cursor: Cursor, slot: int) -> Columns:
+    def _since(self, kept: _Kept | None) -> _Changes:
+        vectors = self._store.vectors
+        changed = None if kept is None else self._changed_since(kept.cursor)
+        if kept is None or changed is None:
+            return _Changes(_columns(vectors.catalog(self._fingerprint), Codes()))
+        columns = _columns(vectors.catalog(self._fingerprint, ids=sorted(changed)), kept.columns.codes)
+        return _Changes(columns, vectors.newly_placed(self._fingerprint, after=kept.slot), is_all=False)
+
+    def _changed_since(self, cursor: Cursor) -> set[str] | None:
+        """The memories that changed; None where some were erased, so that all have to be read again."""
         changed: set[str] = set()
         while (page := self._store.changes_since(cursor)).entries:
             if any(entry.action is Action.ERASED for entry in page.entries):
-                return self._all()
+                return None
             changed |= {entry.id for entry in page.entries if entry.link_kind is None}
             cursor = page.cursor
-        fresh = _columns(self._store.vectors.catalog(self._fingerprint, ids=sorted(changed)), columns.codes)
-        columns = _merged(columns, fresh)
-        placed = self._store.vectors.newly_placed(self._fingerprint, after=slot)
-        known = np.isin([row for row, _ in placed], columns.rows)
-        rows = [row for (row, _), is_known in zip(placed, known, strict=True) if is_known]
+        return changed
+
+    def _join(self, kept: _Kept | None, tail: _Changes) -> Columns:
+        if kept is None or tail.is_all:
+            return tail.columns
+        columns = _merged(kept.columns, tail.columns)
+        known = np.isin([row for row, _ in tail.placed], columns.rows)
+        placed = [pair for pair, is_known in zip(tail.placed, known, strict=True) if is_known]
         slots = columns.slots.copy()
-        slots[columns.find(rows)] = [number for (_, number), is_known in zip(placed, known, strict=True) if is_known]
+        slots[columns.find([row for row, _ in placed])] = [slot for _, slot in placed]
         return replace(columns, slots=slots)
 
 

@@ -1,4 +1,4 @@
-"""What ranking reads: the memories of one scope as words, vectors, facts and mentions, all by row number.
+"""What ranking reads: the memories of one scope as terms, vectors, facts and mentions, all by row number.
 
 A corpus is a view: it belongs to one scope and one moment, and every call answers for these. The suite in
 `tests/contract` runs over every implementation.
@@ -59,7 +59,7 @@ class Mentions:
     """Concepts that some rows mention: one entry per mention, `place` is the row's place in the request.
 
     `frequency` counts the memories that mention the concept, `subject_of` those that it is the subject of, and `reach`
-    the texts that contain its words at all.
+    the texts that contain its terms at all.
     """
 
     place: Ints

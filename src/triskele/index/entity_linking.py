@@ -1,4 +1,4 @@
-"""Reading names: what a memory mentions goes into the store's book, and new names find the older memories too."""
+"""Entity linking: the names in new memories enter the store, and new names are linked to older memories too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from functools import lru_cache
 
 from triskele.base import timestamps
 from triskele.base.text import COMMON_WORDS
-from triskele.graph.canonical import Names, Reason, block, expansions, key
+from triskele.graph.canonical import Gazetteer, Names, Reason, block, expansions, key, runs
 from triskele.graph.extract import Kind, Mention, mentions
-from triskele.graph.gazetteer import Gazetteer, runs
 from triskele.index.lexical import LexicalIndex
 from triskele.stores.derived import Name, Named
 from triskele.stores.protocols import OwnerStore
@@ -17,13 +16,13 @@ from triskele.types import Memory, Scope
 
 SWEEP = 20_000
 BATCH = 256
-# Known under its name, wherever it stands; a lead or a date says nothing beyond its own memory.
+# Kinds that link memories; a lead or a date says nothing beyond its own memory.
 _NAMING = frozenset(Kind) - {Kind.LEAD, Kind.DATE, Kind.VERSION}
-# What another memory named and this one says as well.
+# The kind of a name that another memory introduced and this one contains as well.
 FOUND = "found"
-# A name that more memories hold than these links nothing, so nobody looks for all of them.
+# A name in more memories than these links nothing, so that the search ends there.
 _MOST_OLDER = 50
-# Looking for one name costs about as much as reading so many texts.
+# A search for one name costs about as much as reading so many texts.
 _TEXTS_PER_SEARCH = 4
 _SHORTEST = 2
 
@@ -33,7 +32,7 @@ Unread = Sequence[tuple[int, Memory]]
 
 def read_names(
     store: OwnerStore,
-    words: LexicalIndex,
+    lexical: LexicalIndex,
     *,
     limit: int | None = None,
     wait: bool = True,
@@ -41,30 +40,30 @@ def read_names(
 ) -> int:
     """Read the names of memories that wait, oldest first; returns how many were read.
 
-    Without `wait` it gives way to whoever is writing.
+    Without `wait` other writers go first.
     """
     done = 0
     while limit is None or done < limit:
         sweep = store.entities.unread(SWEEP if limit is None else min(SWEEP, limit - done))
         if not sweep:
             break
-        for read in _read(sweep, store, words, wait=wait):
+        for read in _read(sweep, store, lexical, wait=wait):
             done += read
             if progress is not None:
                 progress(done)
     return done
 
 
-def _read(sweep: Unread, store: OwnerStore, words: LexicalIndex, *, wait: bool) -> Iterator[int]:
+def _read(sweep: Unread, store: OwnerStore, lexical: LexicalIndex, *, wait: bool) -> Iterator[int]:
     """First the names of the whole sweep, then every text for all names known by then, in durable steps."""
     owners = {memory.owner for _, memory in sweep}
-    known = {owner: _Known.at_hand(owner, store, words, sweep) for owner in owners}
+    known = {owner: _Known.at_hand(owner, store, lexical, sweep) for owner in owners}
     older: dict[int, list[Named]] = {}
-    # In one moment: the lexical index would ask the store how new it is for every single name.
+    # In one snapshot: the lexical index would read the position of the store for every single name.
     with store.snapshot():
         for owner, names in known.items():
             fresh = names.meet([memory for _, memory in sweep if memory.owner == owner])
-            for row, named in _older(names, fresh, store, words, before=sweep[0][0]):
+            for row, named in _older(names, fresh, store, lexical, before=sweep[0][0]):
                 older.setdefault(row, []).append(named)
     if older:
         store.entities.keep(older, wait=wait)
@@ -77,25 +76,27 @@ def _read(sweep: Unread, store: OwnerStore, words: LexicalIndex, *, wait: bool) 
 
 
 def _older(
-    known: _Known, fresh: Mapping[str, str], store: OwnerStore, words: LexicalIndex, *, before: int
+    known: _Known, fresh: Mapping[str, str], store: OwnerStore, lexical: LexicalIndex, *, before: int
 ) -> Iterator[tuple[int, Named]]:
-    """Memories read earlier that hold a name met just now."""
-    # Most new names are new words too, and nobody can have said them before.
-    wanted = {own: text for own, text in fresh.items() if before > 1 and words.rarest(words.analyzer.terms(text)) > 1}
+    """Memories read earlier that contain a new name."""
+    # Most new names are new terms too, which no older text contains.
+    wanted = {
+        own: text for own, text in fresh.items() if before > 1 and lexical.rarest(lexical.analyzer.terms(text)) > 1
+    }
     if len(wanted) * _TEXTS_PER_SEARCH < before:
-        return _by_search(known, wanted, store, words, before)
+        return _by_search(known, wanted, store, lexical, before)
     return _by_reading(known, wanted, store, before)
 
 
 def _by_search(
-    known: _Known, wanted: Mapping[str, str], store: OwnerStore, words: LexicalIndex, before: int
+    known: _Known, wanted: Mapping[str, str], store: OwnerStore, lexical: LexicalIndex, before: int
 ) -> Iterator[tuple[int, Named]]:
-    """Look for each name: what a few new memories cost does not grow with the store."""
+    """Search for each name: the cost of a few new memories does not grow with the store."""
     scope = Scope(owner=known.owner, as_of=timestamps.now(), any_time=True)
     for own, text in wanted.items():
-        hits = words.search(list(dict.fromkeys(words.analyzer.terms(text))), scope, limit=_MOST_OLDER)
+        hits = lexical.search(list(dict.fromkeys(lexical.analyzer.terms(text))), scope, limit=_MOST_OLDER)
         for row, memory in store.rows(hit.row for hit in hits if hit.row < before).items():
-            # A cheap look first: most texts have some of the words alone.
+            # A cheap test first: most texts contain only a part of the name.
             folded = memory.content.casefold()
             is_likely = not folded.isascii() or all(word in folded for word in own.split())
             if is_likely and known.gazetteer.holds(memory.content, text):
@@ -115,11 +116,11 @@ def _by_reading(
 
 
 class _Known:
-    """The names of one owner that some texts may hold: which there are, and which of them are the same."""
+    """The names of one owner that some texts may contain, and which of them are the same."""
 
-    def __init__(self, owner: str, words: LexicalIndex, names: Iterable[Name], akin: Iterable[Name]) -> None:
+    def __init__(self, owner: str, lexical: LexicalIndex, names: Iterable[Name], akin: Iterable[Name]) -> None:
         self.owner = owner
-        self._words = words
+        self._lexical = lexical
         self.gazetteer = Gazetteer()
         for name in names:
             self.gazetteer.add(name.text.lower() if name.any_case else name.text)
@@ -127,18 +128,18 @@ class _Known:
         self._aliases: dict[str, tuple[str, str]] = {}
 
     @staticmethod
-    def at_hand(owner: str, store: OwnerStore, words: LexicalIndex, sweep: Unread) -> _Known:
-        """Every name for many texts; for a few, those that could stand in them."""
+    def at_hand(owner: str, store: OwnerStore, lexical: LexicalIndex, sweep: Unread) -> _Known:
+        """Every name for many texts; for a few, those that they could contain."""
         if len(sweep) > BATCH:
             names = list(store.entities.known())
-            return _Known(owner, words, names, names)
+            return _Known(owner, lexical, names, names)
         memories = [memory for _, memory in sweep if memory.owner == owner]
         keys = {run for memory in memories for run in runs(memory.content)}
         blocks = {block(mention.text) for memory in memories for mention in _mentioned(memory)}
-        return _Known(owner, words, store.entities.find(keys).values(), store.entities.akin(blocks))
+        return _Known(owner, lexical, store.entities.find(keys).values(), store.entities.akin(blocks))
 
     def meet(self, memories: Iterable[Memory]) -> dict[str, str]:
-        """Know the names of more memories; returns the new ones by key."""
+        """Add the names of more memories; returns the new ones by key."""
         fresh: dict[str, str] = {}
         for memory in memories:
             for acronym, expansion in expansions(memory.content):
@@ -169,7 +170,7 @@ class _Known:
             joins = (concept, str(reason)) if reason is not None and concept != own else None
             if reason is None:
                 self._names.add(text, own)
-        spread = self._words.rarest(self._words.analyzer.terms(text))
+        spread = self._lexical.rarest(self._lexical.analyzer.terms(text))
         text = text.removesuffix("'s").removesuffix("’s")
         return Named(own, block(text), text, not any(map(str.isupper, text)), kind, joins, spread)
 

@@ -107,7 +107,7 @@ class Shard:
         except (ValueError, OSError, IndexUnavailable):
             return None
         except BaseException as error:
-            # tantivy's Rust panics arrive as a BaseException of their own; a damaged file is no reason to die.
+            # tantivy's Rust panics are a BaseException of their own; a damaged file must not end the process.
             if type(error).__name__ != "PanicException":
                 raise
             return None
@@ -145,7 +145,7 @@ class Shard:
             raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
 
     def frequencies(self, field: str, terms: Iterable[str]) -> list[int]:
-        """In how many documents each term stands."""
+        """The number of documents that contain each term."""
         return [self._searcher.doc_freq(field, term) for term in terms]
 
     def search(
@@ -205,7 +205,7 @@ class Shard:
 
 
 def damaged_files(path: Path, whole: set[FileMark]) -> int:
-    """How many files of an index are not what tantivy wrote: each ends with a checksum of what comes before.
+    """The number of files that are not what tantivy wrote: each ends with a checksum of what comes before.
 
     A damaged one can make tantivy ask for all the memory there is, so they are checked before it sees them.
     """
@@ -256,8 +256,8 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
         "labels": analyzer.terms(" ".join((memory.keywords, *memory.tags, memory.category))),
     }
     document = Document()
-    for field, words in terms.items():
-        document.add_text(field, " ".join(words))
+    for field, listed in terms.items():
+        document.add_text(field, " ".join(listed))
     document.add_unsigned("row", row)
     document.add_text("memory", memory.id)
     for place in _places(memory):
@@ -271,11 +271,11 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
         if moment is not None:
             document.add_integer(field, timestamps.to_micros(moment))
     document.add_float("importance", memory.importance)
-    return document, {field: len(words) for field, words in terms.items()}
+    return document, {field: len(listed) for field, listed in terms.items()}
 
 
 def _spoken_date(memory: Memory) -> str:
-    """What was said in a conversation is asked for by its date, so the date counts as said."""
+    """The date of a turn: people ask for what was said by its date, so that the date is a part of the text."""
     return memory.created_at.strftime("%d %B %Y").lstrip("0") if memory.session is not None else ""
 
 

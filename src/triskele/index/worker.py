@@ -10,8 +10,8 @@ from contextlib import suppress
 from triskele.errors import IndexUnavailable, StoreUnavailable, TriskeleError
 from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
-from triskele.index.semantic import SemanticIndex
-from triskele.index.tokens import compressed
+from triskele.index.local import SemanticIndex
+from triskele.index.vectors import compressed
 from triskele.stores.derived import EMBED
 from triskele.stores.protocols import OwnerStore
 

@@ -12,7 +12,7 @@ from triskele.models.embedders import Encoding
 from triskele.models.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
-    from triskele.models.bundled_runtime import BundledRuntime
+    from triskele.models.inference import BundledRuntime
 
 # onnxruntime sends usage reports unless this is set before it is imported.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -60,7 +60,7 @@ class BundledEmbedder:
         with self._loading:
             if self._loaded is None:
                 # Imported here: loading numpy and onnxruntime takes longer than most commands run.
-                from triskele.models.bundled_runtime import BundledRuntime
+                from triskele.models.inference import BundledRuntime
 
                 self._loaded = BundledRuntime.load(self._folder, self._manifest, self._threads)
             return self._loaded

@@ -9,8 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import ModelUnavailable
-from triskele.models.embedders import Encoding
-from triskele.models.families import Family, family
+from triskele.models.embedders import Encoding, Family, family
 from triskele.models.onnx_folder import read_json, vector_length, weights_mark
 
 if TYPE_CHECKING:
@@ -184,7 +183,7 @@ def imported(library: str) -> Any:
 
 
 def _length(folder: Path) -> int:
-    """The output size of the last dense layer, or the model's own size if there is none."""
+    """The output size of the last dense layer, or the model's own size without one."""
     dense = [read_json(path).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))]
     return next((size for size in reversed(dense) if isinstance(size, int)), 0) or vector_length(
         folder, read_json(folder / "config.json")

@@ -1,4 +1,7 @@
-"""ONNX sessions and tokenizers for every local model, and how long texts become windows and batches."""
+"""ONNX inference: sessions, tokenizers, windows and batches, and the runtimes of bundled and exported models.
+
+Everything that loads onnxruntime is here, so that other modules import it at the first encode.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,33 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
+from tokenizers import Encoding as Tokenized
 from tokenizers import Tokenizer
 
-from triskele.errors import ModelUnavailable
+from triskele.errors import BadInput, ModelUnavailable
+from triskele.models.embedders import Encoding
+from triskele.models.manifest import GRAPH_FILE, TOKENIZER_FILE, Manifest, read_verified
+from triskele.models.outputs import averaged, checked_vectors, unit, without_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from triskele.models.onnx_folder import Export
+
+    Floats = NDArray[np.float32]
+    Piece = tuple["TokenWindow", Floats, Floats]
 
 # Bounds the tokenizer's work; 64 windows hold about 65,000 characters of English text.
 MAX_CHARACTERS = 250_000
 MAX_WINDOWS = 64
 BATCH_TOKENS = 4096
+SPECIAL_TOKENS = 2
+_SENTENCE = "sentence_embedding"
+_HIDDEN = ("token_embeddings", "last_hidden_state")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
@@ -74,7 +89,7 @@ def run(session: onnxruntime.InferenceSession, given: Mapping[str, NDArray[np.in
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TokenWindow:
     """Tokens start to stop of one text."""
 
     text: int
@@ -87,13 +102,13 @@ class Window:
         return self.stop - self.start
 
 
-def cut(text: int, tokens: int, capacity: int, most: int = MAX_WINDOWS) -> list[Window]:
+def cut(text: int, tokens: int, capacity: int, most: int = MAX_WINDOWS) -> list[TokenWindow]:
     """Cut a text into consecutive windows; tokens beyond the last window are dropped."""
     kept = min(tokens, most * capacity)
-    return [Window(text, start, min(start + capacity, kept)) for start in range(0, max(1, kept), capacity)]
+    return [TokenWindow(text, start, min(start + capacity, kept)) for start in range(0, max(1, kept), capacity)]
 
 
-def batches(windows: Sequence[Window], budget: int = BATCH_TOKENS) -> Iterator[list[Window]]:
+def batches(windows: Sequence[TokenWindow], budget: int = BATCH_TOKENS) -> Iterator[list[TokenWindow]]:
     """Group windows of equal length, longest first, within a budget of tokens.
 
     Equal lengths need no padding: no work is wasted, and a text's vectors do not depend on its batch.
@@ -107,3 +122,184 @@ def batches(windows: Sequence[Window], budget: int = BATCH_TOKENS) -> Iterator[l
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:200]
+
+
+@dataclass(frozen=True, slots=True)
+class BundledRuntime:
+    """The bundled model, loaded with its tokenizer; safe to share between threads."""
+
+    session: onnxruntime.InferenceSession
+    tokenizer: Tokenizer
+    first: int
+    last: int
+    capacity: int
+
+    @classmethod
+    def load(cls, folder: Path, manifest: Manifest, threads: int = 1) -> Self:
+        """Verify the files of a model folder and load them."""
+        graph = read_verified(folder / GRAPH_FILE, manifest.graph_sha256)
+        words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
+        session = open_session(graph, folder, threads)
+        tokenizer = open_tokenizer(words, folder)
+        first, last = tokenizer.encode("").ids
+        return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS)
+
+    def encode(self, texts: Sequence[str], most_windows: int = MAX_WINDOWS) -> list[Encoding]:
+        """Encode texts in their order; long texts are encoded in windows."""
+        tokenized = self.tokenizer.encode_batch([readable(text) for text in texts], add_special_tokens=False)
+        windows = [
+            window
+            for number, found in enumerate(tokenized)
+            for window in cut(number, len(found), self.capacity, most_windows)
+        ]
+        ids = [np.array(found.ids, dtype=np.int64) for found in tokenized]
+        pieces: list[list[Piece]] = [[] for _ in tokenized]
+        for batch in batches(windows):
+            sentences, tokens = self._run([ids[w.text][w.start : w.stop] for w in batch])
+            for window, sentence, inner in zip(batch, sentences, tokens[:, 1:-1], strict=True):
+                pieces[window.text].append((window, sentence, inner))
+        return [_encoding(found, parts) for found, parts in zip(tokenized, pieces, strict=True)]
+
+    def _run(self, rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Both outputs for rows of equal length, special tokens added."""
+        ids = np.empty((len(rows), len(rows[0]) + SPECIAL_TOKENS), dtype=np.int64)
+        ids[:, 0], ids[:, 1:-1], ids[:, -1] = self.first, rows, self.last
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        sentences, tokens = self.session.run(["sentence", "tokens"], inputs)
+        if not (np.isfinite(sentences).all() and np.isfinite(tokens).all()):
+            raise ModelUnavailable("The bundled model returned NaN or infinite values. Reinstall triskele.")
+        return sentences, tokens
+
+
+def _encoding(found: Tokenized, pieces: Sequence[Piece]) -> Encoding:
+    """One text: the mean of its windows' sentence vectors by token count, and all token vectors."""
+    pieces = sorted(pieces, key=lambda piece: piece[0].start)
+    kept = pieces[-1][0].stop
+    sentence = pieces[0][1]
+    if len(pieces) > 1:
+        weights = np.array([window.length for window, _, _ in pieces], dtype=np.float32)
+        sentence = weights @ np.stack([vector for _, vector, _ in pieces])
+        sentence = sentence / np.linalg.norm(sentence)
+    return Encoding(
+        sentence=np.array(sentence, dtype=np.float32),
+        tokens=np.concatenate([tokens for _, _, tokens in pieces]),
+        token_ids=np.array(found.ids[:kept], dtype=np.int32),
+        spans=np.array(found.offsets[:kept], dtype=np.int32).reshape(-1, 2),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One text in tokens: those of its prompt, its own, and the character spans of its own."""
+
+    prompt: tuple[int, ...]
+    ids: NDArray[np.int64]
+    spans: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedRuntime:
+    """An exported graph, loaded with its tokenizer: prompts, windows and pooling; safe to share between threads."""
+
+    export: Export
+    session: Any
+    tokenizer: Tokenizer
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @classmethod
+    def load(cls, export: Export, threads: int = 1) -> Self:
+        """Load the files of a folder."""
+        try:
+            words = (export.folder / TOKENIZER_FILE).read_bytes()
+        except OSError as error:
+            raise ModelUnavailable(f"A model file cannot be read: {error.filename} ({error.strerror})") from error
+        tokenizer = open_tokenizer(words, export.folder)
+        session = open_session(export.graph, export.folder, threads)
+        return cls(export, session, tokenizer, *special_tokens(tokenizer))
+
+    def encode(self, texts: Sequence[str], prompt: str, most_windows: int = MAX_WINDOWS) -> list[Encoding]:
+        """Encode texts in their order, in windows; the prompt comes before every window."""
+        read = self._read([readable(text) for text in texts], prompt)
+        windows = [
+            window
+            for number, text in enumerate(read)
+            for window in cut(number, len(text.ids), self._capacity(text), most_windows)
+        ]
+        pieces: list[list[Piece]] = [[] for _ in read]
+        for batch in batches(windows):
+            for _, same in groupby(batch, key=lambda window: len(read[window.text].prompt)):
+                group = list(same)
+                for window, *made in zip(group, *self._run([(read[w.text], w) for w in group]), strict=True):
+                    pieces[window.text].append((window, made[0], made[1]))
+        return [self._encoding(text, parts) for text, parts in zip(read, pieces, strict=True)]
+
+    def _capacity(self, text: _Text) -> int:
+        capacity = self.export.max_tokens - len(self.before) - len(self.after) - len(text.prompt)
+        if capacity < 1:
+            raise BadInput(f"the prompt for the model in {self.export.folder} fills its whole window: shorten it")
+        return capacity
+
+    def _read(self, texts: Sequence[str], prompt: str) -> list[_Text]:
+        # Prompt and text are tokenized together, as in training: a word after a space differs from one at the start.
+        found = self.tokenizer.encode_batch([prompt + text for text in texts], add_special_tokens=False)
+        read = []
+        for tokens in found:
+            spans = np.array(tokens.offsets, dtype=np.int32).reshape(-1, 2)
+            own = int((spans[:, 1] <= len(prompt)).sum()) if prompt else 0
+            ids = np.array(tokens.ids, dtype=np.int64)
+            read.append(_Text(tuple(ids[:own].tolist()), ids[own:], np.maximum(spans[own:] - len(prompt), 0)))
+        return read
+
+    def _run(self, rows: Sequence[tuple[_Text, TokenWindow]]) -> tuple[Floats, Floats]:
+        """Sentence vectors, and the token vectors without the prompt, for rows of equal length."""
+        text = rows[0][0]
+        ids = np.array(
+            [[*self.before, *t.prompt, *t.ids[w.start : w.stop].tolist(), *self.after] for t, w in rows], dtype=np.int64
+        )
+        positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int64), ids.shape)
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        outputs = run(self.session, given | {"position_ids": positions}, self.export.folder)
+        name = str(self.export.folder)
+        hidden = next((outputs[n].astype(np.float32, copy=False) for n in _HIDDEN if n in outputs), None)
+        if hidden is not None and hidden.shape[:2] != ids.shape:
+            raise ModelUnavailable(f"The model in {name} did not return one vector per token")
+        sentences = checked_vectors(name, self._sentences(outputs, hidden), len(rows), self.export.dimensions)
+        if hidden is None or not self.export.has_tokens:
+            return sentences, np.empty((len(rows), 0, 0), dtype=np.float32)
+        first = len(self.before) + len(text.prompt)
+        inner = hidden[:, first : ids.shape[1] - len(self.after)]
+        return sentences, unit(name, inner) if inner.shape[1] else inner
+
+    def _sentences(self, outputs: Mapping[str, Any], hidden: Floats | None) -> object:
+        pooling = self.export.prompts.pooling
+        if pooling == "graph":
+            if _SENTENCE in outputs:
+                return outputs[_SENTENCE]
+            raise ModelUnavailable(f"The model in {self.export.folder} has no output {_SENTENCE}: set its pooling")
+        if hidden is None:
+            advice = "set its pooling to graph" if _SENTENCE in outputs else f"expected {' or '.join(_HIDDEN)}"
+            raise ModelUnavailable(f"The model in {self.export.folder} has no token vectors: {advice}")
+        if pooling == "mean":
+            return hidden.mean(axis=1)
+        return hidden[:, 0 if pooling == "cls" else -1]
+
+    def _encoding(self, text: _Text, pieces: Sequence[Piece]) -> Encoding:
+        pieces = sorted(pieces, key=lambda piece: piece[0].start)
+        lengths = [max(1, window.length) for window, _, _ in pieces]
+        sentence = averaged(self.export.name, np.stack([vector for _, vector, _ in pieces]), lengths)
+        if not self.export.has_tokens:
+            return without_tokens(sentence)
+        kept = pieces[-1][0].stop
+        tokens = np.concatenate([tokens for _, _, tokens in pieces])
+        return Encoding(sentence, tokens, text.ids[:kept].astype(np.int32), text.spans[:kept])
+
+
+def special_tokens(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The special tokens that a tokenizer adds before and after a text."""
+    bare = tokenizer.encode("a", add_special_tokens=False).ids
+    full = tokenizer.encode("a").ids
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return tuple(full[:start]), tuple(full[start + len(bare) :])
+    raise ModelUnavailable("The tokenizer changes a text when it adds special tokens")

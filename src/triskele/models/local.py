@@ -8,8 +8,7 @@ from triskele.config import BUNDLED
 from triskele.errors import BadInput
 from triskele.models.bundled import BundledEmbedder, bundled
 from triskele.models.cross_encoders import CrossEncoder, ExportedCrossEncoder
-from triskele.models.embedders import Embedder, PairedEmbedder
-from triskele.models.families import Family
+from triskele.models.embedders import Embedder, Family, PairedEmbedder
 from triskele.models.hub import HubCrossEncoder, HubEmbedder, fetched
 from triskele.models.manifest import MANIFEST_FILE
 from triskele.models.onnx_folder import GRAPHS, ExportedEmbedder

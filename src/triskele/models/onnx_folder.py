@@ -12,12 +12,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.embedders import Encoding
-from triskele.models.families import Family, family
+from triskele.models.embedders import Encoding, Family, family
 from triskele.models.manifest import TOKENIZER_FILE
 
 if TYPE_CHECKING:
-    from triskele.models.onnx_folder_runtime import ExportedRuntime
+    from triskele.models.inference import ExportedRuntime
 
 GRAPHS = ("onnx/model.onnx", "model.onnx")
 # "graph" is for graphs that return the sentence vector themselves.
@@ -107,7 +106,7 @@ class ExportedEmbedder:
         with self._loading:
             if self._loaded is None:
                 # Imported here: loading numpy and onnxruntime takes longer than most commands run.
-                from triskele.models.onnx_folder_runtime import ExportedRuntime
+                from triskele.models.inference import ExportedRuntime
 
                 self._loaded = ExportedRuntime.load(self._export, self._threads)
             return self._loaded

@@ -1,4 +1,4 @@
-"""Where the key of the vault comes from: a passphrase, a key file, or the keyring of the system."""
+"""Where the key of the vault comes from (a passphrase, a key file, the keyring of the system), and its errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from typing import Any, Protocol, TypeVar
 
 from triskele.base.files import is_full, settle_folder
 from triskele.errors import BadInput, Unavailable
-from triskele.privacy.failures import VaultDamaged, VaultLocked, lost
 
 KEY_BYTES = 32
 SALT_BYTES = 16
 LEAST_PASSPHRASE = 8
+STAYS = "titles, tags and every other memory stay readable"
 
 _SERVICE = "triskele vault"
 # Fewer characters than those of a whole key.
@@ -33,6 +33,19 @@ _MOST_ROUNDS = 64
 
 Details = Mapping[str, Any]
 Answer = TypeVar("Answer")
+
+
+class VaultLocked(Unavailable):
+    """The key cannot be had: a wrong passphrase, or a key file or keyring entry that is gone or open to others."""
+
+
+class VaultDamaged(Unavailable):
+    """A sealed content or the document of the keys was altered, cut off or belongs elsewhere."""
+
+
+def lost(what: str, advice: str) -> VaultLocked:
+    """The error of a key that is gone: what to do, what is lost without it and what is not."""
+    return VaultLocked(f"{what}: {advice}; without it the contents of secret memories cannot be read, {STAYS}")
 
 
 class KeySource(Protocol):
@@ -213,7 +226,7 @@ class SystemKeyring:
     kind: str = field(default="keyring", init=False)
 
     def fresh(self) -> dict[str, Any]:
-        """Keeps a new key under a name of its own, so that the old one stays until nobody needs it."""
+        """Keeps a new key under a name of its own, so that the old one stays until it is no longer needed."""
         name = secrets.token_hex(8)
         kept = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
         _asked(lambda: self.store.set_password(_SERVICE, name, kept))
@@ -240,7 +253,7 @@ def _asked(call: Callable[[], Answer]) -> Answer:
 
 
 def system_keyring() -> SystemKeyring | None:
-    """The keyring of this machine, or None where there is none that keeps secrets."""
+    """The keyring of this machine, or None if it has none that keeps secrets."""
     try:
         import keyring
         from keyring.backends import fail, null

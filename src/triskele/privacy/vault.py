@@ -7,29 +7,152 @@ them the document holds the old wrap and the new one, so that an interruption le
 
 from __future__ import annotations
 
+import base64
+import json
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NoReturn, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from triskele.errors import BadInput, Conflict
-from triskele.privacy import wraps
-from triskele.privacy.failures import VaultDamaged, lost
-from triskele.privacy.keys import KEY_BYTES, KeySource, wipe
-from triskele.privacy.wraps import Document, Ring, Wrap
+from triskele.privacy.keys import KEY_BYTES, KeySource, VaultDamaged, VaultLocked, lost, wipe
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+FORMAT = 1
+
+_NONCE_BYTES = 12
+_NUMBER_BYTES = 4
+_ENTRY_BYTES = _NUMBER_BYTES + KEY_BYTES
 _MARK = b"TRSK\x01"
 _HEAD = struct.Struct(f">{len(_MARK)}sI")
-_NONCE_BYTES = 12
 _TAG_BYTES = 16
 _LENGTH = struct.Struct(">I")
 # Lengths are hidden in steps of this many bytes: a PIN and a password look alike.
 _STEP = 64
 
+# Data keys by generation.
+Ring = dict[int, bytearray]
 Row = tuple[str, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrap:
+    """Data keys under the key of one source; `details` are what the source needs to find its key."""
+
+    source: str
+    details: dict[str, Any]
+    nonce: str
+    sealed: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDocument:
+    """What is stored of a vault; `generation` seals, `pending` is a wrap that is not confirmed yet."""
+
+    name: str
+    generation: int
+    current: Wrap
+    pending: Wrap | None = None
+
+    def wraps(self) -> list[Wrap]:
+        """Every wrap that may be opened, the confirmed one first."""
+        return [self.current, *([self.pending] if self.pending else [])]
+
+    def to_json(self) -> str:
+        """The document as text; it holds no key in clear."""
+        wraps = {"current": _as_dict(self.current), "pending": self.pending and _as_dict(self.pending)}
+        return json.dumps({"format": FORMAT, "name": self.name, "generation": self.generation, **wraps})
+
+    @classmethod
+    def from_json(cls, stored: str) -> KeyDocument:
+        """Parse the document; refuses unknown formats."""
+        try:
+            said = json.loads(stored)
+            number = said["format"]
+            if number == FORMAT:
+                pending = Wrap(**said["pending"]) if said["pending"] else None
+                return cls(str(said["name"]), int(said["generation"]), Wrap(**said["current"]), pending)
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise VaultDamaged("the document of the vault's keys is damaged: restore the store from a backup") from None
+        raise VaultLocked(f"the vault has format {number}, this version knows {FORMAT}: update triskele")
+
+
+def wrap(name: str, keys: Ring, source: KeySource) -> Wrap:
+    """The data keys under a new key of the source."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    details = source.fresh()
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    ring = _packed(keys)
+    key = source.key(details)
+    try:
+        sealed = AESGCM(key).encrypt(nonce, ring, _bound(name, source.kind, details))
+    finally:
+        wipe(key)
+        wipe(ring)
+    return Wrap(source.kind, details, base64.b64encode(nonce).decode(), base64.b64encode(sealed).decode())
+
+
+def unwrap(name: str, wraps: Iterable[Wrap], source: KeySource) -> Ring:
+    """The data keys of the first wrap that the source opens."""
+    fitting = [wrap for wrap in wraps if wrap.source == source.kind]
+    if not fitting:
+        raise VaultLocked(f"the vault is not locked by a {source.kind}: open it by the key source it was locked with")
+    failure: VaultLocked | None = None
+    for one in fitting:
+        try:
+            keys = _opened(name, one, source)
+        except VaultLocked as error:
+            failure = failure or error
+            continue
+        if keys:
+            return keys
+    raise failure or lost(f"this {source.kind} does not open the vault", "check it and try again")
+
+
+def _opened(name: str, wrap: Wrap, source: KeySource) -> Ring | None:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key = source.key(wrap.details)
+    try:
+        nonce, sealed = (base64.b64decode(text, validate=True) for text in (wrap.nonce, wrap.sealed))
+        return _unpacked(bytearray(AESGCM(key).decrypt(nonce, sealed, _bound(name, wrap.source, wrap.details))))
+    except InvalidTag:
+        return None
+    except (TypeError, ValueError):
+        raise VaultDamaged("the document of the vault's keys is damaged: restore the store from a backup") from None
+    finally:
+        wipe(key)
+
+
+def _bound(name: str, source: str, details: dict[str, Any]) -> bytes:
+    return json.dumps([FORMAT, name, source, details], sort_keys=True).encode()
+
+
+def _packed(keys: Ring) -> bytearray:
+    ring = bytearray()
+    for generation, key in sorted(keys.items()):
+        ring += generation.to_bytes(_NUMBER_BYTES) + key
+    return ring
+
+
+def _unpacked(ring: bytearray) -> Ring:
+    try:
+        places = range(0, len(ring), _ENTRY_BYTES)
+        return {
+            int.from_bytes(ring[place : place + _NUMBER_BYTES]): ring[place + _NUMBER_BYTES : place + _ENTRY_BYTES]
+            for place in places
+        }
+    finally:
+        wipe(ring)
+
+
+def _as_dict(wrap: Wrap) -> dict[str, Any]:
+    return {"source": wrap.source, "details": wrap.details, "nonce": wrap.nonce, "sealed": wrap.sealed}
 
 
 class Vault:
@@ -113,20 +236,20 @@ def create(source: KeySource) -> tuple[str, Vault]:
     """A new vault: the document to store, and the vault open."""
     keys = {1: bytearray(secrets.token_bytes(KEY_BYTES))}
     name = secrets.token_hex(8)
-    document = Document(name, generation=1, current=wraps.wrap(name, keys, source))
+    document = KeyDocument(name, generation=1, current=wrap(name, keys, source))
     return document.to_json(), Vault(name, keys, 1)
 
 
 def unlock(stored: str, source: KeySource) -> Vault:
     """The vault of this document, opened by whichever of its wraps the source fits."""
-    document = Document.from_json(stored)
-    keys = wraps.unwrap(document.name, document.wraps(), source)
+    document = KeyDocument.from_json(stored)
+    keys = unwrap(document.name, document.wraps(), source)
     return Vault(document.name, keys, document.generation)
 
 
 def sources_of(stored: str) -> list[str]:
     """The kinds of key source that open this vault now, the confirmed one first."""
-    return list(dict.fromkeys(wrap.source for wrap in Document.from_json(stored).wraps()))
+    return list(dict.fromkeys(wrap.source for wrap in KeyDocument.from_json(stored).wraps()))
 
 
 def begin_rotation(stored: str, vault: Vault, source: KeySource, *, renew: bool = False) -> str:
@@ -135,7 +258,7 @@ def begin_rotation(stored: str, vault: Vault, source: KeySource, *, renew: bool 
     if renew:
         keys[max(keys) + 1] = bytearray(secrets.token_bytes(KEY_BYTES))
     begun = _with_pending(stored, keys, source)
-    document = Document.from_json(begun)
+    document = KeyDocument.from_json(begun)
     if not renew and document.pending is not None and document.pending.details == document.current.details:
         raise BadInput(f"this {source.kind} locks the vault already: rotate to another one")
     return begun
@@ -144,7 +267,7 @@ def begin_rotation(stored: str, vault: Vault, source: KeySource, *, renew: bool 
 def begin_retirement(stored: str, vault: Vault, source: KeySource, rows: Iterable[Row]) -> str:
     """A document without old data keys, refused while a row still needs one; `source` must open it now."""
     if needed := list(stale(vault, rows)):
-        raise Conflict(f"{len(needed)} secrets are sealed with an old key: seal them anew first")
+        raise Conflict(f"{len(needed)} secrets are sealed with an old key: seal them again first")
     keys = vault.copy_of_keys()
     for generation in [number for number in keys if number != vault.generation]:
         wipe(keys.pop(generation))
@@ -153,18 +276,18 @@ def begin_retirement(stored: str, vault: Vault, source: KeySource, rows: Iterabl
 
 def confirm(stored: str, source: KeySource) -> tuple[str, Vault]:
     """Prove that the source opens the new wrap, then drop the old one."""
-    document = Document.from_json(stored)
+    document = KeyDocument.from_json(stored)
     if document.pending is None:
         return stored, unlock(stored, source)
-    keys = wraps.unwrap(document.name, [document.pending], source)
-    settled = Document(document.name, max(keys), document.pending)
+    keys = unwrap(document.name, [document.pending], source)
+    settled = KeyDocument(document.name, max(keys), document.pending)
     return settled.to_json(), Vault(settled.name, keys, settled.generation)
 
 
 def abandon(stored: str) -> str:
     """The document without a change that was begun and not confirmed."""
-    document = Document.from_json(stored)
-    return Document(document.name, document.generation, document.current).to_json()
+    document = KeyDocument.from_json(stored)
+    return KeyDocument(document.name, document.generation, document.current).to_json()
 
 
 def stale(vault: Vault, rows: Iterable[Row]) -> Iterator[tuple[str, int]]:
@@ -181,15 +304,15 @@ def generation_of(blob: bytes) -> int:
 
 
 def _with_pending(stored: str, keys: Ring, source: KeySource) -> str:
-    document = Document.from_json(stored)
+    document = KeyDocument.from_json(stored)
     if document.pending is not None:
         raise Conflict("a change of the vault's key was begun before: confirm or abandon it first")
     try:
-        pending: Wrap = wraps.wrap(document.name, keys, source)
+        pending: Wrap = wrap(document.name, keys, source)
     finally:
         for key in keys.values():
             wipe(key)
-    return Document(document.name, document.generation, document.current, pending).to_json()
+    return KeyDocument(document.name, document.generation, document.current, pending).to_json()
 
 
 def _listed(keys: Mapping[int, object]) -> str:

@@ -31,7 +31,7 @@ _LONGEST_QUESTION = 2_000
 # Three lines take a hundred; models that think before they answer take more.
 _MOST_TOKENS = 1_000
 _ASKING = (
-    "Somebody searches a collection of short notes with the question below, and the wording may differ from that of "
+    "A user searches a collection of short notes with the question below, and the wording may differ from that of "
     "the notes. Write 3 other wordings of the question: say the same with other words, keep names, numbers and "
     "identifiers as they are, stay in the language of the question, and answer nothing. Write one wording per line "
     "and nothing else.\n\n<question>\n"

@@ -15,8 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from triskele.base.text import COMMON_WORDS
-from triskele.graph.canonical import parts
-from triskele.graph.gazetteer import MAX_PARTS
+from triskele.graph.canonical import MAX_PARTS, parts
 from triskele.graph.walk import WALKS, Edged, Edges, Floats, Ints
 from triskele.index.corpus import Corpus
 from triskele.index.mentions import COMMON_FROM

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
-from triskele.index.tokens import SCALE
+from triskele.index.vectors import SCALE
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
 from triskele.types import Ranking

@@ -30,8 +30,9 @@ class Coverage:
 
     def of(self, memory: Memory) -> float:
         """From 0, no query term, to 1, all of them."""
-        total = self.query.ceiling
-        return sum(self.query.rarity[term] for term in self._covered(memory)) / total if total else 0.0
+        total, covered = self.query.ceiling, self._covered(memory)
+        # In the order of the query: a sum over a set depends on the hashes of its terms in the last digits.
+        return sum(self.query.rarity[term] for term in self.query.terms if term in covered) / total if total else 0.0
 
     def is_whole(self, memory: Memory) -> bool:
         """Whether a memory contains every query term."""

@@ -21,8 +21,7 @@ from triskele.types import Query, Sort
 
 if TYPE_CHECKING:
     from triskele.index.lexical import LexicalIndex
-    from triskele.index.local.local_corpus import LocalIndexes
-    from triskele.index.semantic import SemanticIndex
+    from triskele.index.local import LocalIndexes, SemanticIndex
     from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.recall.hosted.services import CandidateReranker, HostedServices
@@ -125,7 +124,7 @@ class ModelRuntime:
 
     def meaning(self) -> SemanticIndex | None:
         """The local model and its indexes; None where no model is in force."""
-        from triskele.index.semantic import SemanticIndex
+        from triskele.index.local import SemanticIndex
 
         with self._lock:
             model = self.model
@@ -160,7 +159,7 @@ class ModelRuntime:
 
     def rival(self, name: str) -> SemanticIndex:
         """Another local model over the same store, beside the one in force; one of the hub is downloaded."""
-        from triskele.index.semantic import SemanticIndex
+        from triskele.index.local import SemanticIndex
         from triskele.models.local import local_embedder
 
         embedder = local_embedder(name, may_download=True)
@@ -235,7 +234,7 @@ class ModelRuntime:
 
     def indexes(self, meaning: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
-        from triskele.index.local.local_corpus import LocalIndexes
+        from triskele.index.local import LocalIndexes
 
         if meaning is not None:
             return LocalIndexes(
@@ -306,7 +305,7 @@ class ModelRuntime:
 
     def rebuild(self) -> None:
         """Rebuild the files of vectors from what the store still holds."""
-        from triskele.index.semantic import SemanticIndex
+        from triskele.index.local import SemanticIndex
 
         if SemanticIndex.files(self._folder):
             if (meaning := self.meaning()) is not None:

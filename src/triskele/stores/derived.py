@@ -11,6 +11,8 @@ from triskele.types import Memory
 
 # Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row.
 EMBED, NAMES = "embed", "names"
+# A job that failed so often is given up.
+MOST_TRIES = 5
 # The reason of a merge that a person made: nothing that is worked out later overrules it.
 BY_HAND = "user"
 
@@ -278,7 +280,7 @@ class EntityStore(Protocol):
         ...
 
     def last_mention(self) -> int:
-        """The number of the newest mention; 0 where there is none."""
+        """The number of the newest mention; 0 without mentions."""
         ...
 
     def changes(self) -> int:

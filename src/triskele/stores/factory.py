@@ -25,7 +25,7 @@ class _Kind(Protocol):
 
 
 def open_store(settings: Settings) -> Store:
-    """The store at the address of the settings, bound to no owner; a new one where there is none."""
+    """The store at the address of the settings, bound to no owner; created if it does not exist."""
     return _kind(settings).open(settings)
 
 

@@ -38,7 +38,7 @@ class ChangePage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IntegrityIssue:
     """A fault that a check found in the truth itself."""
 
     subject: str
@@ -98,7 +98,7 @@ class DocumentStore(Protocol):
         ...
 
     def get(self, kind: str, key: str) -> Any:
-        """One value; None where there is none."""
+        """One value, or None."""
         ...
 
     def delete(self, kind: str, keys: Iterable[str]) -> None:
@@ -106,7 +106,7 @@ class DocumentStore(Protocol):
         ...
 
     def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
-        """Replace a document if its value is still `before` (None: there is none); False where it is not."""
+        """Replace a document if its value is still `before` (None: it does not exist); False if it is not."""
         ...
 
 
@@ -336,7 +336,7 @@ class OwnerStore(Truth, Protocol):
 class Maintenance(Protocol):
     """Care for the files of a store, of all owners together."""
 
-    def check(self, *, deep: bool = False) -> list[Finding]:
+    def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""
         ...
 

@@ -14,23 +14,21 @@ from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.privacy import vault as vaults
-from triskele.privacy.failures import VaultLocked, lost
-from triskele.privacy.keys import KeyFile, KeySource, Passphrase, system_keyring
-from triskele.privacy.vault import Vault
-from triskele.privacy.wraps import Document
+from triskele.privacy.keys import KeyFile, KeySource, Passphrase, VaultLocked, lost, system_keyring
+from triskele.privacy.vault import KeyDocument, Vault
 from triskele.stores.protocols import VAULT, OwnerStore, SealedRow
 from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"
 _DOCUMENT = "keys"
 
-# Asks the person at the terminal for a passphrase, twice where it is a new one; None where nobody is there.
+# Asks the person at the terminal for a passphrase, twice for a new one; None without a terminal.
 Ask = Callable[[str, bool], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What a change of keys did; `resealed` texts were sealed anew."""
+    """What a change of keys did; `resealed` counts the texts that were sealed again."""
 
     source: str
     renewed: bool
@@ -103,7 +101,7 @@ class StoreVault:
 
     @contextmanager
     def unasked(self) -> Iterator[None]:
-        """Ask nobody for a passphrase meanwhile."""
+        """Do not ask for a passphrase meanwhile."""
         with self._lock:
             ask, self._ask = self._ask, None
             try:
@@ -122,8 +120,8 @@ class StoreVault:
         rows = {(row.id, row.version): row for row in self._store.sealed()}
         old = list(vaults.stale(vault, ((row.id, row.version, row.blob) for row in rows.values())))
         if old:
-            anew = {place: vault.reseal(place[0], rows[place].sealed_as, rows[place].blob) for place in old}
-            self._store.reseal(anew)
+            resealed = {place: vault.reseal(place[0], rows[place].sealed_as, rows[place].blob) for place in old}
+            self._store.reseal(resealed)
         return len(old)
 
     def _exchange(self, before: str | None, after: str) -> str:
@@ -185,7 +183,7 @@ class StoreVault:
     def _candidates(self, stored: str) -> Iterator[KeySource]:
         """The sources that may open this document, the confirmed one first."""
         seen: set[str] = set()
-        for wrap in Document.from_json(stored).wraps():
+        for wrap in KeyDocument.from_json(stored).wraps():
             paths = [str(wrap.details.get("path", "")), str(self._key_file)] if wrap.source == "key-file" else [""]
             for path in paths:
                 if f"{wrap.source} {path}" in seen or (path == "" and wrap.source == "key-file"):

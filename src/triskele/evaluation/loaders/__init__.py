@@ -112,7 +112,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _about(folder: Path) -> Mapping[str, Any]:
-    """The manifest of a data set, empty if there is none."""
+    """The manifest of a data set, empty without one."""
     path = folder / _MANIFEST
     if not path.is_file():
         return {}

@@ -213,7 +213,7 @@ def spread(memories: Iterable[Memory], seed: int) -> list[Memory]:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WeightedWord:
     """A word with its position, and its rarity in the store."""
 
     text: str
@@ -227,17 +227,17 @@ class Word:
         return self.text.lower() in STOP_WORDS
 
 
-def words(text: str, index: LexicalIndex) -> list[Word]:
+def words(text: str, index: LexicalIndex) -> list[WeightedWord]:
     """The words of a text in order, one per position."""
     tokens = sorted(index.analyzer.tokens(text), key=lambda token: (token.start, -token.end))
     rarity = index.rarity({token.text for token in tokens})
-    found: list[Word] = []
+    found: list[WeightedWord] = []
     for token in tokens:
         if found and token.start == found[-1].start and token.end == found[-1].end:
             # An identifier is as rare as its rarest part; the whole is one of the parts.
-            found[-1] = Word(found[-1].text, token.start, token.end, max(found[-1].rarity, rarity[token.text]))
+            found[-1] = WeightedWord(found[-1].text, token.start, token.end, max(found[-1].rarity, rarity[token.text]))
         elif not found or token.start >= found[-1].end:
-            found.append(Word(text[token.start : token.end], token.start, token.end, rarity[token.text]))
+            found.append(WeightedWord(text[token.start : token.end], token.start, token.end, rarity[token.text]))
     return found
 
 
@@ -253,7 +253,7 @@ def salient_phrase(text: str, index: LexicalIndex) -> str | None:
     return None
 
 
-def _is_phrase(run: Sequence[Word], text: str) -> bool:
+def _is_phrase(run: Sequence[WeightedWord], text: str) -> bool:
     between = (text[one.end : other.start] for one, other in pairwise(run))
     is_whole = not any(_BORDER.search(gap) for gap in between)
     has_content = not run[0].is_stop_word and not run[-1].is_stop_word
@@ -342,7 +342,7 @@ def _names(memory: Memory, engine: Engine) -> list[str]:
     return list(dict.fromkeys([*memory.tags, *names]))
 
 
-def _is_name(word: Word, before: Word, memory: Memory) -> bool:
+def _is_name(word: WeightedWord, before: WeightedWord, memory: Memory) -> bool:
     """Whether a word is capitalised in the middle of a sentence."""
     is_inside = memory.content[before.end : word.start].isspace()
     return not word.is_stop_word and word.text[:1].isupper() and is_inside

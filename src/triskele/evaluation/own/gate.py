@@ -19,7 +19,7 @@ from triskele.stores.protocols import Document
 
 if TYPE_CHECKING:
     from triskele.evaluation.metrics import Scores
-    from triskele.index.semantic import SemanticIndex
+    from triskele.index.local import SemanticIndex
 
 BASELINE = "baseline"
 _KEY = "accepted"

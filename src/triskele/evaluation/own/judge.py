@@ -104,7 +104,7 @@ class JudgingSession:
         return len(self._graded)
 
     def item(self) -> JudgingItem | None:
-        """The next pair to judge, None when there is none left."""
+        """The next pair to judge, None when every pair is judged."""
         while self._at < len(self._queue):
             id = self._queue[self._at]
             waiting = self._waiting(id)

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 import numpy as np
 
 from triskele.errors import BadInput, NotFound
-from triskele.graph.bipartite import Bools, Ints
 from triskele.graph.canonical import block, key, same
+from triskele.graph.walk import Bools, Ints
 from triskele.index.catalog import Catalog
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph_leg import hub

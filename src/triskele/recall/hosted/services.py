@@ -11,13 +11,13 @@ from typing import Any, Protocol, TypeVar
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
-from triskele.index.dense import DenseIndex
-from triskele.index.local.local_corpus import LocalVectors
+from triskele.index.local import LocalVectors
+from triskele.index.vectors import DenseIndex
+from triskele.models.cross_encoders import Reranker, Reranking
 from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
 from triskele.models.llm import COMMAND, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
-from triskele.models.reranker import Reranker, Reranking
 from triskele.privacy.clearance import Cleared
 from triskele.recall.expansion import WORDS, QueryRewriter
 from triskele.recall.hosted.egress_log import StoreLedger

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from triskele.engine import Engine
     from triskele.evaluation.own.gate import ModelComparison
-    from triskele.index.semantic import SemanticIndex
+    from triskele.index.local import SemanticIndex
     from triskele.recall.runtime import Switched
 
 

@@ -6,11 +6,11 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -20,7 +20,6 @@ from triskele.base.files import file_lock, is_full, settle_folder
 from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.stores.sqlite import ownership, schema
 
-Answered = TypeVar("Answered")
 _LOGS = ("-wal", "-shm")
 
 
@@ -99,8 +98,22 @@ class Database:
 
     def all(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
         """The rows of a query."""
-        with self.reading() as connection:
-            return connection.execute(sql, bindings).fetchall()
+        try:
+            return self.connection().execute(sql, bindings).fetchall()
+        except Exception:
+            # Every recall asks dozens of times: only a failure pays for its explanation.
+            with self._explained():
+                raise
+
+    def once(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a query, asked once inside a snapshot: every index asks how new the store is."""
+        answers: dict[Hashable, list[Any]] | None = getattr(self._local, "answers", None)
+        if answers is None:
+            return self.all(sql, bindings)
+        question = (sql, *bindings)
+        if question not in answers:
+            answers[question] = self.all(sql, bindings)
+        return answers[question]
 
     @contextmanager
     def writing(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
@@ -112,7 +125,7 @@ class Database:
             self._begin(connection, wait=wait)
             try:
                 # Another process may have migrated the file since it was opened.
-                schema.refuse_other_format(connection)
+                self._refuse_other_format(connection)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -132,30 +145,28 @@ class Database:
         finally:
             connection.pragma("synchronous", "full")
 
+    def epoch(self) -> str:
+        """A name for this run of the journal; a restored store begins another."""
+        rows = self.once("SELECT value FROM meta WHERE name = 'epoch'")
+        if not rows:
+            raise StoreUnavailable(f"the store {self.path} is damaged (its epoch is missing): restore a backup")
+        return str(rows[0][0])
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let this thread read the file as of one moment."""
+        """Let this thread read the file as of one moment; inside, nothing may be written."""
         with self._explained():
             connection = self.connection()
             connection.execute("BEGIN")
         try:
             with self._explained():
-                schema.refuse_other_format(connection)
-            # Inside, an answer stays true: every index asks how new the store is, again and again.
+                self._refuse_other_format(connection)
+            # Inside, an answer stays true.
             self._local.answers = {}
             yield
         finally:
             self._local.answers = None
             connection.execute("ROLLBACK")
-
-    def once(self, question: Hashable, ask: Callable[[], Answered]) -> Answered:
-        """The answer given before inside this snapshot, else the store's answer."""
-        answers: dict[Hashable, Answered] | None = getattr(self._local, "answers", None)
-        if answers is None:
-            return ask()
-        if question not in answers:
-            answers[question] = ask()
-        return answers[question]
 
     def replace(self, fresh: Path) -> Path | None:
         """Put a verified database in the place of this damaged one; the folder that keeps its files."""
@@ -172,6 +183,10 @@ class Database:
                 connection.close()
             self._opened.clear()
         self._local = threading.local()
+
+    def _refuse_other_format(self, connection: apsw.Connection) -> None:
+        if connection.pragma("user_version") != len(schema.MIGRATIONS):
+            schema.refuse_other_format(connection)
 
     def _begin(self, connection: apsw.Connection, *, wait: bool) -> None:
         if wait:
@@ -190,7 +205,7 @@ class Database:
             try:
                 yield
             except apsw.SQLError:
-                schema.refuse_other_format(self.connection())
+                self._refuse_other_format(self.connection())
                 raise
 
 

@@ -38,20 +38,16 @@ class SqliteDocuments:
 
     def all(self, kind: str) -> dict[str, Any]:
         """The values of a kind, ordered by key."""
-        with self._database.reading() as connection:
-            return self._read(connection, kind, "ORDER BY key")
+        return self._read(kind, "ORDER BY key")
 
     def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:
         """The values under some keys of a kind, ordered by key; unknown keys are left out."""
-        with self._database.reading() as connection:
-            # As one JSON list, because a statement has a limited number of bindings.
-            which = "AND key IN (SELECT value FROM json_each(?)) ORDER BY key"
-            return self._read(connection, kind, which, _text(list(keys)))
+        # As one JSON list, because a statement has a limited number of bindings.
+        return self._read(kind, "AND key IN (SELECT value FROM json_each(?)) ORDER BY key", _text(list(keys)))
 
     def get(self, kind: str, key: str) -> Any:
-        """One value; None where there is none."""
-        with self._database.reading() as connection:
-            return self._read(connection, kind, "AND key = ?", key).get(key)
+        """One value, or None."""
+        return self._read(kind, "AND key = ?", key).get(key)
 
     def delete(self, kind: str, keys: Iterable[str]) -> None:
         """Delete documents; unknown keys are ignored."""
@@ -62,9 +58,9 @@ class SqliteDocuments:
             )
 
     def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
-        """Replace a document if its value is still `before` (None: there is none); False where it is not."""
+        """Replace a document if its value is still `before` (None: it does not exist); False if it is not."""
         with self._database.writing() as connection:
-            if self._read(connection, kind, "AND key = ?", key).get(key) != before:
+            if self._read(kind, "AND key = ?", key).get(key) != before:
                 return False
             self._put(connection, kind, {key: Document(after)})
             return True
@@ -80,10 +76,9 @@ class SqliteDocuments:
                 [*values, row_hash(values)],
             )
 
-    def _read(self, connection: apsw.Connection, kind: str, which: str, *bindings: str) -> dict[str, Any]:
-        rows = connection.execute(
-            f"SELECT key, value FROM documents WHERE owner = ? AND kind = ? {which}", [self._owner, kind, *bindings]
-        ).fetchall()
+    def _read(self, kind: str, which: str, *bindings: str) -> dict[str, Any]:
+        sql = f"SELECT key, value FROM documents WHERE owner = ? AND kind = ? {which}"
+        rows = self._database.all(sql, [self._owner, kind, *bindings])
         try:
             return {str(key): json.loads(str(value)) for key, value in rows}
         except ValueError as error:

@@ -43,8 +43,7 @@ class SqliteEntities:
 
     def count_unread(self) -> int:
         """How many versions wait to be read."""
-        with self._database.reading() as connection:
-            return vectors.count_jobs(connection, self._owner, NAMES)
+        return vectors.count_jobs(self._database, self._owner, NAMES)
 
     def keep(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
         """Write what some versions mention; the rows in `read` no longer wait."""
@@ -64,7 +63,7 @@ class SqliteEntities:
         return [Mentioned(*row) for row in self._all(sql, after, _PAGE)]
 
     def last_mention(self) -> int:
-        """The number of the newest mention; 0 where there is none."""
+        """The number of the newest mention; 0 without mentions."""
         return self._newest("mention", "mentions")
 
     def changes(self) -> int:
@@ -149,7 +148,7 @@ class SqliteEntities:
                 _json(_TABLES),
             )
             mentions = count("SELECT count(*) FROM mentions WHERE owner = ?", self._owner)
-            waiting = vectors.count_jobs(connection, self._owner, NAMES)
+            waiting = vectors.count_jobs(self._database, self._owner, NAMES)
             return NameCounts(
                 names=count("SELECT count(*) FROM names WHERE owner = ?", self._owner),
                 concepts=count("SELECT count(DISTINCT concept) FROM names WHERE owner = ?", self._owner),
@@ -172,10 +171,8 @@ class SqliteEntities:
             vectors.queue_all_names(connection, self._owner)
 
     def _newest(self, number: str, table: str) -> int:
-        def ask() -> int:
-            return int(self._all(f"SELECT coalesce(max({number}), 0) FROM {table} WHERE owner = ?")[0][0])
-
-        return self._database.once((self._owner, number), ask)
+        sql = f"SELECT coalesce(max({number}), 0) FROM {table} WHERE owner = ?"
+        return int(self._database.once(sql, [self._owner])[0][0])
 
     def _names(self, column: str, values: Iterable[object]) -> list[Name]:
         owned = "owner" if column in ("key", "block") else "+owner"

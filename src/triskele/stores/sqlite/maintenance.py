@@ -25,7 +25,7 @@ from triskele.errors import (
     StoreUnavailable,
     TriskeleError,
 )
-from triskele.stores.protocols import Finding
+from triskele.stores.protocols import IntegrityIssue
 from triskele.stores.sqlite import secrets, usage, vectors
 from triskele.stores.sqlite.changes import Writer, insert_version
 from triskele.stores.sqlite.database import Database, asides, replace, told
@@ -58,7 +58,7 @@ class SqliteMaintenance:
         self._database = database
         self._owner = owner
 
-    def check(self, *, deep: bool = False) -> list[Finding]:
+    def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""
         with self._database.reading() as connection:
             return check(connection, deep=deep)
@@ -154,27 +154,27 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def check(connection: apsw.Connection, *, deep: bool) -> list[Finding]:
+def check(connection: apsw.Connection, *, deep: bool) -> list[IntegrityIssue]:
     """What is wrong with the file; `deep` recomputes every hash."""
     pragma = "integrity_check" if deep else "quick_check"
     said = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}(20)")]
-    findings = [Finding("database", line) for line in said if line != "ok"]
+    findings = [IntegrityIssue("database", line) for line in said if line != "ok"]
     findings += [
-        Finding(f"link {source} {kind} {target}", "points to a memory that does not exist")
+        IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
         for source, kind, target in connection.execute(_DANGLING)
     ]
     findings += secrets.misplaced(connection)
     return findings + (list(_wrong_hashes(connection)) if deep else [])
 
 
-def _wrong_hashes(connection: apsw.Connection) -> Iterator[Finding]:
+def _wrong_hashes(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
     for table, name, columns in _GUARDED:
         for label, stored, *values in _readable(connection, f"SELECT {name}, row_hash, {columns} FROM {table}"):
             if stored != row_hash(values):
-                yield Finding(f"{table} {label}", "the row is not what was written (its hash differs)")
+                yield IntegrityIssue(f"{table} {label}", "the row is not what was written (its hash differs)")
     for id, content, stored in _readable(connection, "SELECT id, content, content_hash FROM versions"):
         if stored != content_hash(str(content)):
-            yield Finding(f"versions {id}", "the content is not what was written (its hash differs)")
+            yield IntegrityIssue(f"versions {id}", "the content is not what was written (its hash differs)")
 
 
 def _readable(connection: apsw.Connection, sql: str) -> Iterator[Sequence[Any]]:

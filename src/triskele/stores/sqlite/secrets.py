@@ -10,7 +10,7 @@ import apsw
 
 from triskele.base.ids import content_hash
 from triskele.errors import BadInput, Conflict
-from triskele.stores.protocols import VAULT, Finding, SealedRow
+from triskele.stores.protocols import VAULT, IntegrityIssue, SealedRow
 from triskele.stores.sqlite.rows import row_hash
 from triskele.types import Memory, Sealed, Sensitivity
 
@@ -69,7 +69,7 @@ def drop(connection: apsw.Connection, owner: str, id: str) -> None:
     connection.execute("DELETE FROM secrets WHERE owner = ? AND id = ?", [owner, id])
 
 
-def misplaced(connection: apsw.Connection) -> Iterator[Finding]:
+def misplaced(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
     """Secrets without a sealed text, and sealed texts without a secret, of all owners."""
     same = "secrets.owner = versions.owner AND secrets.id = versions.id AND secrets.version = versions.version"
     for id, version, problem in connection.execute(
@@ -78,7 +78,7 @@ def misplaced(connection: apsw.Connection) -> Iterator[Finding]:
         " UNION ALL SELECT id, version, 'has a sealed text and is no secret' FROM secrets WHERE NOT EXISTS"
         f" (SELECT 1 FROM versions WHERE {same} AND sensitivity = 'secret')"
     ).fetchall():
-        yield Finding(f"memory {id} version {version}", str(problem))
+        yield IntegrityIssue(f"memory {id} version {version}", str(problem))
 
 
 def _insert(connection: apsw.Connection, owner: str, row: SealedRow) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from triskele.base import timestamps
-from triskele.errors import BadInput, StoreUnavailable
+from triskele.errors import BadInput
 from triskele.stores.protocols import START, Census, ChangePage, Cursor, SealedRow
 from triskele.stores.sqlite import maintenance, secrets
 from triskele.stores.sqlite.changes import Writer
@@ -66,6 +65,9 @@ class SqliteOwnerStore:
     def __init__(self, database: Database, owner: str) -> None:
         self.owner = owner
         self._database = database
+        # These concern the file: they are the same for every owner.
+        self.epoch = database.epoch
+        self.snapshot = database.snapshot
         self.vectors = SqliteVectors(database, owner)
         self.entities = SqliteEntities(database, owner)
         self.jobs = SqliteJobs(database, owner)
@@ -222,20 +224,8 @@ class SqliteOwnerStore:
 
     def position(self) -> Cursor:
         """The cursor after the newest journal entry."""
-
-        def ask() -> Cursor:
-            newest = self._all("SELECT max(seq) FROM journal WHERE owner = ?")[0][0]
-            return START if newest is None else Cursor(newest)
-
-        return self._database.once((self.owner, "position"), ask)
-
-    def epoch(self) -> str:
-        """A name for this run of the journal; a restored store begins another."""
-        return self._database.once("epoch", self._epoch)
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Let this thread read the store as of one moment; inside, nothing may be written."""
-        return self._database.snapshot()
+        newest = self._database.once("SELECT max(seq) FROM journal WHERE owner = ?", [self.owner])[0][0]
+        return START if newest is None else Cursor(newest)
 
     def census(self) -> Census:
         """Counts of what is stored."""
@@ -273,14 +263,6 @@ class SqliteOwnerStore:
             size: int = connection.pragma("page_count") * connection.pragma("page_size")
             total = int(connection.execute("SELECT count(*) FROM versions").get)
         return size if versions == total else round(size * versions / total)
-
-    def _epoch(self) -> str:
-        rows = self._database.all("SELECT value FROM meta WHERE name = 'epoch'")
-        if not rows:
-            raise StoreUnavailable(
-                f"the store {self._database.path} is damaged (its epoch is missing): restore a backup"
-            )
-        return str(rows[0][0])
 
     def _scrub(self) -> None:
         with self._database.reading() as connection:

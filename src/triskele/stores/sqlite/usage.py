@@ -46,7 +46,7 @@ class SqliteUsage:
         self._write(_Lost(conversation))
 
     def forget(self, conversation: str) -> None:
-        """A conversation begins anew: it was given nothing."""
+        """A conversation starts over: nothing counts as injected into it."""
         self._write(_Begun(conversation))
 
     def end(self, conversation: str) -> None:

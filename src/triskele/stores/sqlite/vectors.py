@@ -10,12 +10,11 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.config import HOSTED
-from triskele.stores.derived import EMBED, NAMES, CatalogRow, Job, JobCounts
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job, JobCounts
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory, Sensitivity
 
-MOST_TRIES = 5
 _PAGE = 1000
 _WAITING = f"owner = ? AND kind = ? AND tries < {MOST_TRIES}"
 _JOB = "kind, key, tries, error"
@@ -93,8 +92,7 @@ class SqliteJobs:
 
     def count(self, kind: str) -> int:
         """How many jobs wait, claimed ones included."""
-        with self._database.reading() as connection:
-            return count_jobs(connection, self._owner, kind)
+        return count_jobs(self._database, self._owner, kind)
 
     def given_up(self, kind: str) -> list[Job]:
         """The jobs that failed at every try, oldest first."""
@@ -143,8 +141,7 @@ class SqliteVectors:
 
     def count_waiting(self) -> int:
         """How many contents wait for a vector."""
-        with self._database.reading() as connection:
-            return count_jobs(connection, self._owner, EMBED)
+        return count_jobs(self._database, self._owner, EMBED)
 
     def queue_for(self, fingerprint: str) -> None:
         """Queue for this model from now on: at once every content that it has not seen."""
@@ -190,11 +187,7 @@ class SqliteVectors:
     def last_slot(self, fingerprint: str) -> int:
         """The slot of a model's newest vector; 0 where it has none."""
         sql = "SELECT coalesce(max(slot), 0) FROM vectors INDEXED BY vector_model WHERE owner = ? AND fingerprint = ?"
-
-        def ask() -> int:
-            return int(self._database.all(sql, [self._owner, fingerprint])[0][0])
-
-        return self._database.once((self._owner, "slot", fingerprint), ask)
+        return int(self._database.once(sql, [self._owner, fingerprint])[0][0])
 
     def contents(self, slots: Sequence[int]) -> dict[int, str]:
         """The texts behind some slots."""
@@ -287,9 +280,9 @@ def complete_jobs(connection: apsw.Connection, owner: str, kind: str, keys: Iter
     )
 
 
-def count_jobs(connection: apsw.Connection, owner: str, kind: str) -> int:
+def count_jobs(database: Database, owner: str, kind: str) -> int:
     """How many jobs of a kind wait."""
-    return int(connection.execute(f"SELECT count(*) FROM jobs WHERE {_WAITING}", [owner, kind]).get)
+    return int(database.all(f"SELECT count(*) FROM jobs WHERE {_WAITING}", [owner, kind])[0][0])
 
 
 def waiting_keys(connection: apsw.Connection, owner: str, kind: str, limit: int) -> list[str]:

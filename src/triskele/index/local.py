@@ -2,24 +2,102 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from triskele.config import BUNDLED
+from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.corpus import Bools, Bytes, Facts, Floats, Ints, LexicalHit, Mentions
-from triskele.index.dense import DenseIndex
 from triskele.index.lexical import LexicalIndex
+from triskele.index.lifecycle import DerivedIndex
 from triskele.index.mentions import Layers, MentionIndex
-from triskele.index.tokens import TokenIndex
+from triskele.index.vectors import DenseIndex, TokenIndex
+from triskele.models.bundled import bundled
+from triskele.models.embedders import Embedder
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Scope, Sort
 
 _NONE = np.empty(0, dtype=np.int64)
 # The turns beside another, nearest first.
 _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticIndex:
+    """A model with its indexes over one store; they share one lifecycle, a further one joins `indexes`."""
+
+    embedder: Embedder
+    catalog: Catalog
+    dense: DenseIndex
+    tokens: TokenIndex
+    mentions: MentionIndex
+
+    @staticmethod
+    def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED, tail_cap: int) -> SemanticIndex | None:
+        """The model in force over a store, by its name in the settings; None where it is missing or damaged."""
+        try:
+            embedder = bundled() if model == BUNDLED else _other(model)
+        except ModelUnavailable:
+            return None
+        # A store that cannot be written now is read as it is.
+        with suppress(StoreUnavailable):
+            store.vectors.queue_for(embedder.fingerprint)
+        return SemanticIndex.of(embedder, folder, store, tail_cap=tail_cap)
+
+    @staticmethod
+    def of(embedder: Embedder, folder: Path, store: OwnerStore, *, tail_cap: int) -> SemanticIndex:
+        """A model over a store, in force or not."""
+        fingerprint = embedder.fingerprint
+        return SemanticIndex(
+            embedder,
+            Catalog(store, fingerprint),
+            DenseIndex(folder, store, fingerprint, embedder.dimensions, tail_cap=tail_cap),
+            TokenIndex(folder, store, fingerprint, embedder.token_dimensions),
+            MentionIndex(folder, store),
+        )
+
+    @staticmethod
+    def files(folder: Path) -> list[Path]:
+        """The files of all models in an index folder."""
+        return [path for index in (DenseIndex, TokenIndex, MentionIndex) for path in index.files(folder)]
+
+    @staticmethod
+    def remove_files(folder: Path) -> None:
+        """Remove the files of all models: without a model it is unknown which of their records are still valid."""
+        for path in SemanticIndex.files(folder):
+            shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def indexes(self) -> tuple[DerivedIndex[Any, Any, Any], ...]:
+        """The indexes in the order of a rebuild: the dense one drops unsound vectors, the others follow the rest."""
+        return (self.dense, self.catalog, self.tokens, self.mentions)
+
+    def damaged(self) -> int:
+        """The number of records that differ from what was written, and of unsound vectors."""
+        return sum(index.damaged() for index in self.indexes)
+
+    def orphans(self) -> int:
+        """The number of records that belong to nothing in the store."""
+        slots = self.catalog.columns().slots
+        return sum(index.orphans(slots) for index in self.indexes)
+
+    def rebuild(self) -> None:
+        """Write the files again with what the store still holds."""
+        for index in self.indexes:
+            index.rebuild()
+
+    def close(self) -> None:
+        """Release files and memory."""
+        for index in self.indexes:
+            index.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +248,10 @@ class LocalCorpus(LocalVectors):
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
         return {number: name.text for number, name in self._indexes.store.entities.numbered(concepts).items()}
+
+
+def _other(model: str) -> Embedder:
+    # Imported here: the bundled model does not need the runtime of other models.
+    from triskele.models.local import local_embedder
+
+    return local_embedder(model)

@@ -1,0 +1,177 @@
+"""The lifecycle of a derived index: fresh or stale, catch up, damaged, rebuild, close.
+
+A derived index is a copy of something in the store, in another shape. What the index keeps reaches up to a stamp (the
+epoch of the store and a position in it); what came later is the tail, read from the store. A new index implements the
+hooks `_position`, `_open`, `_since` and `_join`, and with files also `_append` and `damaged`; the rest is here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from triskele.base.files import disk_errors, file_lock
+from triskele.errors import IndexUnavailable
+from triskele.stores.protocols import OwnerStore
+
+if TYPE_CHECKING:
+    # Numpy takes longer to import than most commands run, and the lexical index does without it.
+    from triskele.index.corpus import Ints
+
+LOCK_TIMEOUT_S = 60.0
+# A reader waits for the first index of a store only; afterwards the tail in memory serves.
+FIRST_INDEX_TIMEOUT_S = 5.0
+
+Kept = TypeVar("Kept")
+Tail = TypeVar("Tail", bound=Sized)
+View = TypeVar("View")
+
+
+class DerivedIndex(ABC, Generic[Kept, Tail, View]):
+    """A view of the store that is renewed when the store moves on."""
+
+    def __init__(self, store: OwnerStore) -> None:
+        self._store = store
+        self._mutex = threading.RLock()
+        self._view: View | None = None
+        self._stamp: tuple[str, object] = ("", None)
+
+    @abstractmethod
+    def _position(self) -> object:
+        """The position of the store; it differs after every change that the index has to follow."""
+
+    @abstractmethod
+    def _open(self, epoch: str) -> Kept | None:
+        """What the index keeps of this epoch; None where it keeps nothing or nothing usable."""
+
+    @abstractmethod
+    def _since(self, kept: Kept | None) -> Tail:
+        """What the store has beyond the kept part."""
+
+    @abstractmethod
+    def _join(self, kept: Kept | None, tail: Tail) -> View:
+        """The kept part and the tail as one."""
+
+    def damaged(self) -> int:
+        """The number of records that differ from what was written."""
+        return 0
+
+    def orphans(self, slots: Ints) -> int:  # noqa: ARG002 - only vectors have slots
+        """The number of records that belong to none of the store's slots."""
+        return 0
+
+    def rebuild(self) -> None:
+        """Make the index again from the store."""
+        self.close()
+
+    def close(self) -> None:
+        """Release files and memory; the next read opens them again."""
+        with self._mutex:
+            self._view = None
+
+    def _fresh(self) -> View:
+        """The view as of now."""
+        with self._mutex:
+            stamp = (self._store.epoch(), self._position())
+            view = self._view
+            if view is None or stamp != self._stamp:
+                view = self._load(stamp[0])
+                self._view, self._stamp = view, stamp
+            return view
+
+    def _load(self, epoch: str) -> View:
+        kept = self._open(epoch)
+        return self._join(kept, self._since(kept))
+
+
+class DiskIndex(DerivedIndex[Kept, Tail, View]):
+    """A derived index with files: a folder named by kind and format, and a lock for writers."""
+
+    kind: ClassVar[str]
+    format: ClassVar[int]
+    title: ClassVar[str]
+    lock_name: ClassVar[str]
+    # Whether the first read writes the files, however short the tail.
+    writes_at_once: ClassVar[bool] = False
+
+    def __init__(self, folder: Path, store: OwnerStore, variant: str = "", *, tail_cap: int = 0) -> None:
+        super().__init__(store)
+        self._folder = folder
+        self._tail_cap = tail_cap
+        self.path = folder / "-".join(filter(None, (self.kind, str(self.format), variant.replace("/", "_"))))
+
+    @abstractmethod
+    def _append(self, epoch: str, kept: Kept | None) -> None:
+        """Write what the store has beyond the kept part to the files; the caller holds the lock."""
+
+    @abstractmethod
+    def damaged(self) -> int:
+        """The number of records that differ from what was written."""
+
+    @classmethod
+    def files(cls, folder: Path) -> list[Path]:
+        """The folders of this kind of index, of any format, model or language."""
+        return list(folder.glob(f"{cls.kind}-*"))
+
+    def catch_up(self, *, wait_s: float | None = None) -> bool:
+        """Bring the files up to the store; False where another process holds the lock."""
+        with self._lock(wait_s) as is_held:
+            if is_held:
+                epoch = self._store.epoch()
+                self._append(epoch, self._open(epoch))
+        with self._mutex:
+            self._view = None
+        return is_held
+
+    def rebuild(self) -> None:
+        """Write the files again from the store; nothing of the old ones is left."""
+        self._write_alone(self._write_again)
+
+    def _write_again(self) -> None:
+        self._remove_files()
+        self._append(self._store.epoch(), None)
+
+    def _write_alone(self, write: Callable[[], None]) -> None:
+        """Replace the files under the lock; IndexUnavailable where another process keeps it."""
+        # Closed before, because files that are read cannot be removed everywhere; and after, for readers of meanwhile.
+        self.close()
+        with self._lock() as is_held:
+            if not is_held:
+                raise IndexUnavailable(f"another process is writing {self.title}: try again")
+            write()
+        self.close()
+
+    def _remove_files(self) -> None:
+        for path in self.files(self._folder):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _load(self, epoch: str) -> View:
+        kept = self._open(epoch)
+        tail = self._since(kept)
+        is_due = len(tail) > self._tail_cap or (kept is None and self.writes_at_once)
+        if is_due and self._has_caught_up():
+            kept = self._open(epoch)
+            tail = self._since(kept)
+        return self._join(kept, tail)
+
+    def _has_caught_up(self) -> bool:
+        """Catch up on behalf of a reader; False where the folder cannot be written and memory has to serve."""
+        try:
+            return self.catch_up(wait_s=0 if self.path.exists() else FIRST_INDEX_TIMEOUT_S)
+        except (OSError, IndexUnavailable):
+            return False
+
+    @contextmanager
+    def _lock(self, wait_s: float | None = None) -> Iterator[bool]:
+        wait_s = LOCK_TIMEOUT_S if wait_s is None else wait_s
+        with disk_errors(self.title, IndexUnavailable), file_lock(self._lock_path(), timeout_s=wait_s) as is_held:
+            yield is_held
+
+    def _lock_path(self) -> Path:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._folder / self.lock_name

@@ -1,0 +1,347 @@
+"""The vectors of one model: sentence vectors for the dense leg, token vectors for late interaction.
+
+Sentence vectors lie in a memory-mapped file that is scanned whole with the filter inside. Up to EXACT_LIMIT vectors the
+scan is exact; above, one bit per dimension, in a file of its own, chooses candidates that the exact vectors then order.
+Token vectors are int8, memory-mapped, without stop words and punctuation.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.base.text import STOP_WORDS
+from triskele.index.append_file import AppendFile, Records
+from triskele.index.catalog import Columns
+from triskele.index.corpus import Bytes, Floats, Ints
+from triskele.index.lifecycle import DiskIndex
+from triskele.models.embedders import Encoding
+from triskele.stores.protocols import OwnerStore
+
+EXACT_LIMIT = 20_000
+BIT_CANDIDATES = 3000
+SCALE = 127.0
+# Unit vectors, give or take what rounding does to their length.
+_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """Vectors in order of slots: those of the file, then those past it."""
+
+    slots: Ints
+    file: Floats
+    tail: Floats
+    bits: NDArray[np.uint64] | None
+
+    def gather(self, at: Ints) -> Floats:
+        """Vectors by place; of a memory-mapped file only these pages are read."""
+        in_file = at < len(self.file)
+        found = np.empty((len(at), self.file.shape[1]), dtype=np.float32)
+        found[in_file] = self.file[at[in_file]]
+        found[~in_file] = self.tail[at[~in_file] - len(self.file)]
+        return found
+
+    def places(self, slots: Ints) -> Ints:
+        """The places of slots; −1 for unknown ones."""
+        if not len(self.slots):
+            return np.full(len(slots), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        return np.where(self.slots[at] == slots, at, -1).astype(np.int64)
+
+
+class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
+    """Finds versions by the cosines of their sentence vectors."""
+
+    kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
+
+    def __init__(
+        self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
+    ) -> None:
+        super().__init__(folder, store, fingerprint, tail_cap=tail_cap)
+        self.fingerprint = fingerprint
+        self._file = AppendFile(self.path, "<f4", dimensions)
+        self._bit_file = AppendFile(self.path / "bits", "u1", -(-dimensions // 8))
+        self._placed: tuple[Columns, _Vectors, Ints] | None = None
+
+    def nearest(self, vector: Floats, columns: Columns, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
+        """The entries of the catalog nearest to a vector among those that the mask allows, with their cosines."""
+        view, places = self._places(columns)
+        allowed = np.flatnonzero(mask & (places >= 0))
+        if len(allowed) > EXACT_LIMIT and view.bits is not None:
+            allowed = allowed[_nearest_by_bits(view.bits, vector, places[allowed])]
+        if len(allowed) * 2 > len(view.slots):
+            cosines = np.concatenate([view.file @ vector, view.tail @ vector])[places[allowed]]
+        else:
+            cosines = view.gather(places[allowed]) @ vector
+        sound = _is_cosine(cosines)
+        allowed, cosines = allowed[sound], cosines[sound]
+        best = _top(cosines, limit)
+        return allowed[best], cosines[best]
+
+    def cosines(self, vector: Floats, columns: Columns, at: Ints) -> Floats:
+        """The cosines of some entries of the catalog; NaN where an entry has no sound vector."""
+        view, places = self._places(columns)
+        own = places[at]
+        found = np.full(len(at), np.nan, dtype=np.float32)
+        found[own >= 0] = view.gather(own[own >= 0]) @ vector
+        return np.where(_is_cosine(found), found, np.float32(np.nan))
+
+    def vectors(self, columns: Columns, at: Ints) -> Floats:
+        """The vectors of some entries of the catalog; NaN where an entry has none."""
+        view, places = self._places(columns)
+        own = places[at]
+        found = np.full((len(at), self._file.width), np.nan, dtype=np.float32)
+        found[own >= 0] = view.gather(own[own >= 0])
+        return found
+
+    def rebuild(self) -> None:
+        """Write the files again from the store; unsound vectors leave the store, so that they are computed again."""
+        self._store.vectors.drop(self._read_past(0)[1])
+        super().rebuild()
+
+    def damaged(self) -> int:
+        """The number of records that differ from what was written, and of unsound vectors in the store."""
+        epoch = self._store.epoch()
+        return len(self._read_past(0)[1]) + self._file.damaged(epoch) + self._bit_file.damaged(epoch)
+
+    def orphans(self, slots: Ints) -> int:
+        """The number of records that belong to none of the store's slots: an erasure was interrupted."""
+        return self._file.others(self._store.epoch(), slots)
+
+    def close(self) -> None:
+        """Release files and memory; the next read opens them again."""
+        with self._mutex:
+            super().close()
+            self._placed = None
+
+    def _places(self, columns: Columns) -> tuple[_Vectors, Ints]:
+        view = self._fresh()
+        placed = self._placed
+        if placed is None or placed[0] is not columns or placed[1] is not view:
+            placed = self._placed = (columns, view, view.places(columns.slots))
+        return view, placed[2]
+
+    def _position(self) -> int:
+        return self._store.vectors.last_slot(self.fingerprint)
+
+    def _open(self, epoch: str) -> Records | None:
+        return self._file.open(epoch)
+
+    def _since(self, kept: Records | None) -> dict[int, Floats]:
+        return self._read_past(kept.last_slot if kept else 0)[0]
+
+    def _append(self, epoch: str, kept: Records | None) -> None:
+        self._file.append(epoch, self._since(kept))
+        self._append_bits(epoch)
+
+    def _join(self, kept: Records | None, tail: dict[int, Floats]) -> _Vectors:
+        known = kept.slots if kept else np.empty(0, dtype=np.int64)
+        vectors = kept.values if kept else np.empty((0, self._file.width), dtype=np.float32)
+        fresh = np.array(list(tail.values()), dtype=np.float32).reshape(-1, self._file.width)
+        slots = np.concatenate([known, np.array(list(tail), dtype=np.int64)])
+        bits = _by_uint64(np.concatenate([self._kept_bits(kept), _bits(fresh)])) if len(slots) > EXACT_LIMIT else None
+        return _Vectors(slots, vectors, fresh, bits)
+
+    def _kept_bits(self, records: Records | None) -> NDArray[np.uint8]:
+        """The bits of the file's vectors; those that their own file lacks are computed."""
+        if records is None:
+            return np.empty((0, self._bit_file.width), dtype=np.uint8)
+        kept = self._sound_bits(records)
+        return np.concatenate([kept, _bits(records.values[len(kept) :])])
+
+    def _sound_bits(self, records: Records) -> NDArray[np.uint8]:
+        """The bits that their file has for the first of some records."""
+        kept = self._bit_file.open(self._store.epoch())
+        if kept is None or not np.array_equal(kept.slots, records.slots[: len(kept.slots)]):
+            return np.empty((0, self._bit_file.width), dtype=np.uint8)
+        return kept.values
+
+    def _read_past(self, slot: int) -> tuple[dict[int, Floats], list[int]]:
+        """The store's sound vectors past a slot, and the slots of unsound ones: wrong size, not of length 1."""
+        found: dict[int, Floats] = {}
+        unsound: list[int] = []
+        size = 4 * self._file.width
+        while page := self._store.vectors.page(self.fingerprint, after=slot):
+            whole = [(number, raw) for number, _, raw in page if len(raw) == size]
+            vectors = np.frombuffer(b"".join(raw for _, raw in whole), dtype="<f4").reshape(-1, self._file.width)
+            lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
+            # NaN is not within the tolerance either.
+            is_sound = np.abs(lengths - 1) <= _TOLERANCE
+            sound = {number: vectors[place] for place, (number, _) in enumerate(whole) if is_sound[place]}
+            unsound += [number for number, _, _ in page if number not in sound]
+            found |= sound
+            slot = page[-1][0]
+        return found, unsound
+
+    def _append_bits(self, epoch: str) -> None:
+        """Bring the file of bits up to the file of vectors."""
+        records = self._file.open(epoch)
+        if records is not None:
+            known = len(self._sound_bits(records))
+            if not known:
+                shutil.rmtree(self._bit_file.path, ignore_errors=True)
+            fresh = zip(records.slots[known:].tolist(), _bits(records.values[known:])[:, None], strict=True)
+            self._bit_file.append(epoch, dict(fresh))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tokens:
+    """The records of the file, and their order by slot."""
+
+    records: Records | None
+    order: Ints
+    slots: Ints
+
+
+class TokenIndex(DiskIndex[Records, tuple[()], _Tokens]):
+    """The token vectors of every embedded content.
+
+    The store does not hold them, so that there is no tail: the worker adds them, and computes missing ones again.
+    """
+
+    kind, format, title, lock_name = "tokens", 1, "the index of token vectors", "tokens.lock"
+
+    def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
+        super().__init__(folder, store, fingerprint)
+        self._file = AppendFile(self.path, "i1", dimensions)
+        self._whole: tuple[Ints, Records | None] | None = None
+
+    def add(self, encodings: Mapping[int, Bytes], *, wait: bool = True) -> None:
+        """Append the token vectors of some slots; not of those that are there already or were erased meanwhile.
+
+        Without `wait` nothing is added while another process is writing.
+        """
+        if not encodings:
+            return
+        with self._lock(None if wait else 0) as is_held:
+            if is_held:
+                epoch = self._store.epoch()
+                records = self._file.open(epoch)
+                fresh = np.setdiff1d(list(encodings), records.slots if records else [])
+                # Read inside the lock: an erasure rewrites the file after this.
+                standing = self._store.vectors.contents(fresh.tolist())
+                self._file.append(epoch, {slot: encodings[slot] for slot in standing})
+
+    def gather(self, slots: Ints) -> tuple[Bytes, Ints]:
+        """The token vectors of some slots in one array, and the count of each slot; 0 where there are none yet."""
+        view = self._fresh()
+        records, known = view.records, view.slots
+        if records is None or not len(known):
+            return np.empty((0, self._file.width), dtype=np.int8), np.zeros(len(slots), dtype=np.int64)
+        at = np.minimum(np.searchsorted(known, slots), len(known) - 1)
+        is_there = known[at] == slots
+        place = view.order[at]
+        counts = np.where(is_there, records.starts[place + 1] - records.starts[place], 0)
+        return records.read(place[is_there]), counts
+
+    def missing(self, slots: Ints) -> Ints:
+        """The slots whose token vectors are not in the file, each once; negative ones do not count."""
+        if not len(slots):
+            return slots
+        view = self._fresh()
+        records, known = view.records, view.slots
+        if self._whole is not None and self._whole[0] is slots and self._whole[1] is records:
+            return np.empty(0, dtype=np.int64)
+        is_there = np.zeros(len(slots), dtype=np.bool_)
+        if records is not None and len(known):
+            is_there = known[np.minimum(np.searchsorted(known, slots), len(known) - 1)] == slots
+        lost = np.unique(slots[(slots >= 0) & ~is_there])
+        # Every recall asks this: the same columns over the same file need no second comparison.
+        self._whole = (slots, records) if not len(lost) else None
+        return lost
+
+    def damaged(self) -> int:
+        """The number of records that differ from what was written."""
+        return self._file.damaged(self._store.epoch())
+
+    def orphans(self, slots: Ints) -> int:
+        """The number of records that belong to none of the store's slots: an erasure was interrupted."""
+        return self._file.others(self._store.epoch(), slots)
+
+    def keep_only(self, slots: Ints) -> None:
+        """Rewrite the file with the sound records of some slots: what was erased leaves no byte."""
+        self._write_alone(lambda: self._write_sound(set(slots.tolist())))
+
+    def _write_again(self) -> None:
+        records = self._file.open(self._store.epoch())
+        self._write_sound(set() if records is None else set(self._store.vectors.contents(records.slots.tolist())))
+
+    def _write_sound(self, slots: set[int]) -> None:
+        epoch = self._store.epoch()
+        records = self._file.open(epoch)
+        kept: dict[int, Bytes] = {}
+        if records is not None:
+            wanted = slots - set(records.damaged().tolist())
+            for number, slot in enumerate(records.slots.tolist()):
+                if slot in wanted:
+                    kept[slot] = np.array(records.values[records.starts[number] : records.starts[number + 1]])
+        self._remove_files()
+        self._file.append(epoch, kept)
+
+    def _position(self) -> object:
+        return self._file.state()
+
+    def _open(self, epoch: str) -> Records | None:
+        return self._file.open(epoch)
+
+    def _since(self, kept: Records | None) -> tuple[()]:  # noqa: ARG002 - there is no tail
+        return ()
+
+    def _append(self, epoch: str, kept: Records | None) -> None:
+        """Nothing: the store has no token vectors to append."""
+
+    def _join(self, kept: Records | None, tail: tuple[()]) -> _Tokens:  # noqa: ARG002 - there is no tail
+        slots = np.empty(0, dtype=np.int64) if kept is None else kept.slots
+        order = np.argsort(slots, kind="stable")
+        return _Tokens(kept, order, slots[order])
+
+
+def compressed(text: str, encoding: Encoding) -> Bytes:
+    """The token vectors of a text, without stop words and punctuation where anything else is left, as int8."""
+    telling = [_is_telling(text[start:stop]) for start, stop in encoding.spans]
+    tokens = encoding.tokens[telling] if any(telling) else encoding.tokens
+    return np.round(tokens * SCALE).astype(np.int8)
+
+
+def _is_telling(token: str) -> bool:
+    return any(character.isalnum() for character in token) and token.lower() not in STOP_WORDS
+
+
+def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
+    """Whether numbers can be cosines; those of a damaged file may be anything, NaN included."""
+    return np.abs(numbers) <= 1 + _TOLERANCE
+
+
+def _bits(vectors: Floats) -> NDArray[np.uint8]:
+    """One bit per dimension, its sign."""
+    return np.packbits(vectors > 0, axis=1)
+
+
+def _by_uint64(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The bits as integers: the first 64 bits of all vectors, then the next 64."""
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64).T)
+
+
+def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints) -> Ints:
+    """The places whose vectors differ in the fewest bits."""
+    distances = np.zeros(bits.shape[1], dtype=np.int32)
+    # One integer after the other over all vectors: sums over the few integers of each are far slower.
+    for column, asked in zip(bits, _by_uint64(_bits(vector[None])), strict=True):
+        distances += np.bitwise_count(column ^ asked)
+    distance = distances[places]
+    return np.sort(np.argpartition(distance, BIT_CANDIDATES)[:BIT_CANDIDATES])
+
+
+def _top(scores: Floats, limit: int) -> Ints:
+    """Places of the highest scores, best first; ties go to the lower place."""
+    chosen = np.arange(len(scores))
+    if len(scores) > limit:
+        border = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        chosen = np.flatnonzero(scores >= border)
+    return chosen[np.argsort(-scores[chosen], kind="stable")][:limit]

@@ -1,0 +1,333 @@
+"""Every call that an owner can make with the ids, rows, keys and names of another one.
+
+The oracle is a store in which the other owner never was: each call must answer there as it does beside the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
+from triskele.errors import TriskeleError
+from triskele.stores.derived import BY_HAND, EMBED, NAMES, NameCounts, Named
+from triskele.stores.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
+from triskele.types import (
+    Add,
+    Change,
+    Connect,
+    Disconnect,
+    Forget,
+    Link,
+    LinkKind,
+    Memory,
+    Reveal,
+    Revise,
+    Scope,
+    Sealed,
+    Sensitivity,
+    Sort,
+    Withdraw,
+)
+
+MODEL, HOSTED = "model@1", "hosted-model@1"
+# What is larger is a time in microseconds.
+_TIMES = 10**12
+# Fields that hold numbers of a pool.
+_NUMBERS = {
+    "seq",
+    "undoes",
+    "row",
+    "slot",
+    "mention",
+    "merge",
+    "name",
+    "concept",
+    "before",
+    "after",
+    "source",
+    "target",
+}
+KEYS, TALK, PRINT, BATCH, KIND = "the keys", "talk", "print", "first", "song"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What one owner has and the other may try: memories, a link, and the numbers that the store gave."""
+
+    memories: tuple[Memory, ...]
+    secret: Memory
+    link: Link
+    rows: tuple[int, ...]
+    slots: tuple[int, ...] = ()
+    names: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """One of the memories."""
+        return self.memories[0].id
+
+
+def made(make: Callable[..., Memory]) -> tuple[Memory, ...]:
+    """The memories of one owner, the last of them a secret."""
+    texts = [f"Argo is run by Helm {number}" for number in range(3)]
+    return (*(make(text, project="garden") for text in texts), make("a title", sensitivity=Sensitivity.SECRET))
+
+
+def seed_truth(store: OwnerStore, drafts: Sequence[Memory]) -> Known:
+    """Memories that stand, were edited, were forgotten and are sealed, and a link."""
+    *memories, secret = (replace(memory, owner=store.owner) for memory in drafts)
+    link = Link(source=memories[0].id, kind=LinkKind.SUPERSEDES, target=memories[1].id, known_from=timestamps.now())
+    store.documents.put(VAULT, {"keys": Document(KEYS)})
+    store.apply([Add(memory) for memory in memories], batch=BATCH)
+    store.apply([Add(secret, sealed=Sealed(b"sealed", content_hash(KEYS))), Connect(link)], batch="second")
+    store.apply([Revise(replace(memories[0], tags=("edited",)), base=1), Forget(memories[2].id)], batch="third")
+    return Known(tuple(memories), secret, link, tuple(row for row, _ in store.versions()))
+
+
+def seed_derived(store: OwnerStore, known: Known) -> Known:
+    """Vectors of two models, names, documents, jobs and usage."""
+    first, second = known.memories[:2]
+    store.vectors.queue_for(MODEL)
+    slots = store.vectors.keep(MODEL, {first.content_hash: b"vector"})
+    slots |= store.vectors.keep(HOSTED, {second.content_hash: b"hosted"})
+    argo, helm = Named("argo", "A", "Argo", False, "title"), Named("helm", "H", "Helm", False, "name")
+    store.entities.keep({known.rows[0]: [argo, helm], known.rows[1]: [argo]}, read=known.rows[:1])
+    names = store.entities.find(["argo", "helm"])
+    store.entities.regroup({names["helm"].name: names["argo"].name}, BY_HAND)
+    store.documents.put(KIND, {"a": Document("x", about=[first.id])})
+    store.jobs.add("other", ["key"])
+    store.jobs.fail("other", ["key"], "refused")
+    store.usage.injected(TALK, [Use(first.id, 3, first.content_hash, (PRINT,))])
+    store.usage.recalled([Use(second.id, 2)])
+    return replace(known, slots=tuple(slots.values()), names=tuple(name.name for name in names.values()))
+
+
+def truth_of(store: OwnerStore) -> list[Any]:
+    """All that can be read of an owner's truth."""
+    scope = Scope(owner=store.owner, as_of=timestamps.parse("2030-01-01"))
+    return [
+        list(store.versions()),
+        list(store.all_links()),
+        store.journal(),
+        store.sealed(),
+        store.position(),
+        replace(store.census(), bytes=0),
+        store.browse(scope),
+        store.changes_since(START),
+    ]
+
+
+def derived_of(store: OwnerStore) -> list[Any]:
+    """All that can be read of what is derived from it, and of documents and usage."""
+    names = [name.name for name in store.entities.known()]
+    return [
+        [store.vectors.page(model) for model in (MODEL, HOSTED)],
+        list(store.vectors.catalog(MODEL)),
+        store.vectors.waiting(),
+        [store.models.lacking(MODEL), store.models.clear_for(HOSTED), store.models.withheld(), store.models.seen()],
+        [
+            list(store.entities.known()),
+            store.entities.mentions(),
+            store.entities.merges(names),
+            store.entities.unread(),
+        ],
+        [store.entities.edges(name) for name in names],
+        [store.documents.all(kind) for kind in (KIND, VAULT)],
+        [store.jobs.count(kind) for kind in (EMBED, NAMES, "other")],
+        [store.usage.most_used(), store.usage.days(), store.usage.given(TALK), store.usage.echoed([PRINT])],
+    ]
+
+
+def outcome_of(call: Callable[[OwnerStore, Known], Any], store: OwnerStore, known: Known) -> Any:
+    """The shape of what a call gives, or how it fails."""
+    try:
+        return shape(call(store, known))
+    except TriskeleError as error:
+        return type(error), str(error)
+
+
+def shape(answer: Any, *, is_number: bool = False) -> Any:
+    """An answer without times, sizes and the numbers of rows, slots and names: one file has one pool of each."""
+    match answer:
+        case int() if is_number and not isinstance(answer, bool):
+            return "none" if answer < 0 else "number"
+        case int() | datetime():
+            return "time" if isinstance(answer, datetime) or answer > _TIMES else answer
+        case Cursor():
+            return "start" if answer == START else "cursor"
+        case float() | bytes() | str() | None:
+            return answer
+        case Census() | NameCounts():
+            return replace(answer, bytes=0)
+        case Mapping():
+            return [(shape(key, is_number=True), shape(value, is_number=True)) for key, value in answer.items()]
+        case tuple() if hasattr(answer, "_fields"):
+            named = zip(answer._fields, answer, strict=True)
+            return [shape(value, is_number=name in _NUMBERS) for name, value in named]
+        case tuple():
+            return [shape(value, is_number=True) for value in answer]
+        case Iterable():
+            return [shape(each) for each in answer]
+    return [shape(getattr(answer, each.name), is_number=each.name in _NUMBERS) for each in fields(answer)]
+
+
+def _apply(*changes: Callable[[OwnerStore, Known], Change]) -> list[Callable[[OwnerStore, Known], Any]]:
+    return [lambda store, known, make=make: store.apply([make(store, known)], batch=BATCH) for make in changes]
+
+
+def _read_at_once(store: OwnerStore, known: Known) -> Any:
+    with store.snapshot():
+        return [list(store.versions()), store.memories([known.id])]
+
+
+def _scopes(store: OwnerStore, known: Known) -> list[Scope]:
+    owners = (known.memories[0].owner, store.owner)
+    return [Scope(owner=owner, as_of=timestamps.now(), any_time=True) for owner in owners]
+
+
+Calls = dict[str, list[Callable[[OwnerStore, Known], Any]]]
+
+TRUTH: Calls = {
+    "apply": _apply(
+        lambda _, known: Add(known.memories[0], verbatim=True),
+        lambda store, known: Add(replace(known.memories[0], owner=store.owner), verbatim=True),
+        lambda store, known: Add(replace(known.memories[1], owner=store.owner)),
+        lambda _, known: Revise(replace(known.memories[1], tags=("theirs",)), base=1),
+        lambda store, known: Revise(replace(known.memories[1], owner=store.owner, tags=("theirs",)), base=1),
+        lambda _, known: Forget(known.id),
+        lambda _, known: Connect(replace(known.link, kind=LinkKind.SEE_ALSO)),
+        lambda _, known: Disconnect(known.link),
+        lambda _, known: Reveal(known.secret.id),
+        lambda _, known: Withdraw(known.id),
+    ),
+    "erase": [lambda store, known: store.erase([known.id], batch=BATCH)],
+    "seal": [
+        lambda store, known: store.seal([(known.secret, Sealed(b"theirs", content_hash(KEYS)))], batch=BATCH),
+        lambda store, known: store.seal(
+            [(replace(known.secret, owner=store.owner), Sealed(b"theirs", content_hash(KEYS)))], batch=BATCH
+        ),
+    ],
+    "sealed": [lambda store, _: store.sealed(), lambda store, known: store.sealed([known.secret.id])],
+    "reseal": [lambda store, known: store.reseal({(known.secret.id, 1): b"theirs"})],
+    "find": [lambda store, known: store.find(known.id), lambda store, known: store.find(known.id[:4])],
+    "shorten": [lambda store, known: store.shorten([known.id])],
+    "memories": [
+        lambda store, known: store.memories([known.id]),
+        lambda store, known: store.memories([known.id], known_at=timestamps.now()),
+    ],
+    "history": [lambda store, known: store.history(known.id)],
+    "rows": [lambda store, known: store.rows(known.rows)],
+    "importance": [lambda store, known: store.importance(known.rows)],
+    "versions": [lambda store, _: store.versions(), lambda store, known: store.versions([known.id])],
+    "links": [lambda store, known: store.links([known.id])],
+    "all_links": [lambda store, _: store.all_links()],
+    "browse": [
+        lambda store, known: [
+            store.browse(scope, sort=sort) for scope in _scopes(store, known) for sort in Sort if sort != "relevance"
+        ]
+    ],
+    "journal": [
+        lambda store, _: store.journal(),
+        lambda store, known: store.journal(id=known.id),
+        lambda store, _: store.journal(batch=BATCH),
+    ],
+    "newest_entries": [lambda store, _: store.newest_entries(limit=100)],
+    "changes_since": [lambda store, _: store.changes_since(START)],
+    "position": [lambda store, _: store.position()],
+    # The one thing that owners share: which run of the journals this is.
+    "epoch": [lambda store, _: bool(store.epoch())],
+    "snapshot": [_read_at_once],
+    "census": [lambda store, _: store.census()],
+}
+
+VECTORS: Calls = {
+    "waiting": [lambda store, _: store.vectors.waiting()],
+    "count_waiting": [lambda store, _: store.vectors.count_waiting()],
+    "queue_for": [lambda store, _: store.vectors.queue_for("their model")],
+    "keep": [lambda store, known: store.vectors.keep(MODEL, {known.memories[1].content_hash: b"theirs"})],
+    "drop": [lambda store, known: store.vectors.drop(known.slots)],
+    "page": [lambda store, _: store.vectors.page(MODEL)],
+    "last_slot": [lambda store, _: store.vectors.last_slot(MODEL) > 0],
+    "contents": [lambda store, known: store.vectors.contents(known.slots)],
+    "catalog": [
+        lambda store, _: store.vectors.catalog(MODEL),
+        lambda store, known: store.vectors.catalog(MODEL, [known.id]),
+    ],
+    "newly_placed": [lambda store, _: store.vectors.newly_placed(MODEL, after=0)],
+}
+
+MODELS: Calls = {
+    "lacking": [lambda store, _: store.models.lacking("any")],
+    "count_lacking": [lambda store, _: store.models.count_lacking("any")],
+    "clear_for": [lambda store, _: store.models.clear_for("hosted-any")],
+    "count_clear_for": [lambda store, _: store.models.count_clear_for("hosted-any")],
+    "keep": [lambda store, known: store.models.keep(HOSTED, {known.memories[0].content_hash: b"theirs"})],
+    "withheld": [lambda store, _: store.models.withheld()],
+    "seen": [lambda store, _: str(store.models.seen())],
+}
+
+ENTITIES: Calls = {
+    "unread": [lambda store, _: store.entities.unread()],
+    "count_unread": [lambda store, _: store.entities.count_unread()],
+    "keep": [
+        lambda store, known: store.entities.keep(
+            {known.rows[0]: [Named("kite", "k", "Kite", False, "name")]}, read=known.rows
+        )
+    ],
+    "mentions": [lambda store, _: store.entities.mentions()],
+    "last_mention": [lambda store, _: store.entities.last_mention() > 0],
+    "changes": [lambda store, _: store.entities.changes() > 0],
+    "known": [lambda store, _: store.entities.known()],
+    "find": [lambda store, _: store.entities.find(["argo", "helm"])],
+    "akin": [lambda store, _: store.entities.akin(["A", "H"])],
+    "numbered": [lambda store, known: store.entities.numbered(known.names)],
+    "common": [lambda store, _: store.entities.common(-1)],
+    "grouped": [lambda store, _: store.entities.grouped()],
+    "members": [lambda store, known: store.entities.members(known.names)],
+    "regroup": [lambda store, known: store.entities.regroup(dict.fromkeys(known.names, known.names[0]), "theirs")],
+    "merges": [lambda store, known: store.entities.merges(known.names)],
+    "edges": [lambda store, known: [store.entities.edges(name) for name in known.names]],
+    "counts": [lambda store, _: store.entities.counts()],
+    "forget": [lambda store, _: store.entities.forget()],
+}
+
+JOBS: Calls = {
+    "add": [lambda store, known: store.jobs.add(EMBED, [known.memories[0].content_hash])],
+    "claim": [lambda store, _: [len(store.jobs.claim(kind)) for kind in (EMBED, NAMES, "other")]],
+    "complete": [lambda store, known: store.jobs.complete(NAMES, map(str, known.rows))],
+    "fail": [lambda store, known: store.jobs.fail(NAMES, map(str, known.rows), "theirs")],
+    "count": [lambda store, _: [store.jobs.count(kind) for kind in (EMBED, NAMES, "other")]],
+    "given_up": [lambda store, _: store.jobs.given_up("other")],
+}
+
+DOCUMENTS: Calls = {
+    "put": [
+        lambda store, _: store.documents.put(KIND, {"a": Document("theirs")}, most=1),
+        lambda store, known: store.documents.put(KIND, {"b": Document("theirs", about=[known.id])}),
+    ],
+    "all": [lambda store, _: [store.documents.all(kind) for kind in (KIND, VAULT)]],
+    "some": [lambda store, _: store.documents.some(KIND, ["a"])],
+    "get": [lambda store, _: store.documents.get(KIND, "a")],
+    "delete": [lambda store, _: store.documents.delete(KIND, ["a"])],
+    "swap": [lambda store, _: store.documents.swap(KIND, "a", "x", "theirs")],
+}
+
+USAGE: Calls = {
+    "recalled": [lambda store, known: store.usage.recalled([Use(known.id, 1)])],
+    "injected": [
+        lambda store, known: store.usage.injected(TALK, [Use(known.id, 1, known.memories[0].content_hash, ("other",))])
+    ],
+    "given": [lambda store, _: store.usage.given(TALK)],
+    "lose": [lambda store, _: store.usage.lose(TALK)],
+    "forget": [lambda store, _: store.usage.forget(TALK)],
+    "end": [lambda store, _: store.usage.end(TALK)],
+    "counts": [lambda store, known: store.usage.counts([memory.id for memory in known.memories])],
+    "most_used": [lambda store, _: store.usage.most_used()],
+    "days": [lambda store, _: store.usage.days()],
+    "echoed": [lambda store, _: store.usage.echoed([PRINT])],
+    "flush": [lambda store, _: store.usage.flush()],
+}

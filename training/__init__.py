@@ -1,0 +1,1 @@
+"""Training of triskele's own models; nothing here is imported at run time."""
