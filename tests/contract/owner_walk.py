@@ -246,6 +246,7 @@ TRUTH: Calls = {
 
 VECTORS: Calls = {
     "waiting": [lambda store, _: store.vectors.waiting()],
+    "texts": [lambda store, known: store.vectors.texts([memory.content_hash for memory in known.memories])],
     "count_waiting": [lambda store, _: store.vectors.count_waiting()],
     "queue_for": [lambda store, _: store.vectors.queue_for("their model")],
     "keep": [lambda store, known: store.vectors.keep(MODEL, {known.memories[1].content_hash: b"theirs"})],
@@ -302,6 +303,9 @@ JOBS: Calls = {
     "fail": [lambda store, known: store.jobs.fail(NAMES, map(str, known.rows), "theirs")],
     "count": [lambda store, _: [store.jobs.count(kind) for kind in (EMBED, NAMES, "other")]],
     "given_up": [lambda store, _: store.jobs.given_up("other")],
+    "release": [lambda store, known: store.jobs.release(NAMES, map(str, known.rows))],
+    "retry": [lambda store, _: store.jobs.retry("other")],
+    "counts": [lambda store, _: store.jobs.counts()],
 }
 
 DOCUMENTS: Calls = {

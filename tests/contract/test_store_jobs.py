@@ -10,7 +10,7 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.errors import NotFound
-from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job, JobCounts
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Add, Forget, Memory, Outcome, Revise
 
@@ -111,3 +111,21 @@ def test_an_erasing_takes_the_jobs_along(store: OwnerStore, do: Do, add: Make) -
     store.erase([gone.id], batch="gone")
     assert _claimed(store, EMBED) == [kept.content_hash]
     assert _claimed(store, NAMES) == [str(row) for row, _ in store.versions()]
+
+
+def test_a_released_job_waits_again_and_has_lost_no_try(store: OwnerStore) -> None:
+    store.jobs.add("kind", ["one", "two"])
+    store.jobs.claim("kind")
+    store.jobs.release("kind", ["two"])
+    assert [(job.key, job.tries) for job in store.jobs.claim("kind")] == [("two", 0)]
+
+
+def test_jobs_that_were_given_up_can_be_tried_again_and_keep_their_error(store: OwnerStore) -> None:
+    store.jobs.add(EMBED, ["one", "two"])
+    for _ in range(MOST_TRIES):
+        store.jobs.fail(EMBED, ["one"], "refused")
+    assert store.jobs.counts() == JobCounts(embed=1, names=0, given_up=1, last_error="refused")
+    store.jobs.retry(EMBED)
+    assert store.jobs.counts() == JobCounts(embed=2, names=0, given_up=0, last_error="refused")
+    store.jobs.complete(EMBED, ["one"])
+    assert store.jobs.counts() == JobCounts(embed=1, names=0, given_up=0, last_error="")
