@@ -228,7 +228,7 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     projects = defaultdict(list)
     for row, memory in harness.engine.store.versions():
         projects[memory.project].append(row)
-    layers = harness.engine.meaning().mentions.layers()  # type: ignore[union-attr]
+    layers = harness.engine.semantic().mentions.layers()  # type: ignore[union-attr]
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
@@ -317,17 +317,19 @@ def _bulk(engine: Engine, contents: Sequence[str], warming: Sequence[str], seed:
 
 def _singles(engine: Engine, contents: Sequence[str], asked: Sequence[str]) -> Figures:
     """Read one new memory at a time; then the next question takes in what it mentions."""
-    meaning = engine.meaning()
-    assert meaning is not None
-    meaning.mentions.layers()
+    semantic = engine.semantic()
+    assert semantic is not None
+    semantic.mentions.layers()
     taken: dict[str, list[float]] = {"single_ms": [], "taking_in_ms": []}
     for text in contents:
         engine.remember(text)
         # Words of a new memory are indexed for the next question anyway.
         engine.recall(asked[0], legs=["lexical"])
         taken["single_ms"].append(_cpu_ms(lambda: read_names(engine.store, engine.lexical, limit=1)))
-        taken["taking_in_ms"].append(_cpu_ms(meaning.mentions.layers))
-    chance = np.random.default_rng(SEED).standard_normal((len(contents), meaning.embedder.dimensions), dtype=np.float32)
+        taken["taking_in_ms"].append(_cpu_ms(semantic.mentions.layers))
+    chance = np.random.default_rng(SEED).standard_normal(
+        (len(contents), semantic.embedder.dimensions), dtype=np.float32
+    )
     stores.give_vectors(engine, chance / np.linalg.norm(chance, axis=1, keepdims=True))
     worst = {f"{name}_worst": round(max(own), 2) for name, own in taken.items()}
     return {name: round(statistics.median(own), 2) for name, own in taken.items()} | worst
@@ -393,7 +395,7 @@ def _parts(ask: Callable[[str], object], asked: Sequence[str]) -> dict[str, dict
 def _room(home: Path) -> Figures:
     """Bytes that the graph takes per memory: rows and their indexes in the store, and the file of mentions."""
     with stores.open_engine(home) as engine:
-        engine.meaning().mentions.rebuild()  # type: ignore[union-attr]
+        engine.semantic().mentions.rebuild()  # type: ignore[union-attr]
         with engine.store._database.reading() as connection:  # type: ignore[attr-defined]
             owned = f"SELECT name FROM sqlite_schema WHERE tbl_name IN {TABLES}"
             rows = connection.execute(f"SELECT sum(pgsize) FROM dbstat WHERE name IN ({owned})").get

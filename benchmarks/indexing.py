@@ -70,7 +70,7 @@ def through_engine(contents: Sequence[str]) -> float:
     """CPU seconds of `embed` over a store that holds the texts and waits."""
     with tempfile.TemporaryDirectory() as folder, stores.open_engine(Path(folder)) as engine:
         stores.fill(engine, contents)
-        engine.meaning()
+        engine.semantic()
         started = time.process_time()
         done = engine.embed()
         took = time.process_time() - started

@@ -58,10 +58,10 @@ def open_engine(home: Path) -> Engine:
 
 def rehearse(engine: Engine, questions: Iterable[str]) -> Rehearsed:
     """Put a rehearsed embedder into an engine."""
-    meaning = engine.meaning()
-    assert meaning is not None, "the benchmark needs the bundled model"
-    embedder = Rehearsed(meaning.embedder, questions)
-    engine.mind._meaning = replace(meaning, embedder=embedder)
+    semantic = engine.semantic()
+    assert semantic is not None, "the benchmark needs the bundled model"
+    embedder = Rehearsed(semantic.embedder, questions)
+    engine.runtime._semantic = replace(semantic, embedder=embedder)
     return embedder
 
 
@@ -86,21 +86,21 @@ def random_vectors(count: int, centre: NDArray[np.float32], seed: int = 7) -> ND
 
 def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = BATCH, seed: int = 7) -> None:
     """One sentence vector per waiting content, oldest first, and random token vectors of a realistic number."""
-    meaning = engine.meaning()
-    assert meaning is not None, "the benchmark needs the bundled model"
+    semantic = engine.semantic()
+    assert semantic is not None, "the benchmark needs the bundled model"
     chance = np.random.default_rng(seed)
-    width = meaning.embedder.token_dimensions
+    width = semantic.embedder.token_dimensions
     done = 0
     while waiting := engine.store.vectors.waiting(batch):
         found = {digest: vectors[done + place].tobytes() for place, (digest, _) in enumerate(waiting)}
-        slots = engine.store.vectors.keep(meaning.embedder.fingerprint, found)
+        slots = engine.store.vectors.keep(semantic.embedder.fingerprint, found)
         counts = {slots[digest]: max(1, int(len(text) * TOKENS_PER_CHARACTER)) for digest, text in waiting}
-        meaning.tokens.add({slot: chance.integers(-40, 40, (n, width), np.int8) for slot, n in counts.items()})
+        semantic.tokens.add({slot: chance.integers(-40, 40, (n, width), np.int8) for slot, n in counts.items()})
         done += len(waiting)
 
 
 def lexical_leg(engine: Engine, text: str) -> Ranking:
     """The lexical leg alone, to the depth of a recall."""
     query = Query(text=text, scope=engine.scope(), depth=50)
-    corpus = engine.mind.indexes(None).corpus(query.scope)
+    corpus = engine.runtime.indexes(None).corpus(query.scope)
     return legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer, with_stop_words=False), corpus)

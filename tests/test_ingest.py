@@ -104,13 +104,13 @@ def engine(open_engine: OpenEngine) -> Engine:
 
 
 def texts(engine: Engine, id: str) -> list[str]:
-    return [engine.safe.open(row) for row in engine.store.sealed([id])]
+    return [engine.vault.open(row) for row in engine.store.sealed([id])]
 
 
 def test_importance_of_a_secret_changes_without_the_key(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     id = engine.remember(TEXT, tags=["home"]).id
     with monkeypatch.context() as patched:
-        patched.setattr(engine.safe, "_open", lambda: pytest.fail("the vault was opened"))
+        patched.setattr(engine.vault, "_open", lambda: pytest.fail("the vault was opened"))
         engine.edit(id, importance=0.9, valid_to="2031-01-01")
         engine.undo()
     assert engine.get(id).importance == 0.5

@@ -102,7 +102,7 @@ class Engine:
         self.after_answer = AfterAnswer()
         # Shared by those who act as others.
         self._vault, self._lexical = cache(self._open_vault), cache(self._open_lexical)
-        self.mind = ModelRuntime(settings, self._index_folder, self.store, self._lexical, self._vault)
+        self.runtime = ModelRuntime(settings, self._index_folder, self.store, self._lexical, self._vault)
 
     def __enter__(self) -> Engine:
         return self
@@ -113,9 +113,9 @@ class Engine:
     def close(self) -> None:
         """Let go of files and connections."""
         self.after_answer.close()
-        self.mind.close()
+        self.runtime.close()
         if self._vault.cache_info().currsize:
-            self.safe.close()
+            self.vault.close()
         if self._lexical.cache_info().currsize:
             self.lexical.close()
         self._close_store()
@@ -141,7 +141,7 @@ class Engine:
         return LexicalIndex(self._index_folder, self.store, Analyzer(index.language), tail_cap=index.tail_cap)
 
     @property
-    def safe(self) -> StoreVault:
+    def vault(self) -> StoreVault:
         """Where secrets are sealed."""
         return self._vault()
 
@@ -191,7 +191,7 @@ class Engine:
         from triskele.curation import secrecy
 
         memory = self.get(reference)
-        revised = self._drafter.revised(memory, changes, lambda: secrecy.text_of(self.store, self.safe, memory))
+        revised = self._drafter.revised(memory, changes, lambda: secrecy.text_of(self.store, self.vault, memory))
         if "sensitivity" in changes and is_secret(revised) and not is_secret(memory):
             sealed = self.seal(memory.id, title=changes.get("title"))
             if not changes.keys() - {"sensitivity", "title"}:
@@ -202,10 +202,10 @@ class Engine:
         """Make a memory secret in all its versions; whatever was derived from its text is erased for good."""
         from triskele.curation import secrecy
 
-        versions = secrecy.sealed_versions(self.store, self.safe, self.resolve(reference), title, self.settings.memory)
+        versions = secrecy.sealed_versions(self.store, self.vault, self.resolve(reference), title, self.settings.memory)
         outcome = self.store.seal(versions, batch=_new_batch(), actor=self.actor)
         self.lexical.rebuild()
-        self.mind.rebuild()
+        self.runtime.rebuild()
         return outcome
 
     def reveal(self, reference: str) -> str:
@@ -213,7 +213,7 @@ class Engine:
         from triskele.curation import secrecy
 
         memory = self.get(reference)
-        text = secrecy.text_of(self.store, self.safe, memory)
+        text = secrecy.text_of(self.store, self.vault, memory)
         self.apply([Reveal(memory.id)])
         return text
 
@@ -226,7 +226,7 @@ class Engine:
         ids = [self.resolve(reference) for reference in references]
         outcomes = self.store.erase(ids, batch=_new_batch(), actor=self.actor)
         self.lexical.rebuild()
-        self.mind.rebuild()
+        self.runtime.rebuild()
         return outcomes
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
@@ -247,11 +247,11 @@ class Engine:
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
-        sealed = [self.safe.sealed(change) for change in changes]
+        sealed = [self.vault.sealed(change) for change in changes]
         outcomes = self.store.apply(sealed, batch=batch or _new_batch(), actor=self.actor, undoes=undoes)
         if any(map(withholds, changes)):
-            self.mind.take_back()
-        self.mind.wake()
+            self.runtime.take_back()
+        self.runtime.wake()
         return outcomes
 
     # Reading
@@ -287,7 +287,7 @@ class Engine:
         if hurried and plan.rerank == CROSS:
             plan = replace(plan, rerank=DEFAULT)
         wanted = validation.check_limit(settings.limit if limit is None else limit)
-        if plan.asks_meaning and not self.mind.is_at_work and settings.embed_first:
+        if plan.asks_meaning and not self.runtime.is_at_work and settings.embed_first:
             # The newest few; a failure does not prevent the answer.
             with suppress(Unavailable, OSError):
                 self.embed(limit=settings.embed_first, wait=False)
@@ -299,7 +299,7 @@ class Engine:
             self.after_answer.put(partial(agreement.note, self.store, answer))
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
         is_kept = settings.log and logged and sort is Sort.RELEVANCE and not narrowed
-        if is_kept and not self.mind.clearing.quotes_secret(text):
+        if is_kept and not self.runtime.clearing.quotes_secret(text):
             self.after_answer.put(partial(recall_log.note, self.store, text, answer, timestamps.now()))
         return answer if budget is None else pack(answer, validation.check_budget(budget))
 
@@ -322,13 +322,13 @@ class Engine:
         """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force."""
         from triskele.recall.pipeline import recall
 
-        if self.mind.model == NO_MODEL:
+        if self.runtime.model == NO_MODEL:
             plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         if depth is None:
             depth, plan = leg_depth(self.settings.recall, limit), replace(plan, rescored=max(plan.rescored, limit))
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
-        sources = self.mind.sources(query, plan, local_only=hurried, model=model)
+        sources = self.runtime.sources(query, plan, local_only=hurried, model=model)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
 
@@ -337,38 +337,38 @@ class Engine:
         prior = self.settings.recall.importance_prior
         adopted = self.adopted() if asked in (None, Plan()) else None
         plan = replace(adopted.plan if adopted else asked or Plan(), prior=prior)
-        return replace(plan, rerank=CROSS) if plan.rerank == DEFAULT and self.mind.always_reviews() else plan
+        return replace(plan, rerank=CROSS) if plan.rerank == DEFAULT and self.runtime.always_reviews() else plan
 
     def adopted(self) -> Adopted | None:
         """The plan that the user's own questions put in force; None where it was measured with another model."""
         from triskele.curation import adoption
 
         found = adoption.in_force(self.store)
-        meaning = self.meaning() if found else None
-        return found if found and meaning and meaning.embedder.fingerprint == found.fingerprint else None
+        semantic = self.semantic() if found else None
+        return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
         from triskele.recall.why_not import Recall, why_not
 
         plan = self.plan_in_force(Plan(legs=frozenset(options.get("legs") or Plan().legs)))
-        recall = Recall(self.recall, self.scope, self.mind.sources, plan, self.settings.recall)
+        recall = Recall(self.recall, self.scope, self.runtime.sources, plan, self.settings.recall)
         return why_not(self.get(reference), text, options, recall)
 
-    def meaning(self) -> SemanticIndex | None:
+    def semantic(self) -> SemanticIndex | None:
         """The local model and its indexes, opened when first needed; None where there is no model."""
-        return self.mind.meaning()
+        return self.runtime.semantic()
 
     def embed(
         self, *, limit: int | None = None, wait: bool = True, progress: Callable[[int], None] | None = None
     ) -> int:
         """Embed memories without vectors and read their names; returns how many; without `wait` writers go first."""
-        return self.mind.embed(limit=limit, wait=wait, progress=progress)
+        return self.runtime.embed(limit=limit, wait=wait, progress=progress)
 
     def work_in_background(self) -> None:
         """Embed what waits, now and after every write, in a thread of this process."""
         self.after_answer.start()
-        self.mind.work_in_background()
+        self.runtime.work_in_background()
 
     def browse(
         self, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0, any_time: bool = True, **filters: Any
@@ -464,7 +464,7 @@ class Engine:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
         kept = self.maintenance.restore(source)
         # Opened again: the backup may know another model.
-        self.mind.forget()
+        self.runtime.forget()
         self.reindex()
         return kept
 
@@ -475,14 +475,14 @@ class Engine:
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Build every derived index anew."""
         self.lexical.rebuild(progress)
-        self.mind.rebuild()
+        self.runtime.rebuild()
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the truth and mend what is derived from it."""
         from triskele.curation import health
 
         return health.inspect(
-            self.store, self._maintenance, self.lexical, self.mind, deep=deep, repair=repair, safe=self.safe
+            self.store, self._maintenance, self.lexical, self.runtime, deep=deep, repair=repair, vault=self.vault
         )
 
 

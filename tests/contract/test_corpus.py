@@ -28,16 +28,16 @@ TALK = ("where is the ferry?", "at the quay in Lindholm", "when does it leave?",
 BRIDGE, FAR = "Kestrel is the billing service that Marta Lindqvist maintains", "Marta Lindqvist works in Tromsø"
 NAMED = "Invoices that fail are retried by Kestrel after an hour"
 CORPORA: dict[str, Callable[[Engine, Encoded, Scope], Corpus]] = {
-    "local": lambda engine, _, scope: engine.mind.indexes(engine.meaning()).corpus(scope),
+    "local": lambda engine, _, scope: engine.runtime.indexes(engine.semantic()).corpus(scope),
     "brute force": BruteForceCorpus,
 }
 
 
 def encodings(engine: Engine) -> Encoded:
-    meaning = engine.meaning()
-    assert meaning is not None
+    semantic = engine.semantic()
+    assert semantic is not None
     contents = [memory.content for _, memory in engine.store.versions()]
-    return dict(zip(contents, meaning.embedder.encode_documents(contents), strict=True))
+    return dict(zip(contents, semantic.embedder.encode_documents(contents), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +230,7 @@ def test_recall_ranks_the_sample_corpus_alike_over_every_corpus(plan: Plan) -> N
         brute = BruteForceCorpus(engine, encoded, scope)
         for text in questions:
             query = Query(text=text, scope=scope, limit=20)
-            sources = engine.mind.sources(query, plan)
+            sources = engine.runtime.sources(query, plan)
             one = recall(query, plan, sources, project=None)
             other = recall(query, plan, replace(sources, corpus=lambda _: brute), project=None)
             assert [hit.memory.id for hit in one.hits] == [hit.memory.id for hit in other.hits], text

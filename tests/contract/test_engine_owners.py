@@ -89,7 +89,7 @@ def test_each_has_its_own_undo_plan_log_and_vault(alice: Engine, bob: Engine, he
     for engine, id in secrets.items():
         assert engine.reveal(id) == code
         assert [row.id for row in engine.store.sealed()] == [id]
-    alice.safe.rotate(renew=True)
+    alice.vault.rotate(renew=True)
     assert bob.reveal(secrets[bob]) == code
     assert alice.reveal(secrets[alice]) == code
     assert [outcome.id for outcome in bob.undo()] == [secrets[bob]]

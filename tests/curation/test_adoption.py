@@ -25,9 +25,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def _adopt(engine: Engine, plan: Plan, fingerprint: str | None = None) -> None:
-    meaning = engine.meaning()
-    assert meaning is not None
-    adoption.adopt(engine.store, plan, fingerprint=fingerprint or meaning.embedder.fingerprint, questions=60)
+    semantic = engine.semantic()
+    assert semantic is not None
+    adoption.adopt(engine.store, plan, fingerprint=fingerprint or semantic.embedder.fingerprint, questions=60)
 
 
 def test_what_is_adopted_ranks_where_nothing_else_is_asked_for(engine: Engine) -> None:

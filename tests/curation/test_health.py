@@ -46,10 +46,10 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         yield opened
 
 
-def _meaning(engine: Engine) -> SemanticIndex:
-    meaning = engine.meaning()
-    assert meaning is not None
-    return meaning
+def _semantic(engine: Engine) -> SemanticIndex:
+    semantic = engine.semantic()
+    assert semantic is not None
+    return semantic
 
 
 def _contents(answer: Answer) -> list[str]:
@@ -179,7 +179,7 @@ def test_another_process_no_longer_finds_what_was_erased(engine: Engine, tmp_pat
         engine.erase(_id(engine, NOTES[1]))
         answer = other.recall("who waters the greenery?")
         assert NOTES[1] not in _contents(answer)
-        columns = _meaning(other).catalog.columns()
+        columns = _semantic(other).catalog.columns()
         assert len(columns.rows) == len(NOTES) - 1
 
 

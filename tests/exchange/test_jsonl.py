@@ -72,7 +72,7 @@ def row_hashes(engine: Engine) -> tuple[list[str], list[str]]:
 
 
 def texts_of_secrets(engine: Engine) -> dict[tuple[str, int], str]:
-    return {(row.id, row.version): engine.safe.open(row) for row in engine.store.sealed()}
+    return {(row.id, row.version): engine.vault.open(row) for row in engine.store.sealed()}
 
 
 def open_at(folder: str, name: str) -> Engine:

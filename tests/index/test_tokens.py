@@ -252,17 +252,17 @@ def test_lost_tokens_are_encoded_again(tmp_path: Path) -> None:
     with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
         engine.remember_all([engine.draft(sentence) for sentence in SENTENCES])
         assert engine.embed() == len(SENTENCES)
-        meaning = engine.meaning()
-        assert meaning is not None
-        slots = np.unique(meaning.catalog.columns().slots)
-        before = meaning.tokens.gather(slots)
-        meaning.tokens.keep_only(slots[::3])
+        semantic = engine.semantic()
+        assert semantic is not None
+        slots = np.unique(semantic.catalog.columns().slots)
+        before = semantic.tokens.gather(slots)
+        semantic.tokens.keep_only(slots[::3])
         lost = np.setdiff1d(slots, slots[::3])
-        assert meaning.tokens.missing(slots).tolist() == lost.tolist()
-        assert restore_tokens(engine.store, meaning, limit=2) == 2
-        assert meaning.tokens.missing(slots).tolist() == lost[2:].tolist()
+        assert semantic.tokens.missing(slots).tolist() == lost.tolist()
+        assert restore_tokens(engine.store, semantic, limit=2) == 2
+        assert semantic.tokens.missing(slots).tolist() == lost[2:].tolist()
         assert engine.embed() == len(lost) - 2
         assert engine.embed() == 0
-        after = meaning.tokens.gather(slots)
+        after = semantic.tokens.gather(slots)
         np.testing.assert_array_equal(before[0], after[0])
         np.testing.assert_array_equal(before[1], after[1])

@@ -104,10 +104,10 @@ def _until(is_so: Callable[[], bool]) -> None:
 
 def _assert_whole(engine: Engine, count: int) -> None:
     """Every content has one vector and one record of tokens, and each is what the model says."""
-    meaning = engine.meaning()
-    assert meaning is not None
+    semantic = engine.semantic()
+    assert semantic is not None
     assert engine.store.vectors.count_waiting() == 0
-    toy = Toy(meaning.embedder.fingerprint)
+    toy = Toy(semantic.embedder.fingerprint)
     kept = {}
     last = 0
     while page := engine.store.vectors.page(toy.fingerprint, after=last):
@@ -117,7 +117,7 @@ def _assert_whole(engine: Engine, count: int) -> None:
     assert len(set(texts.values())) == len(texts) == len(kept) == count
     for slot, vector in kept.items():
         np.testing.assert_array_equal(vector, _unit(texts[slot], DIMENSIONS))
-    records = meaning.tokens._file.open(engine.store.epoch())
+    records = semantic.tokens._file.open(engine.store.epoch())
     assert records is not None
     assert sorted(records.slots.tolist()) == sorted(kept)
     assert records.damaged().tolist() == []
@@ -143,9 +143,9 @@ def test_what_waits_is_embedded_in_batches(engine: Engine, toy: Toy, monkeypatch
 
 def test_no_more_than_asked_for_is_embedded(engine: Engine) -> None:
     _fill(engine, 10)
-    meaning = engine.meaning()
-    assert meaning is not None
-    assert embed_waiting(engine.store, meaning, limit=3) == 3
+    semantic = engine.semantic()
+    assert semantic is not None
+    assert embed_waiting(engine.store, semantic, limit=3) == 3
     assert engine.store.vectors.count_waiting() == 7
 
 
@@ -200,7 +200,7 @@ def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: 
 
 
 def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine: Engine, toy: Toy) -> None:
-    assert engine.meaning() is not None
+    assert engine.semantic() is not None
     _fill(engine, 5)
     claimed = engine.store.jobs.claim(EMBED, 2, lease_s=1.0)
     assert engine.embed(limit=5) == 3
@@ -316,9 +316,9 @@ def test_the_background_embeds_what_is_there_and_what_comes(engine: Engine) -> N
     _until(lambda: engine.store.vectors.count_waiting() == 0)
     engine.edit(engine.recall("later").hits[0].memory.id, content="edited later still")
     _until(lambda: engine.store.vectors.count_waiting() == 0)
-    meaning = engine.meaning()
-    assert meaning is not None
-    _until(lambda: not len(meaning.tokens.missing(np.unique(meaning.catalog.columns().slots))))
+    semantic = engine.semantic()
+    assert semantic is not None
+    _until(lambda: not len(semantic.tokens.missing(np.unique(semantic.catalog.columns().slots))))
     _assert_whole(engine, 5)
 
 
@@ -344,13 +344,13 @@ def test_a_write_returns_before_it_is_embedded(engine: Engine, toy: Toy) -> None
 def test_lost_tokens_come_back_in_the_background(engine: Engine) -> None:
     _fill(engine, 5)
     engine.embed()
-    meaning = engine.meaning()
-    assert meaning is not None
-    meaning.tokens.keep_only(np.array([], dtype=np.int64))
-    slots = np.unique(meaning.catalog.columns().slots)
-    assert len(meaning.tokens.missing(slots)) == 5
+    semantic = engine.semantic()
+    assert semantic is not None
+    semantic.tokens.keep_only(np.array([], dtype=np.int64))
+    slots = np.unique(semantic.catalog.columns().slots)
+    assert len(semantic.tokens.missing(slots)) == 5
     engine.work_in_background()
-    _until(lambda: not len(meaning.tokens.missing(slots)))
+    _until(lambda: not len(semantic.tokens.missing(slots)))
     _assert_whole(engine, 5)
 
 
@@ -374,8 +374,8 @@ def test_the_background_survives_a_failure_and_tries_again(
     toy.before = lambda: None
     engine.remember("second")
     _until(lambda: engine.store.vectors.count_waiting() == 0)
-    assert engine.mind._worker is not None and engine.mind._worker._thread is not None
-    assert engine.mind._worker._thread.is_alive()
+    assert engine.runtime._worker is not None and engine.runtime._worker._thread is not None
+    assert engine.runtime._worker._thread.is_alive()
 
 
 def test_a_folder_that_cannot_be_written_does_not_stop_the_background(
@@ -392,16 +392,16 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_background(
         engine.remember("first")
         _until(lambda: engine.store.vectors.count_waiting() == 0)
     engine.remember("second")
-    meaning = engine.meaning()
-    assert meaning is not None
+    semantic = engine.semantic()
+    assert semantic is not None
     _until(lambda: engine.store.vectors.count_waiting() == 0)
-    _until(lambda: not len(meaning.tokens.missing(np.unique(meaning.catalog.columns().slots))))
+    _until(lambda: not len(semantic.tokens.missing(np.unique(semantic.catalog.columns().slots))))
     _assert_whole(engine, 2)
 
 
 def test_stopping_ends_the_thread(engine: Engine) -> None:
     _fill(engine, 3)
-    working = Worker(engine.store, engine.lexical, engine.meaning)
+    working = Worker(engine.store, engine.lexical, engine.semantic)
     working.stop()
     working.wake()
     working.stop()

@@ -111,7 +111,7 @@ class Capture:
 
     @property
     def outside(self) -> HostedServices:
-        found = self.engine.mind.outside()
+        found = self.engine.runtime.outside()
         assert found is not None
         return found
 
@@ -168,7 +168,7 @@ class Capture:
 
     def _embed(self) -> None:
         self.engine.embed()
-        self.engine.mind.embed_elsewhere()
+        self.engine.runtime.embed_elsewhere()
         self._run("reindex")
 
     def _close_later(self) -> None:
@@ -177,7 +177,7 @@ class Capture:
             canary.number: engine.remember(canary.memory, sensitivity=Sensitivity.OPEN).id
             for canary in self.later.canaries
         }
-        engine.mind.embed_elsewhere()
+        engine.runtime.embed_elsewhere()
         self.facts["what was open arrived"] = all(map(self._has_arrived, [each.memory for each in self.later.canaries]))
         assert self.outside.hosted is not None
         mark = self.outside.hosted.texts.fingerprint

@@ -30,7 +30,7 @@ def test_a_thousand_secrets_leave_no_trace(tmp_path: Path, monkeypatch: pytest.M
     assert sum(map(is_found, walk.kit.canaries)) >= 795
     assert walk.sightings() == []
     # Nothing was lost on the way: every text is in the vault.
-    texts = "\n".join(walk.engine.safe.open(row) for row in walk.engine.store.sealed())
+    texts = "\n".join(walk.engine.vault.open(row) for row in walk.engine.store.sealed())
     assert [canary.number for canary in walk.kit.canaries if canary.secret not in texts] == []
 
 
@@ -105,10 +105,10 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Walk:
 
 
 def test_sealing_later_takes_the_vectors_too(told: Walk) -> None:
-    engine, meaning = told.engine, told.engine.meaning()
-    assert meaning is not None
+    engine, semantic = told.engine, told.engine.semantic()
+    assert semantic is not None
     [memory] = engine.browse()
-    fingerprint = meaning.embedder.fingerprint
+    fingerprint = semantic.embedder.fingerprint
     [(slot, _, vector)] = engine.store.vectors.page(fingerprint)
     pieces = [vector[:64], *(path.read_bytes()[:64] for path in told.home.rglob("values"))]
     assert len(pieces) > 1 and all(piece in _bytes(told.home) for piece in pieces)
@@ -116,7 +116,7 @@ def test_sealing_later_takes_the_vectors_too(told: Walk) -> None:
     assert engine.store.vectors.page(fingerprint) == [] and engine.store.vectors.contents([slot]) == {}
     assert not any(piece in _bytes(told.home) for piece in pieces)
     engine.embed()
-    assert meaning.orphans() == 0
+    assert semantic.orphans() == 0
     assert [hit.memory.id for hit in engine.recall("deploy token").hits] == [memory.id]
     assert told._look() == []
     engine.close()

@@ -78,9 +78,9 @@ def _nothing(*_: object, **__: object) -> None:
 def _locked_as_if_empty(patch: pytest.MonkeyPatch) -> None:
     opened = StoreVault.open
 
-    def open_or_nothing(safe: StoreVault, row: Any) -> str:
+    def open_or_nothing(vault: StoreVault, row: Any) -> str:
         try:
-            return opened(safe, row)
+            return opened(vault, row)
         except Unavailable:
             return ""
 

@@ -17,7 +17,7 @@ TEXT = "the ferryman secretly owns a parrot; ferryman, own parrot"
 
 def test_what_becomes_private_or_is_erased_counts_at_once(open_engine: Callable[..., Engine]) -> None:
     engine = open_engine()
-    clearing = EgressPolicy(engine.store, engine.safe)
+    clearing = EgressPolicy(engine.store, engine.vault)
     id = engine.remember(TEXT).id
     assert clearing.question(QUESTION)[0] is not None
     engine.edit(id, sensitivity=Sensitivity.PRIVATE)
@@ -30,10 +30,10 @@ def test_what_becomes_private_or_is_erased_counts_at_once(open_engine: Callable[
 
 def test_a_sealed_text_is_opened_once(open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_engine()
-    clearing = EgressPolicy(engine.store, engine.safe)
+    clearing = EgressPolicy(engine.store, engine.vault)
     opened: list[str] = []
     whole = StoreVault.open
-    monkeypatch.setattr(StoreVault, "open", lambda safe, row: opened.append(row.id) or whole(safe, row))
+    monkeypatch.setattr(StoreVault, "open", lambda vault, row: opened.append(row.id) or whole(vault, row))
     first = engine.remember(TEXT, sensitivity=Sensitivity.SECRET).id
     assert clearing.question(QUESTION)[0] is None and opened == [first]
     second = engine.remember("the gate opens with Rhabarberkuchen", sensitivity=Sensitivity.SECRET).id

@@ -96,7 +96,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def by_words(engine: Engine, text: str, **filters: object) -> list[tuple[str, float]]:
     """The lexical leg alone, as (memory, score)."""
     query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
-    corpus = engine.mind.indexes(None).corpus(query.scope)
+    corpus = engine.runtime.indexes(None).corpus(query.scope)
     ranking = legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer), corpus)
     memories = engine.store.rows(ranking.rows)
     return [(memories[row].id, score) for row, score in zip(ranking.rows, ranking.scores, strict=True)]

@@ -150,10 +150,10 @@ def test_a_turn_that_only_stands_beside_the_words_says_so(fresh: Engine) -> None
         fresh.remember(turn, session="talk", position=place)
     fresh.remember("something that has vectors")
     lone = fresh.store.vectors.waiting()[-1]
-    meaning = fresh.meaning()
-    assert meaning is not None
-    [made] = meaning.embedder.encode_documents([lone[1]])
-    fresh.store.vectors.keep(meaning.embedder.fingerprint, {lone[0]: made.sentence.astype("<f4").tobytes()})
+    semantic = fresh.semantic()
+    assert semantic is not None
+    [made] = semantic.embedder.encode_documents([lone[1]])
+    fresh.store.vectors.keep(semantic.embedder.fingerprint, {lone[0]: made.sentence.astype("<f4").tobytes()})
     reasons = {hit.memory.content: hit.reason for hit in fresh.ask("caterer something", Plan()).hits}
     assert reasons[turns[0]] == "shares the word “caterer”"
     assert reasons[turns[1]] == "is next to a turn that shares words with the query"

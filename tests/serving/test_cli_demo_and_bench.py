@@ -24,9 +24,9 @@ def test_demo_shows_every_scene_and_touches_nothing(run: Run, home: Path) -> Non
 def test_demo_answers_as_promised(run: Run) -> None:
     document = run("demo", "--json").json
     assert document["memories"] == 312
-    identifier, meaning, question, successor, past, incident, chinese = document["scenes"]
-    assert "Safari" in meaning["hits"][0]["content"]
-    assert "lexical" not in meaning["hits"][0]["evidence"]
+    identifier, semantic, question, successor, past, incident, chinese = document["scenes"]
+    assert "Safari" in semantic["hits"][0]["content"]
+    assert "lexical" not in semantic["hits"][0]["evidence"]
     assert "sounding_decode_backlog" in identifier["hits"][0]["content"]
     assert "restic restore" in question["hits"][0]["content"]
     assert successor["hits"][0]["stands_for"] == past["hits"][0]["id"]

@@ -23,9 +23,9 @@ Add = Callable[..., str]
 
 def _adopt(plan: Plan) -> None:
     with open_memory() as engine:
-        meaning = engine.meaning()
-        assert meaning is not None
-        adoption.adopt(engine.store, plan, fingerprint=meaning.embedder.fingerprint, questions=60)
+        semantic = engine.semantic()
+        assert semantic is not None
+        adoption.adopt(engine.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
 
 
 def test_the_whole_path(run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]) -> None:

@@ -122,7 +122,7 @@ def test_a_switch_that_was_cut_short_goes_on_where_it_was(
     assert run("models", "switch", noise, "--untested").code == 130
     assert _seen() == [2, 5]
     with open_memory() as engine:
-        assert engine.mind.model == "bundled" and runtime.switched(engine.store) is None
+        assert engine.runtime.model == "bundled" and runtime.switched(engine.store) is None
     calls.clear()
     monkeypatch.setattr(worker, "_embed", kept)
     assert run("models", "switch", noise, "--untested").code == 0

@@ -37,9 +37,9 @@ def _remember(engine: Engine, words: list[str]) -> str:
     text = f"{first} is run by {second} with the `{third}` key at Port Veldhaven"
     id = engine.remember(text, tags=[tag], keywords=keyword).id
     engine.embed()
-    meaning = engine.meaning()
-    assert meaning is not None
-    meaning.mentions.rebuild()
+    semantic = engine.semantic()
+    assert semantic is not None
+    semantic.mentions.rebuild()
     return id
 
 

@@ -100,20 +100,20 @@ def test_an_old_store_keeps_everything_else(open_home: Callable[..., Engine]) ->
 
 def test_an_old_store_is_not_embedded_again(open_home: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_home()
-    meaning = engine.meaning()
-    assert meaning is not None
+    semantic = engine.semantic()
+    assert semantic is not None
     texts: list[str] = []
-    encode = type(meaning.embedder).encode_documents
+    encode = type(semantic.embedder).encode_documents
 
     def watched(embedder: Any, given: list[str]) -> Any:
         texts.extend(given)
         return encode(embedder, given)
 
-    monkeypatch.setattr(type(meaning.embedder), "encode_documents", watched)
+    monkeypatch.setattr(type(semantic.embedder), "encode_documents", watched)
     assert engine.store.jobs.count(EMBED) == engine.store.jobs.count(NAMES) == 1
     engine.embed()
     assert len(texts) == 1 and texts[0].startswith("Written last")
-    assert len(meaning.tokens.missing(meaning.catalog.columns().slots)) == 0
+    assert len(semantic.tokens.missing(semantic.catalog.columns().slots)) == 0
 
 
 # Killed at every step

@@ -37,9 +37,9 @@ def again(engine: Engine, **settings: str) -> StoreVault:
 
 def test_nothing_is_made_before_the_first_secret(engine: Engine, key_file: Path) -> None:
     engine.remember("the kettle is red")
-    assert not engine.safe.exists() and not key_file.exists()
+    assert not engine.vault.exists() and not key_file.exists()
     engine.remember(TEXT)
-    assert engine.safe.exists() and key_file.stat().st_mode & 0o077 == 0
+    assert engine.vault.exists() and key_file.stat().st_mode & 0o077 == 0
 
 
 def test_another_process_reads_what_this_one_sealed(engine: Engine, open_engine: OpenEngine) -> None:
@@ -58,7 +58,7 @@ def test_two_processes_make_one_vault(engine: Engine, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("damage", ["gone", "open to others", "another one"])
 def test_without_the_key_everything_but_secrets_works(engine: Engine, key_file: Path, damage: str) -> None:
     id = engine.remember(TEXT, tags=["wifi"]).id
-    engine.safe.close()
+    engine.vault.close()
     if damage == "open to others":
         key_file.chmod(0o644)
     else:
@@ -80,8 +80,8 @@ def test_a_passphrase_from_the_environment_or_from_whoever_is_asked(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_PASSPHRASE", "correct horse battery")
-    safe = again(engine, key="passphrase")
-    safe.seal("a", 1, TEXT)
+    vault = again(engine, key="passphrase")
+    vault.seal("a", 1, TEXT)
     monkeypatch.delenv("TRISKELE_PASSPHRASE")
     with pytest.raises(Unavailable, match="TRISKELE_PASSPHRASE"):
         again(engine).seal("a", 1, TEXT)
@@ -152,10 +152,10 @@ def _write_key(path: Path, written: bytes | None) -> None:
 
 def test_rotating_needs_another_source_or_a_new_key(engine: Engine) -> None:
     with pytest.raises(BadInput, match="first secret"):
-        engine.safe.rotate("file")
+        engine.vault.rotate("file")
     engine.remember(TEXT)
     with pytest.raises(BadInput, match="already"):
-        engine.safe.rotate("file")
+        engine.vault.rotate("file")
 
 
 class Killed(BaseException):
@@ -193,14 +193,14 @@ def _rotated(open_engine: OpenEngine, path: Path, dies_at: int | None, monkeypat
     with monkeypatch.context() as patched:
         moments = steps_of(engine, patched, dies_at)
         if dies_at is None:
-            engine.safe.rotate("keyring", renew=True)
+            engine.vault.rotate("keyring", renew=True)
         else:
             with pytest.raises(Killed):
-                engine.safe.rotate("keyring", renew=True)
+                engine.vault.rotate("keyring", renew=True)
     survivor = open_engine(path)
     assert [survivor.reveal(id) for id in ids] == [f"{TEXT}{number}" for number in range(3)]
     written = survivor.remember(f"{TEXT} later").id
-    survivor.safe.rotate("file" if dies_at is None else None, renew=True)
+    survivor.vault.rotate("file" if dies_at is None else None, renew=True)
     last = open_engine(path)
     assert [last.reveal(id) for id in [*ids, written]][-1] == f"{TEXT} later"
     assert last.inspect(deep=True).findings == ()
@@ -219,8 +219,8 @@ def test_a_change_of_keys_killed_at_any_step_loses_nothing(
 def test_a_writer_with_old_keys_is_told_to_try_again(engine: Engine, open_engine: OpenEngine) -> None:
     engine.remember(TEXT)
     draft = engine.draft(TEXT + "y")
-    old = engine.safe.seal(draft.id, 1, TEXT + "y")
-    open_engine().safe.rotate(renew=True)
+    old = engine.vault.seal(draft.id, 1, TEXT + "y")
+    open_engine().vault.rotate(renew=True)
     with pytest.raises(TriskeleError, match="try again"):
         engine.store.apply([Add(row_of(draft), sealed=old)], batch="b")
     assert engine.reveal(engine.remember_all([draft])[0].id) == TEXT + "y"

@@ -52,27 +52,27 @@ def inspect(
     *,
     deep: bool,
     repair: bool,
-    safe: StoreVault,
+    vault: StoreVault,
 ) -> Health:
     """Check truth and indexes; if the truth is damaged, nothing is repaired from it."""
-    meaning = models.meaning()
+    semantic = models.semantic()
     findings = [] if maintenance is None else maintenance.check(deep=deep)
-    locked = safe.problem()
-    findings += _unreadable(store, safe) if deep and locked is None else []
+    locked = vault.problem()
+    findings += _unreadable(store, vault) if deep and locked is None else []
     behind = lexical.behind()
     faults = lexical.damaged() if deep else 0
-    damaged = meaning.damaged() if deep and meaning is not None else 0
-    orphaned = meaning.orphans() if meaning is not None else 0
+    damaged = semantic.damaged() if deep and semantic is not None else 0
+    orphaned = semantic.orphans() if semantic is not None else 0
     repaired: list[str] = []
     if repair and not findings:
         repaired += _repaired_words(lexical, behind, faults)
-        if meaning is not None and (damaged or orphaned):
-            meaning.rebuild()
+        if semantic is not None and (damaged or orphaned):
+            semantic.rebuild()
             repaired += _repaired_vectors(damaged, orphaned)
         if maintenance is not None and not maintenance.is_scrubbed():
             lexical.rebuild()
-            if meaning is not None:
-                meaning.mentions.rebuild()
+            if semantic is not None:
+                semantic.mentions.rebuild()
             maintenance.scrub()
             repaired.append("finished an interrupted erasure")
     jobs = store.jobs.counts()
@@ -94,11 +94,11 @@ def inspect(
     )
 
 
-def _unreadable(store: OwnerStore, safe: StoreVault) -> list[IntegrityIssue]:
+def _unreadable(store: OwnerStore, vault: StoreVault) -> list[IntegrityIssue]:
     findings = []
     for row in store.sealed():
         try:
-            safe.open(row)
+            vault.open(row)
         except Unavailable as error:
             findings.append(IntegrityIssue(f"memory {row.id} version {row.version}", str(error)))
     return findings

@@ -10,11 +10,11 @@ from triskele.stores.vault import StoreVault, row_of
 from triskele.types import Change, Memory, Reveal, Revise, Sealed, Sensitivity, Withdraw, is_raised, is_secret
 
 
-def text_of(store: OwnerStore, safe: StoreVault, memory: Memory) -> str:
+def text_of(store: OwnerStore, vault: StoreVault, memory: Memory) -> str:
     """The text of a secret version."""
     if not is_secret(memory):
         raise BadInput(f"{memory.id} is not a secret: `triskele show` prints its text")
-    return safe.open(next(row for row in store.sealed([memory.id]) if row.version == memory.version))
+    return vault.open(next(row for row in store.sealed([memory.id]) if row.version == memory.version))
 
 
 def revision(memory: Memory, revised: Memory) -> list[Change]:
@@ -28,13 +28,13 @@ def revision(memory: Memory, revised: Memory) -> list[Change]:
 
 
 def sealed_versions(
-    store: OwnerStore, safe: StoreVault, id: str, title: str | None, settings: MemorySettings
+    store: OwnerStore, vault: StoreVault, id: str, title: str | None, settings: MemorySettings
 ) -> list[tuple[Memory, Sealed]]:
     """Every version of a memory as a secret, oldest first; versions that are already secret keep their titles."""
-    texts = {row.version: safe.open(row) for row in store.sealed([id])}
+    texts = {row.version: vault.open(row) for row in store.sealed([id])}
     versions: list[tuple[Memory, Sealed]] = []
     for memory in store.history(id):
         text = texts.get(memory.version)
         row = memory if text is not None else row_of(classified(memory, Sensitivity.SECRET, settings, title=title))
-        versions.append((row, safe.seal(id, memory.version, memory.content if text is None else text)))
+        versions.append((row, vault.seal(id, memory.version, memory.content if text is None else text)))
     return versions

@@ -78,7 +78,7 @@ class ExchangeEngine(Protocol):
         ...
 
     @property
-    def safe(self) -> StoreVault:
+    def vault(self) -> StoreVault:
         """The vault that seals secrets."""
         ...
 
@@ -203,7 +203,7 @@ def _secrets(engine: ExchangeEngine) -> dict[Identity, str]:
     standing = engine.store.memories(sorted({id for id, _ in rows}))
     found = ((memory, rows.get((memory.id, memory.version))) for memory in standing.values())
     return {
-        _identity(memory, content_hash(engine.safe.open(row))): memory.id for memory, row in found if row is not None
+        _identity(memory, content_hash(engine.vault.open(row))): memory.id for memory, row in found if row is not None
     }
 
 

@@ -184,7 +184,7 @@ def _revealed(engine: ExchangeEngine, taken: Snapshot) -> tuple[Snapshot, int]:
     ids = [history[0].id for history in taken.histories if any(map(is_secret, history))]
     if not ids:
         return taken, 0
-    texts = {(row.id, row.version): engine.safe.open(row) for row in engine.store.sealed(ids)}
+    texts = {(row.id, row.version): engine.vault.open(row) for row in engine.store.sealed(ids)}
     engine.apply([Reveal(id) for id in ids])
     histories = tuple(
         tuple(_with_text(memory, texts) if is_secret(memory) else memory for memory in history)

@@ -27,7 +27,7 @@ _NOT_THE_TEXT = (StoreUnavailable, IndexUnavailable, OSError)
 
 def embed_waiting(
     store: OwnerStore,
-    meaning: SemanticIndex,
+    semantic: SemanticIndex,
     *,
     limit: int | None = None,
     wait: bool = True,
@@ -48,7 +48,7 @@ def embed_waiting(
             store.jobs.release(EMBED, repeated)
         if texts:
             tried |= texts.keys()
-            done += _embed_claimed(texts, store, meaning, wait=wait)
+            done += _embed_claimed(texts, store, semantic, wait=wait)
             if progress is not None:
                 progress(done)
         elif repeated or limit is not None or not wait or not _wait_for_others(store):
@@ -73,10 +73,10 @@ def _wait_for_others(store: OwnerStore) -> bool:
     return waiting > 0
 
 
-def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> int:
+def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> int:
     """Embed claimed texts and return how many; one that the model refuses does not take the others with it."""
     try:
-        _embed(texts, store, meaning, wait=wait)
+        _embed(texts, store, semantic, wait=wait)
     except BaseException as error:
         if isinstance(error, _NOT_THE_TEXT) or not isinstance(error, Exception):
             with suppress(StoreUnavailable):
@@ -85,16 +85,16 @@ def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, meaning: Semanti
         if len(texts) == 1:
             store.jobs.fail(EMBED, texts, _reason(error))
             raise
-        return _embed_singly(texts, store, meaning, wait=wait)
+        return _embed_singly(texts, store, semantic, wait=wait)
     return len(texts)
 
 
-def _embed_singly(texts: Mapping[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> int:
+def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> int:
     """Embed claimed texts one by one; raise where the model refuses all of them."""
     errors: list[Exception] = []
     for digest, text in texts.items():
         try:
-            _embed_claimed({digest: text}, store, meaning, wait=wait)
+            _embed_claimed({digest: text}, store, semantic, wait=wait)
         except _NOT_THE_TEXT:
             raise
         except Exception as error:
@@ -109,34 +109,34 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, TriskeleError) else type(error).__name__
 
 
-def embed_beside(store: OwnerStore, meaning: SemanticIndex, progress: Callable[[int], None] = lambda _: None) -> int:
+def embed_beside(store: OwnerStore, semantic: SemanticIndex, progress: Callable[[int], None] = lambda _: None) -> int:
     """Let a model that is not in force read everything; cut short, it goes on where it was."""
     done = 0
-    while batch := dict(store.models.lacking(meaning.embedder.fingerprint, BATCH)):
-        _embed(batch, store, meaning, wait=True)
+    while batch := dict(store.models.lacking(semantic.embedder.fingerprint, BATCH)):
+        _embed(batch, store, semantic, wait=True)
         done += len(batch)
         progress(done)
-    return done + restore_tokens(store, meaning)
+    return done + restore_tokens(store, semantic)
 
 
-def restore_tokens(store: OwnerStore, meaning: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
+def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
     """Encode again those contents whose token vectors are lost; returns how many came back."""
-    columns = meaning.catalog.columns()
-    lost = meaning.tokens.missing(columns.slots)[:limit]
+    columns = semantic.catalog.columns()
+    lost = semantic.tokens.missing(columns.slots)[:limit]
     for start in range(0, len(lost), BATCH):
         texts = store.vectors.contents(lost[start : start + BATCH].tolist())
-        encodings = meaning.embedder.encode_documents(list(texts.values()))
+        encodings = semantic.embedder.encode_documents(list(texts.values()))
         made = zip(texts.items(), encodings, strict=True)
-        meaning.tokens.add({slot: compressed(text, encoding) for (slot, text), encoding in made}, wait=wait)
-    return len(lost) - len(meaning.tokens.missing(lost))
+        semantic.tokens.add({slot: compressed(text, encoding) for (slot, text), encoding in made}, wait=wait)
+    return len(lost) - len(semantic.tokens.missing(lost))
 
 
-def _embed(texts: Mapping[str, str], store: OwnerStore, meaning: SemanticIndex, *, wait: bool) -> None:
-    encodings = dict(zip(texts, meaning.embedder.encode_documents(list(texts.values())), strict=True))
+def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> None:
+    encodings = dict(zip(texts, semantic.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
-    slots = store.vectors.keep(meaning.embedder.fingerprint, vectors, wait=wait)
+    slots = store.vectors.keep(semantic.embedder.fingerprint, vectors, wait=wait)
     tokens = {slot: compressed(texts[digest], encodings[digest]) for digest, slot in slots.items()}
-    meaning.tokens.add(tokens, wait=wait)
+    semantic.tokens.add(tokens, wait=wait)
 
 
 class Worker:
@@ -146,12 +146,12 @@ class Worker:
         self,
         store: OwnerStore,
         words: LexicalIndex,
-        meaning: Callable[[], SemanticIndex | None],
+        semantic: Callable[[], SemanticIndex | None],
         elsewhere: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self._store = store
         self._words = words
-        self._meaning = meaning
+        self._semantic = semantic
         self._elsewhere = elsewhere
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -180,10 +180,10 @@ class Worker:
             self._wake.wait(LEASE_S if self._is_waiting() else None)
             self._wake.clear()
             try:
-                while not self._stop.is_set() and (meaning := self._meaning()) is not None:
-                    done = embed_waiting(self._store, meaning, limit=BATCH)
+                while not self._stop.is_set() and (semantic := self._semantic()) is not None:
+                    done = embed_waiting(self._store, semantic, limit=BATCH)
                     done += read_names(self._store, self._words, limit=BATCH)
-                    done = done or restore_tokens(self._store, meaning, limit=BATCH)
+                    done = done or restore_tokens(self._store, semantic, limit=BATCH)
                     # A hosted model may take long: what can be done here is done first.
                     if not done and not self._elsewhere(BATCH):
                         break

@@ -141,8 +141,8 @@ def _match(hit: Hit) -> str:
             return f"{words}, and matches other wordings of the query" if named else "matches another wording"
         return words if named else "is next to a turn that shares words with the query"
     nearness = next(name for least, name in _NEARNESS if dense.score >= least)
-    meaning = f"is {nearness} in meaning ({dense.score:.2f})"
-    return f"{words} and {meaning}" if named else meaning
+    semantic = f"is {nearness} in meaning ({dense.score:.2f})"
+    return f"{words} and {semantic}" if named else semantic
 
 
 def confidence(resolved: Sequence[Resolved], coverage: Coverage) -> float:

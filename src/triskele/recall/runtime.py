@@ -98,15 +98,15 @@ class ModelRuntime:
         folder: Path,
         store: OwnerStore,
         lexical: Callable[[], LexicalIndex],
-        safe: Callable[[], StoreVault],
+        vault: Callable[[], StoreVault],
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._store = store
         self._lexical = lexical
-        self._safe = safe
+        self._vault = vault
         self._lock = threading.RLock()
-        self._meaning: SemanticIndex | None = None
+        self._semantic: SemanticIndex | None = None
         self._opened = ""
         self._outside: HostedServices | None = None
         self._worker: Worker | None = None
@@ -122,36 +122,36 @@ class ModelRuntime:
         """Whether a thread of this process embeds what is written."""
         return self._worker is not None
 
-    def meaning(self) -> SemanticIndex | None:
+    def semantic(self) -> SemanticIndex | None:
         """The local model and its indexes; None where no model is in force."""
         from triskele.index.local import SemanticIndex
 
         with self._lock:
             model = self.model
-            if self._meaning is not None and model != self._opened:
+            if self._semantic is not None and model != self._opened:
                 # Switched meanwhile, perhaps by another process.
-                self._meaning.close()
-                self._meaning = None
-            if self._meaning is None and model != NO_MODEL:
+                self._semantic.close()
+                self._semantic = None
+            if self._semantic is None and model != NO_MODEL:
                 cap = self._settings.index.tail_cap
                 try:
-                    self._meaning = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
+                    self._semantic = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
                 except BadInput:
                     # The folder of the model may be gone: the lexical leg answers alone until another switch.
                     if is_set(self._settings):
                         raise
                 self._opened = model
-            return self._meaning
+            return self._semantic
 
     def warm_up(self) -> None:
         """Load in parallel what the first query would wait for."""
         from concurrent.futures import ThreadPoolExecutor
 
-        if (meaning := self.meaning()) is not None:
+        if (semantic := self.semantic()) is not None:
             loads = (
-                lambda: meaning.embedder.encode_query("anything"),
-                meaning.catalog.columns,
-                meaning.mentions.layers,
+                lambda: semantic.embedder.encode_query("anything"),
+                semantic.catalog.columns,
+                semantic.mentions.layers,
             )
             with ThreadPoolExecutor(len(loads), "triskele-warm-up") as pool:
                 for loaded in [pool.submit(load) for load in loads]:
@@ -182,7 +182,7 @@ class ModelRuntime:
         """Which texts may leave this machine: it knows what quotes something private or secret."""
         from triskele.recall.hosted.egress_policy import EgressPolicy
 
-        return EgressPolicy(self._store, self._safe())
+        return EgressPolicy(self._store, self._vault())
 
     def hosts(self) -> dict[str, str]:
         """The hosts that texts may be sent to, by purpose."""
@@ -214,31 +214,31 @@ class ModelRuntime:
         from triskele.recall.pipeline import Sources
 
         is_by_relevance = query.sort is Sort.RELEVANCE
-        meaning = (model or self.meaning()) if plan.asks_meaning and is_by_relevance else None
+        semantic = (model or self.semantic()) if plan.asks_meaning and is_by_relevance else None
         reranker = self.reviewer() if plan.rerank == CROSS and is_by_relevance else None
         outside = self.outside() if is_by_relevance and not local_only else None
         sources = Sources(
             self._store,
-            self.indexes(meaning).corpus,
+            self.indexes(semantic).corpus,
             self._lexical().analyzer,
-            meaning.embedder if meaning is not None else None,
+            semantic.embedder if semantic is not None else None,
             reranker=reranker,
         )
         if outside is None:
             return sources
         sources = replace(sources, rewriter=outside.rewording, missing=outside.problems)
-        if outside.hosted is None or meaning is None or "dense" not in plan.legs:
+        if outside.hosted is None or semantic is None or "dense" not in plan.legs:
             return sources
         hosted, problem = outside.hosted.asked(query.text, query.scope)
         return replace(sources, hosted=hosted, missing=(*outside.problems, *((problem,) if problem else ())))
 
-    def indexes(self, meaning: SemanticIndex | None) -> LocalIndexes:
+    def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
         from triskele.index.local import LocalIndexes
 
-        if meaning is not None:
+        if semantic is not None:
             return LocalIndexes(
-                self._store, self._lexical(), meaning.catalog, meaning.mentions, meaning.dense, meaning.tokens
+                self._store, self._lexical(), semantic.catalog, semantic.mentions, semantic.dense, semantic.tokens
             )
         if self._plain is None:
             from triskele.index.catalog import Catalog
@@ -251,19 +251,19 @@ class ModelRuntime:
 
     def embed(self, *, limit: int | None, wait: bool, progress: Callable[[int], None] | None) -> int:
         """Embed the memories that wait, and link the names in those that were not read yet."""
-        meaning = self.meaning()
-        if meaning is None:
+        semantic = self.semantic()
+        if semantic is None:
             return 0
         if limit is None and wait:
             self._store.jobs.retry(EMBED)
-        if not self._jobs() and not len(meaning.tokens.missing(meaning.catalog.columns().slots)):
+        if not self._jobs() and not len(semantic.tokens.missing(semantic.catalog.columns().slots)):
             return 0
         from triskele.index.entity_linking import read_names
         from triskele.index.worker import embed_waiting, restore_tokens
 
-        done = embed_waiting(self._store, meaning, limit=limit, wait=wait, progress=progress)
+        done = embed_waiting(self._store, semantic, limit=limit, wait=wait, progress=progress)
         read_names(self._store, self._lexical(), limit=limit, wait=wait)
-        return done + restore_tokens(self._store, meaning, limit=limit, wait=wait)
+        return done + restore_tokens(self._store, semantic, limit=limit, wait=wait)
 
     def has_jobs(self) -> bool:
         """Whether anything waits that the model in force can work off."""
@@ -288,7 +288,7 @@ class ModelRuntime:
         from triskele.index.worker import Worker
 
         with self._lock:
-            self._worker = self._worker or Worker(self._store, self._lexical(), self.meaning, self.embed_elsewhere)
+            self._worker = self._worker or Worker(self._store, self._lexical(), self.semantic, self.embed_elsewhere)
         self._worker.wake()
 
     def wake(self) -> None:
@@ -308,24 +308,24 @@ class ModelRuntime:
         from triskele.index.local import SemanticIndex
 
         if SemanticIndex.files(self._folder):
-            if (meaning := self.meaning()) is not None:
-                meaning.rebuild()
+            if (semantic := self.semantic()) is not None:
+                semantic.rebuild()
             else:
                 SemanticIndex.remove_files(self._folder)
 
     def forget(self) -> None:
         """Reopen everything when next needed: the content of the store was replaced."""
         with self._lock:
-            self._meaning = None
+            self._semantic = None
 
     def close(self) -> None:
         """Close files, threads and connections."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
-        if self._meaning is not None:
-            self._meaning.close()
-            self._meaning = None
+        if self._semantic is not None:
+            self._semantic.close()
+            self._semantic = None
         if self._outside is not None:
             self._outside.close()
             self._outside = None

@@ -50,7 +50,7 @@ class EngineHost:
     def warm_up(self) -> None:
         """Load model and indexes, run one query, and start to embed what waits."""
         engine = self.open_engine()
-        engine.mind.warm_up()
+        engine.runtime.warm_up()
         engine.recall("what is known", limit=1, logged=False, hurried=True)
         self.catch_up()
 

@@ -95,10 +95,10 @@ def fill(engine: Engine) -> None:
     engine.recall("which boat do we have")
     memories = engine.browse(limit=3)
     note_injection(engine.store, memories, conversation="talk-7", tokens={each.id: 12 for each in memories})
-    meaning = engine.meaning()
-    assert meaning is not None
+    semantic = engine.semantic()
+    assert semantic is not None
     plan = Plan(weights={"lexical": 0.9, "dense": 1.0, "graph": 0.4}, fusion="cc")
-    adoption.adopt(engine.store, plan, fingerprint=meaning.embedder.fingerprint, questions=40)
+    adoption.adopt(engine.store, plan, fingerprint=semantic.embedder.fingerprint, questions=40)
     engine.remember("Written last and not embedded yet: the ice gauge is stored in the Anchor")
 
 

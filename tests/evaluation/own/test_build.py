@@ -134,11 +134,11 @@ def test_hops_join_memories_that_are_not_near_in_meaning(team: Engine) -> None:
     built = build(team, size=60, seed=1)
     found = [question for question in built.added if question.type == "multi-hop"]
     assert len(found) == 20
-    meaning = team.meaning()
-    assert meaning is not None
+    semantic = team.semantic()
+    assert semantic is not None
     for question in found:
         texts = [team.get(id).content for id in question.sources]
-        one, other = (encoding.sentence for encoding in meaning.embedder.encode_documents(texts))
+        one, other = (encoding.sentence for encoding in semantic.embedder.encode_documents(texts))
         assert float(one @ other) < MAX_COSINE + 0.01
         assert set(question.circular) == {"links", "words"}
     assert {question.generator for question in found} == {"links", "terms"}

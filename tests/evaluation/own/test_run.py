@@ -78,10 +78,10 @@ def test_what_recall_does_now_is_an_arm_and_is_told(team: Engine, write_lines: W
     memory = team.browse(all_projects=True, limit=1)[0]
     import_questions(team, write_lines({"text": memory.content[:40], "ids": [memory.id]}))
     assert run(team)["adopted"] is None
-    meaning = team.meaning()
-    assert meaning is not None
+    semantic = team.semantic()
+    assert semantic is not None
     plan = Plan(weights={"lexical": 1.0})
-    adoption.adopt(team.store, plan, fingerprint=meaning.embedder.fingerprint, questions=60)
+    adoption.adopt(team.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
     report = run(team)
     assert report["adopted"]["plan"] == {"weights": {"lexical": 1.0}}
     assert report["manifest"]["arms"]["now"]["plan"]["weights"] == {"lexical": 1.0}

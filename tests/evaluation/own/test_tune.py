@@ -102,11 +102,11 @@ def test_every_plan_of_the_grid_is_another_one() -> None:
 
 
 def test_what_recall_does_now_is_not_its_own_rival(team: Engine) -> None:
-    meaning = team.meaning()
-    assert meaning is not None
+    semantic = team.semantic()
+    assert semantic is not None
     for plan in (Plan(), arm(RIVAL).plan):
         assert plan is not None
-        adoption.adopt(team.store, plan, fingerprint=meaning.embedder.fingerprint, questions=60)
+        adoption.adopt(team.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
         now, *rivals = tuning.configurations(team, budget=len(tuning.GRID))
         assert now.plan == replace(plan, prior=0.3)
         assert now.plan not in [rival.plan for rival in rivals]

@@ -351,13 +351,13 @@ def _is_name(word: WeightedWord, before: WeightedWord, memory: Memory) -> bool:
 def _vectors(engine: Engine, memories: Iterable[Memory]) -> Mapping[str, NDArray[np.float32]]:
     import numpy as np
 
-    meaning = engine.meaning()
-    if meaning is None:
+    semantic = engine.semantic()
+    if semantic is None:
         return {}
     wanted = {memory.content_hash for memory in memories}
     found: dict[str, NDArray[np.float32]] = {}
     last = 0
-    while page := engine.store.vectors.page(meaning.embedder.fingerprint, after=last):
+    while page := engine.store.vectors.page(semantic.embedder.fingerprint, after=last):
         found |= {digest: np.frombuffer(raw, dtype="<f4") for _, digest, raw in page if digest in wanted}
         last = page[-1][0]
     return found

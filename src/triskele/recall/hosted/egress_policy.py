@@ -22,9 +22,9 @@ _Source = tuple[str, int, str] | SealedRow
 class EgressPolicy:
     """Decides which texts of one store may leave; after a change it reads what is new and withheld."""
 
-    def __init__(self, store: OwnerStore, safe: StoreVault) -> None:
+    def __init__(self, store: OwnerStore, vault: StoreVault) -> None:
         self._store = store
-        self._safe = safe
+        self._vault = vault
         self._lock = threading.Lock()
         self._known: tuple[str, Cursor] | None = None
         self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
@@ -77,8 +77,8 @@ class EgressPolicy:
     def _read_sealed(self, rows: Sequence[SealedRow]) -> None:
         try:
             # A recall never asks for a passphrase.
-            with self._safe.unasked():
-                opened = [self._safe.open(row) for row in rows]
+            with self._vault.unasked():
+                opened = [self._vault.open(row) for row in rows]
         except Unavailable as error:
             # Whether a text quotes a secret that cannot be read is unknown.
             self._problem = str(error)

@@ -64,10 +64,10 @@ class Invocation:
 
         # The answer is out: nothing here is an error of the command.
         with suppress(TriskeleError, OSError):
-            if not engine.mind.has_jobs():
+            if not engine.runtime.has_jobs():
                 return
             if not (engine.settings.agents.background and _start_resident(self.environ())):
-                engine.mind.work_off(SPARE_S)
+                engine.runtime.work_off(SPARE_S)
 
     @contextmanager
     def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:

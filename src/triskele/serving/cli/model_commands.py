@@ -67,12 +67,12 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 
     with invocation.open() as engine:
         switching.refuse_if_set(engine.settings)
-        before = engine.mind.model
+        before = engine.runtime.model
         # Stored as an absolute path: other processes run in other folders.
         name = str(expanded(name)) if expanded(name).is_dir() else name
         if name == before:
             raise click.UsageError(f"{name} is already in use", context)
-        rival = engine.mind.rival(name)
+        rival = engine.runtime.rival(name)
         _read_everything(engine, rival)
         found = _compared(engine, rival, untested)
         is_switched = untested or (found is not None and found.is_not_worse)
@@ -98,8 +98,8 @@ def rollback(invocation: Invocation) -> None:
     with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
         back = switching.roll_back(engine.store)
-        meaning = engine.meaning()
-        waiting = engine.store.models.count_lacking(meaning.embedder.fingerprint) if meaning is not None else 0
+        semantic = engine.semantic()
+        waiting = engine.store.models.count_lacking(semantic.embedder.fingerprint) if semantic is not None else 0
         if invocation.as_json:
             told = {"model": back.name, "before": back.before, "waiting": waiting}
             return invocation.write_json({**told, "project": engine.project})
@@ -132,14 +132,14 @@ def _standing(engine: Engine) -> dict[str, Any]:
     """The models with their progress, and hosted ones with their hosts."""
     from triskele.recall.runtime import switched
 
-    last, meaning, outside = switched(engine.store), engine.meaning(), engine.mind.outside()
+    last, semantic, outside = switched(engine.store), engine.semantic(), engine.runtime.outside()
     seen = engine.store.models.seen()
-    mark = meaning.embedder.fingerprint if meaning is not None else None
+    mark = semantic.embedder.fingerprint if semantic is not None else None
     hosted = outside.hosted if outside is not None else None
     elsewhere = hosted.texts.fingerprint if hosted is not None else None
     return {
         "local": {
-            "name": engine.mind.model,
+            "name": engine.runtime.model,
             "fingerprint": mark,
             "read": seen.get(mark or "", 0),
             "waiting": engine.store.models.count_lacking(mark) if mark else 0,
@@ -149,7 +149,7 @@ def _standing(engine: Engine) -> dict[str, Any]:
         if elsewhere is None
         else {
             "fingerprint": elsewhere,
-            "host": engine.mind.hosts()["hosted"],
+            "host": engine.runtime.hosts()["hosted"],
             "read": seen.get(elsewhere, 0),
             "waiting": engine.store.models.count_clear_for(elsewhere),
         },

@@ -83,7 +83,7 @@ def reindex(invocation: Invocation) -> None:
             engine.reindex(progress)
         with progress_bar("Embedding", total=engine.store.vectors.count_waiting()) as progress:
             embedded = engine.embed(progress=progress)
-        elsewhere = engine.mind.embed_elsewhere()
+        elsewhere = engine.runtime.embed_elsewhere()
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         if invocation.as_json:
             done = {"indexed": count, "embedded": embedded, "elsewhere": elsewhere, "took_ms": took_ms}
@@ -247,7 +247,7 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     if to is None and not renew:
         raise click.UsageError("nothing to change: give --to, --renew or both")
     with invocation.open_existing() as engine:
-        done = engine.safe.rotate(to, renew=renew)
+        done = engine.vault.rotate(to, renew=renew)
         if invocation.as_json:
             return invocation.write_json({**shapes.plain(done), "project": engine.project})
         from triskele.serving.cli import render
