@@ -241,10 +241,8 @@ class Engine:
 
     def undo(self, batch: str | None = None) -> list[Outcome]:
         """Take back the last change, or a named batch; an undoing can be undone in turn."""
-        target = undo.last_undoable(self.store) if batch is None else validation.check_name(batch, "the batch")
-        entries = self.store.journal(batch=target, limit=2**31) if target else []
-        if not entries:
-            raise NotFound(f"no batch {batch}" if batch is not None else "there is nothing to undo")
+        named = None if batch is None else validation.check_name(batch, "the batch")
+        entries = undo.undoable(self.store, named, self.actor)
         return self.apply(undo.inverse(entries, self.store), undoes=entries[0].seq)
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:

@@ -94,8 +94,9 @@ def seed_derived(store: OwnerStore, known: Known) -> Known:
     store.vectors.queue_for(MODEL)
     slots = store.vectors.keep(MODEL, {first.content_hash: b"vector"})
     slots |= store.vectors.keep(HOSTED, {second.content_hash: b"hosted"})
-    argo, helm = Named("argo", "A", "Argo", False, "title"), Named("helm", "H", "Helm", False, "name")
-    store.entities.keep({known.rows[0]: [argo, helm], known.rows[1]: [argo]}, read=known.rows[:1])
+    argo, helm, kite = (Named(text.lower(), text[:1], text, False, "name") for text in ("Argo", "Helm", "Kite"))
+    argo = replace(argo, kind="title")
+    store.entities.keep({known.rows[0]: [argo, helm, kite], known.rows[1]: [argo]}, read=known.rows[:1])
     names = store.entities.find(["argo", "helm"])
     store.entities.regroup({names["helm"].name: names["argo"].name}, BY_HAND)
     store.documents.put(KIND, {"a": Document("x", about=[first.id])})
@@ -291,7 +292,10 @@ ENTITIES: Calls = {
     "members": [lambda store, known: store.entities.members(known.names)],
     "regroup": [lambda store, known: store.entities.regroup(dict.fromkeys(known.names, known.names[0]), "theirs")],
     "merges": [lambda store, known: store.entities.merges(known.names)],
-    "edges": [lambda store, known: [store.entities.edges(name) for name in known.names]],
+    "edges": [
+        lambda store, known: [store.entities.edges(name) for name in known.names],
+        lambda store, known: [store.entities.edges(name, projects=["garden"]) for name in known.names],
+    ],
     "counts": [lambda store, _: store.entities.counts()],
     "forget": [lambda store, _: store.entities.forget()],
 }

@@ -12,7 +12,7 @@ from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.types import Action, Add, Forget, LinkKind, Memory, Revise
+from triskele.types import Action, Add, Forget, LinkKind, Memory, Revise, client_actor
 
 
 @pytest.fixture
@@ -156,3 +156,16 @@ def test_what_an_undo_restores_is_found_again_with_all_its_details(engine: Engin
     [hit] = engine.recall("heron").hits
     assert (hit.memory.tags, hit.memory.keywords, hit.memory.importance) == (("bird",), "wader", 0.9)
     assert [hit.memory.content for hit in engine.recall("goose", known_at=before).hits] == ["a grey goose"]
+
+
+def test_a_client_undoes_only_its_own_changes(engine: Engine) -> None:
+    agent, other = engine.acting_as(client_actor("agent")), engine.acting_as(client_actor("other"))
+    noted = agent.remember("noted by the agent")
+    kept = engine.remember("kept by the user")
+    with pytest.raises(NotFound, match="only its own"):
+        agent.undo(kept.batch)
+    with pytest.raises(NotFound, match="nothing to undo"):
+        other.undo()
+    assert [outcome.id for outcome in agent.undo()] == [noted.id]
+    assert engine.store.memories([noted.id, kept.id]).keys() == {kept.id}
+    assert [outcome.id for outcome in engine.undo()] == [kept.id]

@@ -87,6 +87,28 @@ def test_a_damaged_index_heals_itself(engine: Engine, damage: str) -> None:
     assert engine.lexical.behind() == 0
 
 
+def test_files_that_a_killed_writer_left_do_not_stop_the_next_one(engine: Engine, tmp_path: Path) -> None:
+    ids = _fill(engine, 10)
+    engine.lexical.rebuild()
+    engine.close()
+    path, copy = engine.lexical.path, tmp_path / "copy"
+    shutil.copytree(path, copy)
+    engine.edit(ids[6], content="entirely rewritten")
+    assert engine.lexical.catch_up()
+    left = {file.name for file in path.glob("*.del")}
+    assert left
+    # The same commit once more, over the file that its writer had written when it was killed.
+    engine.lexical.close()
+    shutil.rmtree(path)
+    shutil.copytree(copy, path)
+    for name in left:
+        (path / name).write_bytes(b"half")
+    assert engine.lexical.behind() == 1
+    assert engine.lexical.catch_up()
+    assert (engine.lexical.behind(), engine.lexical.damaged()) == (0, 0)
+    assert list(_scores(engine, "rewritten")) == [ids[6]]
+
+
 def test_an_index_of_another_format_or_language_is_rebuilt_and_the_old_one_removed(tmp_path: Path) -> None:
     with Engine(load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as engine:
         _fill(engine, 3)

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from triskele.base import timestamps
 from triskele.base.ids import same_words
-from triskele.errors import BadInput, Conflict
+from triskele.errors import BadInput, Conflict, NotFound
 from triskele.stores.protocols import OwnerStore
 from triskele.types import (
     LASTING,
+    USER,
     Action,
     Change,
     Connect,
@@ -25,20 +26,33 @@ from triskele.types import (
 _PAGE = 500
 
 
-def last_undoable(store: OwnerStore) -> str | None:
-    """The newest batch that is neither undone nor itself an undo, and still has something to undo."""
+def undoable(store: OwnerStore, batch: str | None, actor: str) -> list[JournalEntry]:
+    """The entries of a batch, or of the last one that can be undone; a client reaches only its own changes."""
+    own = None if actor == USER else actor
+    name = _last_undoable(store, own) if batch is None else batch
+    entries = store.journal(batch=name, limit=2**31) if name else []
+    if own is not None and any(entry.actor != own for entry in entries):
+        raise NotFound(f"batch {batch} is not this client's: a client can undo only its own changes")
+    if not entries:
+        raise NotFound(f"no batch {batch}" if batch is not None else "there is nothing to undo")
+    return entries
+
+
+def _last_undoable(store: OwnerStore, actor: str | None) -> str | None:
+    """The newest batch of an actor, or of any, that is neither undone nor an undo, and has something to undo."""
     cancelled: set[int] = set()
     erased: set[str] = set()
     for entries in _batches_backwards(store):
         first = entries[0]
-        if not cancelled and any(entry.action is Action.SEALED for entry in entries):
+        is_own = actor is None or first.actor == actor
+        if is_own and not cancelled and any(entry.action is Action.SEALED for entry in entries):
             raise Conflict("the last change sealed a memory, which cannot be undone: name an earlier batch")
         erased |= {entry.id for entry in entries if entry.action is Action.ERASED}
         if _start(first, store) in cancelled:
             continue
         if first.undoes is not None:
             cancelled.add(first.undoes)
-        elif not all({entry.id, entry.other} & erased or entry.action in LASTING for entry in entries):
+        elif is_own and not all({entry.id, entry.other} & erased or entry.action in LASTING for entry in entries):
             return first.batch
     return None
 

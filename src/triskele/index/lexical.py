@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.lifecycle import DiskIndex
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
@@ -136,7 +137,11 @@ class LexicalIndex(DiskIndex[Shard, _Changes, _View]):
             # A merge would leave the terms of erased memories in the files; only a new index is free of them.
             self._build(None)
         elif tail.cursor != kept.stamp.cursor:
-            kept.update(tail.ids, self._documents(sorted(tail.ids)), stamp=Stamp(epoch, tail.cursor))
+            try:
+                kept.update(tail.ids, self._documents(sorted(tail.ids)), stamp=Stamp(epoch, tail.cursor))
+            except IndexUnavailable:
+                # A killed writer may have left a file with the name that this commit needs.
+                self._build(None)
 
     def _join(self, kept: Shard | None, tail: _Changes) -> _View:
         if not tail:
