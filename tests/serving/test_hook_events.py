@@ -433,6 +433,7 @@ def test_what_is_told_is_counted(desk: Desk) -> None:
     desk.add("Roses want sun")
     said = desk.said("user-prompt-submit", prompt="kettle")
     desk.prompt("kettle", session_id="two")
+    desk.engine.after_answer.flush()
     [count] = desk.engine.store.usage.most_used()
     assert (count.id, count.recalled, count.injected) == (id, 0, 2)
     assert count.tokens == 2 * -(-len(said.split("\n")[2]) // 4)
