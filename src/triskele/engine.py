@@ -18,6 +18,7 @@ from triskele.config import NO_MODEL, Settings
 from triskele.curation import agreement, recall_log, undo
 from triskele.curation.usage import AfterAnswer
 from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
+from triskele.index.analysis import Analyzer
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores import factory
@@ -93,6 +94,7 @@ class Engine:
         self.settings = settings
         self.actor = USER
         self.project = validation.check_name(settings.project or project.resolve(folder), "the project")
+        self._analyzer = Analyzer(settings.index.language)
         unbound = factory.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
         self._maintenance = unbound.maintenance
@@ -134,11 +136,9 @@ class Engine:
         return self._lexical()
 
     def _open_lexical(self) -> LexicalIndex:
-        from triskele.index.analysis import Analyzer
         from triskele.index.lexical import LexicalIndex
 
-        index = self.settings.index
-        return LexicalIndex(self._index_folder, self.store, Analyzer(index.language), tail_cap=index.tail_cap)
+        return LexicalIndex(self._index_folder, self.store, self._analyzer, tail_cap=self.settings.index.tail_cap)
 
     @property
     def vault(self) -> StoreVault:
