@@ -64,7 +64,7 @@ EVERYWHERE = ""
 def open_memory(
     store: str | None = None, *, settings: Settings | None = None, folder: Path | None = None, ask: Ask | None = None
 ) -> Engine:
-    """Open the memory at a store address, or the user's own; `ask` is asked for the passphrase of a vault."""
+    """Open the memory at a store address, or the user's own; `ask` supplies the passphrase of a vault."""
     settings = settings or config.load(store_url=store)
     return Engine(settings, folder or Path.cwd(), ask=ask)
 
@@ -88,7 +88,7 @@ def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) 
 
 
 class Engine:
-    """Long-term memory: every change goes through here, and every answer comes from here."""
+    """Long-term memory: the one object through which memories are changed and recalled."""
 
     def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
         self.settings = settings
@@ -113,7 +113,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         self.after_answer.close()
         self.runtime.close()
         if self._vault.cache_info().currsize:
@@ -167,7 +167,7 @@ class Engine:
         return self._drafter.draft_pieces(text, **details)
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Any) -> Outcome:
-        """Keep one memory, durably; it can be recalled when this returns."""
+        """Store one memory durably; it can be recalled when this returns."""
         memory = self.draft(content, **details)
         changes: list[Change] = [Add(memory)]
         if supersedes is not None:
@@ -183,7 +183,7 @@ class Engine:
         return self.apply(changes)[0]
 
     def remember_all(self, memories: Iterable[Memory], *, batch: str | None = None) -> list[Outcome]:
-        """Keep many drafts in one transaction."""
+        """Store many drafts in one transaction."""
         return self.apply([Add(memory) for memory in memories], batch=batch)
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
@@ -199,7 +199,7 @@ class Engine:
         return self.apply(secrecy.revision(memory, revised))[0]
 
     def seal(self, reference: str, *, title: str | None = None) -> Outcome:
-        """Make a memory secret in all its versions; whatever was derived from its text is erased for good."""
+        """Make a memory secret in all its versions; everything derived from its text is erased."""
         from triskele.curation import secrecy
 
         versions = secrecy.sealed_versions(self.store, self.vault, self.resolve(reference), title, self.settings.memory)
@@ -230,17 +230,17 @@ class Engine:
         return outcomes
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
-        """Connect two memories."""
+        """Link two memories."""
         link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Connect(link)])[0]
 
     def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
-        """Take a connection back; that it stood stays known."""
+        """Close a link; the history keeps it."""
         link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Disconnect(link)])[0]
 
     def undo(self, batch: str | None = None) -> list[Outcome]:
-        """Take back the last change, or a named batch; an undoing can be undone in turn."""
+        """Undo the last change, or a named batch; an undo can be undone in turn."""
         named = None if batch is None else validation.check_name(batch, "the batch")
         entries = undo.undoable(self.store, named, self.actor)
         return self.apply(undo.inverse(entries, self.store), undoes=entries[0].seq)
@@ -431,7 +431,7 @@ class Engine:
         return self.store.links([self.resolve(reference)])
 
     def sent(self, reference: str) -> list[Sent]:
-        """To whom else the text of a memory went; nobody unless the settings name a model elsewhere."""
+        """The hosted services that received the text of a memory; none unless the settings name one."""
         from triskele.recall.hosted import egress_log
 
         return egress_log.sent(self.store, self.resolve(reference))
@@ -473,12 +473,12 @@ class Engine:
         return [] if self._maintenance is None else self._maintenance.earlier_copies()
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
-        """Build every derived index anew."""
+        """Rebuild every derived index."""
         self.lexical.rebuild(progress)
         self.runtime.rebuild()
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
-        """Check the truth and mend what is derived from it."""
+        """Check the database and repair what is derived from it."""
         from triskele.curation import health
 
         return health.inspect(

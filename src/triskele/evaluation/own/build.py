@@ -82,6 +82,8 @@ def build(engine: Engine, *, size: int, seed: int) -> BuildResult:
     if not len(TYPES) <= size <= MAX_SIZE:
         raise BadInput(f"size must be between {len(TYPES)} and {MAX_SIZE:,}, not {size}")
     engine.embed()
+    # The recall log is written after the answers.
+    engine.after_answer.flush()
     memories = in_use(engine)
     result = BuildResult(wanted=size // len(TYPES))
     known = load_questions(engine.store)
