@@ -124,11 +124,13 @@ def test_a_link_taken_away_and_brought_back_did_not_stand_in_between(engine: Eng
 
 def test_what_was_erased_is_left_out_and_the_rest_is_taken_back(engine: Engine) -> None:
     drafts = [engine.draft(f"number {number}") for number in range(3)]
-    engine.remember_all(drafts)
+    addition = engine.remember_all(drafts)[0].batch
     for one, other in pairwise(drafts):
         engine.link(one.id, LinkKind.SEE_ALSO, other.id)
     engine.erase(drafts[1].id)
-    assert {outcome.id for outcome in engine.undo()} == {drafts[0].id, drafts[2].id}
+    with pytest.raises(Conflict, match="erased"):
+        engine.undo()
+    assert {outcome.id for outcome in engine.undo(addition)} == {drafts[0].id, drafts[2].id}
     assert _contents(engine) == set()
 
 
@@ -139,8 +141,18 @@ def test_an_erasing_is_never_taken_back(engine: Engine) -> None:
     for batch in (addition, _last_batch(engine)):
         with pytest.raises(BadInput):
             engine.undo(batch)
-    with pytest.raises(NotFound):
+    with pytest.raises(Conflict, match="the last change erased a memory"):
         engine.undo()
+
+
+def test_undo_never_passes_over_an_erasure_or_a_sealing(engine: Engine) -> None:
+    kept = engine.remember("kept")
+    engine.seal(engine.remember("the meeting is at nine").id)
+    engine.remember("added later")
+    engine.undo()
+    with pytest.raises(Conflict, match="the last change sealed a memory"):
+        engine.undo()
+    assert engine.store.memories([kept.id])
 
 
 def test_an_unknown_batch_is_told(engine: Engine) -> None:

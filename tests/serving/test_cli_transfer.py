@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 Add = Callable[..., str]
 
@@ -99,3 +101,10 @@ def test_a_memory_that_is_no_secret_any_more_is_exported(run: Run, add: Add, tmp
     assert (document["written"], document["left_out_secret"], document["left_out_versions"]) == (1, 0, 1)
     assert "demo1234demo" in (tmp_path / "out.jsonl").read_text()
     assert "1 earlier version" in run("export", str(tmp_path / "again.jsonl")).out
+
+
+def test_a_dash_exports_to_standard_output(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("add", "the kettle is red")
+    assert "the kettle is red" in run("export", "-").out
+    assert not (tmp_path / "-").exists()

@@ -24,6 +24,7 @@ from triskele.types import (
 )
 
 _PAGE = 500
+_FINAL = (Action.SEALED, Action.ERASED)
 
 
 def undoable(store: OwnerStore, batch: str | None, actor: str) -> list[JournalEntry]:
@@ -39,21 +40,24 @@ def undoable(store: OwnerStore, batch: str | None, actor: str) -> list[JournalEn
 
 
 def _last_undoable(store: OwnerStore, actor: str | None) -> str | None:
-    """The newest batch of an actor, or of any, that is neither undone nor an undo, and has something to undo."""
+    """The newest batch of an actor, or of any, that is neither undone nor an undo.
+
+    An erasure and a sealing cannot be undone, and nothing older is undone in their place.
+    """
     cancelled: set[int] = set()
-    erased: set[str] = set()
     for entries in _batches_backwards(store):
         first = entries[0]
-        is_own = actor is None or first.actor == actor
-        if is_own and not cancelled and any(entry.action is Action.SEALED for entry in entries):
-            raise Conflict("the last change sealed a memory, which cannot be undone: name an earlier batch")
-        erased |= {entry.id for entry in entries if entry.action is Action.ERASED}
         if _start(first, store) in cancelled:
             continue
         if first.undoes is not None:
             cancelled.add(first.undoes)
-        elif is_own and not all({entry.id, entry.other} & erased or entry.action in LASTING for entry in entries):
-            return first.batch
+        elif actor is None or first.actor == actor:
+            # A sealing also erases what was derived.
+            final = next((action for action in _FINAL if any(entry.action is action for entry in entries)), None)
+            if final is not None:
+                raise Conflict(f"the last change {final} a memory, which cannot be undone: name an earlier batch")
+            if not all(entry.action in LASTING for entry in entries):
+                return first.batch
     return None
 
 

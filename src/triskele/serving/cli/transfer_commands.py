@@ -101,6 +101,7 @@ def export(
     current_only: bool,
 ) -> None:
     """Export all memories to a file or folder, or to standard output."""
+    target = None if target == Path("-") else target
     if target is not None and not force:
         _refuse_existing(target)
     stream = io.StringIO() if invocation.as_json else sys.stdout
