@@ -174,9 +174,9 @@ def test_the_journal_keeps_the_id_and_that_it_was_erased(engine: Engine, words: 
 
 
 def test_what_was_there_before_the_erasing_can_still_be_undone(engine: Engine, words: list[str]) -> None:
-    kept = engine.remember("the kettle is red").id
+    added = engine.remember("the kettle is red")
     id = _remember(engine, words)
-    engine.link(kept, LinkKind.SEE_ALSO, id)
+    engine.link(added.id, LinkKind.SEE_ALSO, id)
     engine.erase(id)
-    assert [outcome.id for outcome in engine.undo()] == [kept]
+    assert [outcome.id for outcome in engine.undo(added.batch)] == [added.id]
     assert engine.recall("kettle").hits == ()
