@@ -11,7 +11,7 @@ demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 	$(BIN)/triskele demo
 
 test: lint  ## everything that must hold
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 quick: $(VENV)/dev.done  ## style, types and the tests of the core, in less than a minute
 	@$(MAKE) --no-print-directory lint & lint=$$!; \

@@ -49,10 +49,10 @@ from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.measure import Measured, measure
 from triskele.graph.canonical import key
-from triskele.graph.walk import Bipartite, Ints
-from triskele.index.entity_linking import FOUND, _Known, read_names
+from triskele.graph.walk import Ints
+from triskele.index.entity_linking import FOUND, _Known, _Texts, read_names
 from triskele.index.local import LocalCorpus
-from triskele.index.mentions import Layers
+from triskele.index.mentions import Bipartite, Layers
 from triskele.recall import candidates, graph_leg
 from triskele.stores.derived import Named
 
@@ -228,14 +228,14 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     projects = defaultdict(list)
     for row, memory in harness.engine.store.versions():
         projects[memory.project].append(row)
-    layers = harness.engine.semantic().mentions.layers()  # type: ignore[union-attr]
+    layers = harness.engine.semantic().mentions.view()  # type: ignore[union-attr]
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
     exchanged, edges = _exchanged(layers, rows, others), graph_leg.concept_edges
 
     def walked_over(corpus: LocalCorpus, nodes: Ints, most: int) -> object:
-        other = LocalCorpus(corpus._indexes, corpus.scope)
+        other = corpus._indexes.corpus(corpus.scope)
         other.__dict__["_layers"] = exchanged
         return edges(other, nodes, most)
 
@@ -264,7 +264,8 @@ def over_triples(data: Dataset, harness: BenchHarness, path: Path) -> Measured:
         apart.retriever(arm(WITH))
         engine = apart.engine
         engine.store.entities.forget()
-        known = _Known(next(memory.owner for _, memory in engine.store.versions()), engine.lexical, (), ())
+        texts = _Texts(engine.lexical.view(), engine.lexical.analyzer)
+        known = _Known(next(memory.owner for _, memory in engine.store.versions()), texts, (), ())
         listed = {row: apart.windows_by_memory[memory.id] for row, memory in engine.store.versions()}
         found = {row: _written(known, window.text, spoken[window.document]) for row, window in listed.items()}
         engine.store.entities.keep(found, through=max(found))
@@ -319,14 +320,14 @@ def _singles(engine: Engine, contents: Sequence[str], asked: Sequence[str]) -> F
     """Read one new memory at a time; then the next question takes in what it mentions."""
     semantic = engine.semantic()
     assert semantic is not None
-    semantic.mentions.layers()
+    semantic.mentions.view()
     taken: dict[str, list[float]] = {"single_ms": [], "taking_in_ms": []}
     for text in contents:
         engine.remember(text)
         # Words of a new memory are indexed for the next question anyway.
         engine.recall(asked[0], legs=["lexical"])
         taken["single_ms"].append(_cpu_ms(lambda: read_names(engine.store, engine.lexical, limit=1)))
-        taken["taking_in_ms"].append(_cpu_ms(semantic.mentions.layers))
+        taken["taking_in_ms"].append(_cpu_ms(semantic.mentions.view))
     chance = np.random.default_rng(SEED).standard_normal(
         (len(contents), semantic.embedder.dimensions), dtype=np.float32
     )

@@ -2,9 +2,8 @@
 
     TRISKELE_BENCH_DATA=folder python benchmarks/injection.py
 
-The sample corpus in its own projects, and LoCoMo with a project for every conversation. Every question is a prompt of
-a new conversation, through the same code as the hook, at several thresholds of confidence; constants were chosen on
-the tune half of the sample corpus.
+The sample corpus in its own projects, and sets of conversations with a project for each. Every question is a prompt of
+a new conversation, through the same code as the hook, at several thresholds of confidence.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation
 from triskele.types import LinkKind
 
-THRESHOLDS = (0.0, 0.3, 0.4, 0.5)
+THRESHOLDS = (0.0, 0.05, 0.1, 0.2, 0.3)
+CONVERSATIONS = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads")
+KINDS = ("answerable", "prompt", "another project", "no answer", "nothing to recall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,22 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What a prompt was met with."""
+    """What a prompt is given without a threshold, and the confidence that a threshold is compared with."""
 
+    confidence: float
     given: int
     found: int
     tokens: int
 
 
+NOTHING = Met(0.0, 0, 0, 0)
+
+
 def main() -> None:
-    """Two tables: the sample corpus by halves, and LoCoMo."""
+    """The sample corpus by halves, and sets of conversations."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--locomo", action="store_true", help="also ask LoCoMo's questions (a minute or two)")
+    parser.add_argument("--sets", default="", help=f"also ask the questions of some of {', '.join(CONVERSATIONS)}")
+    parser.add_argument("--halves", default="tune,test", help="halves of the sample corpus")
     options = parser.parse_args()
     print("| set | prompts | threshold | n | given | right among it | recall | tokens | silence |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -63,14 +69,14 @@ def main() -> None:
         # The sample store names a project of its own; here each prompt has one.
         engine.settings = replace(engine.settings, project=None)
         asked = list(_team(engine))
-        for part in ("tune", "test"):
+        for part in options.halves.split(","):
             _tell(f"team, {part}", engine, [each for each in asked if half(each.query) == part])
-    if options.locomo:
-        _locomo(texts.data_folder() / "locomo")
+    for name in filter(None, options.sets.split(",")):
+        _conversation_set(texts.data_folder() / name)
 
 
 def _team(engine: Engine) -> Iterator[Asked]:
-    """Answerable questions in the project of their answer and in every other one; unanswerable ones in all."""
+    """Answerable questions in the project of their answer and in every other one; the others in one project each."""
     folder = Path(str(resources.files("triskele.samples") / "team"))
     data = load_dataset(folder)
     texts_of = {document.id: document.text for document in data.documents}
@@ -83,9 +89,10 @@ def _team(engine: Engine) -> Iterator[Asked]:
         gold = frozenset(_standing(engine, ids[texts_of[id]]) for id, grade in labelled.items() if grade > 0)
         homes = sorted({places[id] for id in gold if places[id]})
         if not gold:
-            yield from (Asked(query, "no answer", project, frozenset()) for project in projects)
+            yield Asked(query, "nothing to recall" if query.type == "idle" else "no answer", next(some), frozenset())
             continue
-        yield Asked(query, "answerable", homes[0] if homes else next(some), gold)
+        kind = "prompt" if query.type == "prompt" else "answerable"
+        yield Asked(query, kind, homes[0] if homes else next(some), gold)
         if all(places[id] for id in gold):
             yield from (Asked(query, "another project", each, frozenset()) for each in projects if each not in homes)
 
@@ -96,7 +103,7 @@ def _standing(engine: Engine, id: str) -> str:
     return _standing(engine, newer[0]) if newer else id
 
 
-def _locomo(folder: Path) -> None:
+def _conversation_set(folder: Path) -> None:
     data = load_dataset(folder)
     with BenchHarness(windows(data.documents)) as harness:
         # Embeds what has no vectors yet.
@@ -104,7 +111,7 @@ def _locomo(folder: Path) -> None:
         ids: dict[str, set[str]] = {}
         for memory, window in harness.windows_by_memory.items():
             ids.setdefault(window.document, set()).add(memory)
-        _tell("locomo", harness.engine, list(_conversations(data, ids)))
+        _tell(folder.name, harness.engine, list(_conversations(data, ids)))
 
 
 def _conversations(data: Dataset, ids: Mapping[str, set[str]]) -> Iterator[Asked]:
@@ -120,22 +127,26 @@ def _conversations(data: Dataset, ids: Mapping[str, set[str]]) -> Iterator[Asked
 
 def _tell(name: str, engine: Engine, asked: Sequence[Asked]) -> None:
     agents = engine.settings.agents
-    for threshold in THRESHOLDS:
-        engine.settings = replace(engine.settings, agents=replace(agents, least_confidence=threshold))
-        met = [(each, _meet(engine, each)) for each in asked]
-        for kind in ("answerable", "another project", "no answer"):
-            _line(name, kind, threshold, [(each, one) for each, one in met if each.kind == kind])
+    engine.settings = replace(engine.settings, agents=replace(agents, least_confidence=0.0))
+    met = [(each, _meet(engine, each)) for each in asked]
     engine.settings = replace(engine.settings, agents=agents)
+    for threshold in THRESHOLDS:
+        for kind in KINDS:
+            own = [(each, one if one.confidence >= threshold else NOTHING) for each, one in met if each.kind == kind]
+            if own:
+                _line(name, kind, threshold, own)
 
 
 def _meet(engine: Engine, asked: Asked) -> Met:
     conversation = Conversation(None, asked.project, False, {})
-    memories = injection.for_prompt(engine, asked.query.text, conversation)
+    query = injection.query_of(asked.query.text)
+    answer = engine.recall(query, limit=injection.CONSIDERED, logged=False, hurried=True, **conversation.filters)
+    memories = injection.for_prompt(engine, query, conversation)
     budget = engine.settings.agents.budget_tokens
     parcel = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
     context = json.loads(parcel.document)["hookSpecificOutput"]["additionalContext"] if parcel.document else ""
     found = sum(memory.id in asked.gold for memory in parcel.memories)
-    return Met(len(parcel.memories), found, tokens_of(context) if context else 0)
+    return Met(answer.confidence, len(parcel.memories), found, tokens_of(context) if context else 0)
 
 
 def _line(name: str, kind: str, threshold: float, met: Sequence[tuple[Asked, Met]]) -> None:
@@ -143,7 +154,7 @@ def _line(name: str, kind: str, threshold: float, met: Sequence[tuple[Asked, Met
     share = f"{len(given) / number:.2f}"
     tokens = f"{sum(one.tokens for one in given) / len(given):.0f}" if given else "–"
     right = recall = "–"
-    if kind == "answerable":
+    if kind in ("answerable", "prompt"):
         right = f"{sum(one.found > 0 for _, one in met) / number:.2f}"
         recall = f"{sum(min(1, one.found / len(each.gold)) for each, one in met) / number:.2f}"
     silence = f"{1 - len(given) / number:.2f}"

@@ -54,16 +54,21 @@ def traced(call: Callable[[], object]) -> Trace:
     return trace
 
 
+def traced_recall(question: str) -> Trace:
+    """Trace the fourth of four equal recalls on the sample corpus."""
+    with temporary_memory() as engine:
+        for _ in range(3):
+            engine.recall(question, logged=False)
+        return traced(lambda: engine.recall(question, logged=False))
+
+
 def main() -> None:
     """Print the two numbers."""
     parser = argparse.ArgumentParser(description="Count the files and file switches of one warm recall.")
     parser.add_argument("question", nargs="?", default=QUESTION)
     parser.add_argument("--list", action="store_true", help="also list the files, most often entered first")
     arguments = parser.parse_args()
-    with temporary_memory() as engine:
-        for _ in range(3):
-            engine.recall(arguments.question, logged=False)
-        trace = traced(lambda: engine.recall(arguments.question, logged=False))
+    trace = traced_recall(arguments.question)
     print(f"{len(trace.files)} files, {trace.switches} switches")
     if arguments.list:
         for file, entered in trace.files.most_common():

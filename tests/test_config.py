@@ -109,19 +109,33 @@ def test_a_folder_belongs_to_its_repository(tmp_path: Path) -> None:
     repository = tmp_path / "harbour"
     (repository / ".git" / "worktrees" / "fix").mkdir(parents=True)
     (repository / "src" / "deep").mkdir(parents=True)
-    assert project.resolve(repository / "src" / "deep") == "harbour"
+    assert project.discover(repository / "src" / "deep").root.name == "harbour"
     worktree = tmp_path / "harbour-fix"
     worktree.mkdir()
     (worktree / ".git").write_text(f"gitdir: {repository}/.git/worktrees/fix\n")
     (repository / ".git" / "worktrees" / "fix" / "gitdir").write_text(f"{worktree}/.git\n")
-    assert project.resolve(worktree) == "harbour"
+    assert project.discover(worktree).root.name == "harbour"
     plain = tmp_path / "notes"
     plain.mkdir()
-    assert project.resolve(plain) == "notes"
+    assert project.discover(plain).root.name == "notes"
 
 
 def test_a_submodule_keeps_its_own_name(tmp_path: Path) -> None:
     module = tmp_path / "outer" / "inner"
     module.mkdir(parents=True)
     (module / ".git").write_text("gitdir: ../.git/modules/inner\n")
-    assert project.resolve(module) == "inner"
+    assert project.discover(module).root.name == "inner"
+
+
+def test_a_store_and_owner_named_as_in_the_file_are_those_of_the_file(tmp_path: Path) -> None:
+    home = {"TRISKELE_HOME": str(tmp_path)}
+    (tmp_path / "config.toml").write_text(f'[store]\nurl = "sqlite:///{tmp_path}/notes.db"\n[memory]\nowner = "ada"\n')
+    for more, is_same in (
+        ({}, True),
+        ({"TRISKELE_STORE": f"sqlite:///{tmp_path}/notes.db", "TRISKELE_MEMORY_OWNER": "ada"}, True),
+        ({"TRISKELE_STORE": f"sqlite:///{tmp_path}/memories.db"}, False),
+        ({"TRISKELE_MEMORY_OWNER": "me"}, False),
+    ):
+        environ = {**home, **more}
+        assert config.is_of_file(config.load(environ), environ) is is_same
+    assert not config.is_of_file(config.load(home, store_url="sqlite:////elsewhere/x.db"), home)

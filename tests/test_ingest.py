@@ -89,6 +89,15 @@ def test_a_label_that_repeats_the_secret_is_refused(drafter: Drafter, label: dic
     assert drafter.draft("the kettle is red", **label)
 
 
+def test_paragraphs_are_pieces_of_their_own(drafter: Drafter) -> None:
+    text = "The crane is red.\nIt was blue.\n \nThe quay is long.\n\n\nThat is all."
+    assert drafter.pieces(text, None) == [
+        ("The crane is red.\nIt was blue.", None),
+        ("The quay is long.", None),
+        ("That is all.", None),
+    ]
+
+
 def test_a_cut_through_a_secret_makes_every_piece_secret(drafter: Drafter) -> None:
     pieces = drafter.pieces(f"The key of the box.\n{PEM}\nThat was it.", None)
     assert len(pieces) > 1 and {kind for _, kind in pieces} == {HIDDEN}

@@ -145,7 +145,7 @@ def test_reading_and_writing_speak_to_nobody(observe: Observe, tmp_path: Path) -
         f"secrets seal {other}",
         f"export {tmp_path / 'all.jsonl'}",
         f"backup {tmp_path / 'backup.db'}",
-        f"restore {tmp_path / 'backup.db'}",
+        f"restore {tmp_path / 'backup.db'} --yes",
         "eval build --size 30",
         "models list",
         "reindex",

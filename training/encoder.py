@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from training.columns import CLS, SEP
 BATCH, NEGATIVES, SHARED, RATE, HEAD_RATE = 256, 6, 3, 2e-4, 1e-3
 LATE_TEMPERATURE, DENSE_TEMPERATURE = 0.02, 0.05
 DENSE_WEIGHT, KEEP_WEIGHT, TAUGHT_WEIGHT = 0.5, 0.5, 1.0
-QUERY_TOKENS, TEXT_TOKENS, BUDGET = 32, 144, 32_768
+QUERY_TOKENS, TEXT_TOKENS, BUDGET = 32, 144, 131_072
 # The two turns before, in the order of the conversation, then the turn itself.
 ENCODED = (lists.SPEAKER2, lists.BEFORE2, lists.SPEAKER1, lists.BEFORE1, lists.SPEAKER, lists.TEXT)
 OWN = (0, 5, 6, 7)  # the columns whose tokens are kept: [CLS], speaker, text, [SEP]
@@ -184,16 +185,18 @@ def save(model: Encoder, folder: Path) -> None:
     save_file({name: value.half().contiguous() for name, value in state.items()}, folder / "trained.safetensors")
 
 
-def load(base: Path, trained: Path | None = None, share: float = 1.0) -> Encoder:
-    """The shipped model, or `share` of a trained one averaged with it."""
+def load(base: Path, parts: Sequence[tuple[Path, float]] = ()) -> Encoder:
+    """The published weights averaged with trained ones, each with its share."""
     state = {name: value.float() for name, value in load_file(base / "model.safetensors").items()}
     projection = torch.from_numpy(np.load(base / "projection.npy"))
-    if trained:
-        learned = {name: value.float() for name, value in load_file(trained / "trained.safetensors").items()}
-        projection = torch.lerp(projection, learned.pop("projection"), share)
-        state |= {name: torch.lerp(state[name], value, share) for name, value in learned.items()}
+    rest = 1 - sum(share for _, share in parts)
+    mixed, mixed_projection = dict(state), rest * projection
+    for folder, share in parts:
+        learned = {name: value.float() for name, value in load_file(folder / "trained.safetensors").items()}
+        mixed_projection = mixed_projection + share * learned.pop("projection")
+        mixed |= {name: mixed[name] + share * (value - state[name]) for name, value in learned.items()}
     config = json.loads((base / "config.json").read_text())
-    return Encoder(transformer.from_state(state, config), projection)
+    return Encoder(transformer.from_state(mixed, config), mixed_projection)
 
 
 def main() -> None:

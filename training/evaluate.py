@@ -1,7 +1,7 @@
 """Compare encoders on evaluation sets: dense and late interaction, each document inside its scope.
 
     python -m training.evaluate EVAL.npz MINILM_FOLDER OUT.json shipped
-        [TRAINED_FOLDER:SHARE ...] [onnx=FOLDER ...] [set=NAME ...]
+        [TRAINED_FOLDER:SHARE[+TRAINED_FOLDER:SHARE ...] ...] [onnx=FOLDER ...] [set=NAME ...]
 
 Every figure is kept per question, so that two models can be compared in pairs.
 """
@@ -45,11 +45,11 @@ class Exported:
 
 
 def open_model(name: str, base: Path, device: str) -> encoder.Encoder | Exported:
-    """`shipped`, `FOLDER:SHARE` of trained weights, or `onnx=FOLDER` of an exported graph."""
+    """`shipped`, `FOLDER:SHARE` of trained weights (several with `+`), or `onnx=FOLDER` of an exported graph."""
     if name.startswith("onnx="):
         return Exported(Path(name.removeprefix("onnx=")))
-    folder, _, share = name.partition(":")
-    model = encoder.load(base, None if name == "shipped" else Path(folder), float(share or 1))
+    shares = [] if name == "shipped" else [part.rpartition(":") for part in name.split("+")]
+    model = encoder.load(base, [(Path(folder), float(share)) for folder, _, share in shares])
     return model.to(device, loop.dtype(device)).eval()
 
 

@@ -17,7 +17,7 @@ from training import cross, loop, store, transformer
 
 BATCH, RATE = 256, 2e-4
 LOGIT_WEIGHT, HARD_WEIGHT = 0.05, 0.2
-BUDGET = 32_768
+BUDGET = 131_072
 
 
 def loss_of(scores: Tensor, taught: Tensor) -> Tensor:

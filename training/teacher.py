@@ -19,7 +19,7 @@ from training import cross, lists, loop, store, transformer
 
 BATCH, NEGATIVES, RATE = 64, 7, 4e-5
 LISTED = 9
-BUDGET, SCORING_BUDGET = 16_384, 131_072
+BUDGET, SCORING_BUDGET = 32_768, 131_072
 
 
 def loss_of(scores: Tensor) -> Tensor:

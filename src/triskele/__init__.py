@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+# `typing` itself would cost the command line as much as the rest of this import.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from triskele.engine import Engine
 

@@ -15,11 +15,14 @@ from triskele.errors import BadInput
 # Reserved names of models.
 BUNDLED, NO_MODEL = "bundled", "none"
 KEY_FILE = "vault.key"
+CONFIG_FILE = "config.toml"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 
+# The variables that choose a store and an owner.
+_CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
 # Settings that may hold a path.
 _PATHS = (".model", ".key_file")
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
@@ -88,7 +91,7 @@ class HostedSettings:
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
-    """A cross-encoder: hosted if `service` is set, else a folder or a model of the hub; used on request or `always`."""
+    """A cross-encoder: hosted if `service` is set, else `bundled`, a folder or a hub model; on request or `always`."""
 
     model: str = ""
     service: str = ""
@@ -125,7 +128,7 @@ class AgentSettings:
 
     most: int = 5
     budget_tokens: int = 1200
-    least_confidence: float = 0.4
+    least_confidence: float = 0.1
     private_to: tuple[str, ...] = ()
     idle_minutes: float = 30.0
     background: bool = True
@@ -204,7 +207,21 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
 
 def file_of(environment: Mapping[str, str], home: Path) -> Path:
     """The path of the user's settings file, whether or not it exists."""
-    return Path(environment.get("TRISKELE_CONFIG") or home / "config.toml")
+    return Path(environment.get("TRISKELE_CONFIG") or home / CONFIG_FILE)
+
+
+def without_choice(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment that leaves store and owner to the settings file."""
+    return {name: value for name, value in environment.items() if name not in _CHOICE}
+
+
+def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
+    """Whether store and owner are those of the settings file, however they were named."""
+    if not any(settings.origins[key].startswith(("environment", "argument")) for key in ("store.url", "memory.owner")):
+        return True
+    named = load(without_choice(environment))
+    same_owner = named.memory.owner == settings.memory.owner
+    return same_owner and sqlite_path(named.store.url) == sqlite_path(settings.store.url)
 
 
 def sqlite_path(url: str) -> Path:

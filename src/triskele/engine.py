@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
@@ -13,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele import config, validation
-from triskele.base import project, timestamps
-from triskele.config import NO_MODEL, Settings
-from triskele.curation import agreement, recall_log, undo
+from triskele.base import timestamps
+from triskele.config import Settings
+from triskele.curation import agreement, projects, recall_log, undo
 from triskele.curation.usage import AfterAnswer
-from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, Unavailable
+from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer
 from triskele.index.analysis import Analyzer
-from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, Plan, leg_depth
+from triskele.recall import plan as plans
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores import factory
 from triskele.stores.protocols import Census, Maintenance, OwnerStore
@@ -35,30 +35,26 @@ from triskele.types import (
     Link,
     LinkKind,
     Memory,
-    Origin,
     Outcome,
     Query,
     Reveal,
     Scope,
-    Sensitivity,
     Sort,
     is_secret,
     withholds,
 )
-from triskele.validation import Moment
 
 if TYPE_CHECKING:
-    from triskele.curation.adoption import Adopted
     from triskele.curation.health import Health
     from triskele.index.lexical import LexicalIndex
     from triskele.index.local import SemanticIndex
     from triskele.ingest import Drafter
     from triskele.recall.hosted.egress_log import Sent
+    from triskele.recall.plan import Adopted
     from triskele.recall.why_not import WhyNot
     from triskele.stores.vault import Ask, StoreVault
 
-_NARROWING = ("category", "tags", "as_of", "known_at")
-EVERYWHERE = ""
+_NARROWING = ("category", "tags", "as_of", "known_at", "since", "until")
 
 
 def open_memory(
@@ -93,15 +89,16 @@ class Engine:
     def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
         self.settings = settings
         self.actor = USER
-        self.project = validation.check_name(settings.project or project.resolve(folder), "the project")
         self._analyzer = Analyzer(settings.index.language)
         unbound = factory.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
+        self._workplace = projects.Workplace(self.store, folder, settings.project)
         self._maintenance = unbound.maintenance
         self._close_store = unbound.close
         self._index_folder = factory.index_folder(settings)
         self._ask = ask
         self.after_answer = AfterAnswer()
+        self.erased_copies: list[Path] = []
         # Shared by those who act as others.
         self._vault, self._lexical = cache(self._open_vault), cache(self._open_lexical)
         self.runtime = ModelRuntime(settings, self._index_folder, self.store, self._lexical, self._vault)
@@ -122,10 +119,22 @@ class Engine:
             self.lexical.close()
         self._close_store()
 
+    @property
+    def project(self) -> str:
+        """The project of the settings, or of the folder."""
+        return self._workplace.project
+
     def acting_as(self, actor: str) -> Engine:
         """The same memory; the journal names this actor instead of the user."""
         other = copy(self)
         other.actor = actor
+        return other
+
+    def working_in(self, folder: Path, named: str | None = None) -> Engine:
+        """The same memory; its project is the named one, or that of this folder."""
+        other = copy(self)
+        other._workplace = projects.Workplace(self.store, folder, named)
+        other.__dict__.pop("_drafter", None)
         return other
 
     # Vault and drafter load many rules and ciphers, which reading does not need; writing needs no index.
@@ -167,8 +176,8 @@ class Engine:
         return self._drafter.draft_pieces(text, **details)
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Any) -> Outcome:
-        """Store one memory durably; it can be recalled when this returns."""
-        memory = self.draft(content, **details)
+        """Store one memory durably; it can be recalled when this returns. "Since May …" sets its validity."""
+        memory = self._drafter.dated(content, **details)
         changes: list[Change] = [Add(memory)]
         if supersedes is not None:
             older = self.resolve(supersedes)
@@ -204,9 +213,7 @@ class Engine:
 
         versions = secrecy.sealed_versions(self.store, self.vault, self.resolve(reference), title, self.settings.memory)
         outcome = self.store.seal(versions, batch=_new_batch(), actor=self.actor)
-        self.lexical.rebuild()
-        self.runtime.rebuild()
-        return outcome
+        return self._with_copies([outcome])[0]
 
     def reveal(self, reference: str) -> str:
         """The text of a secret; the journal notes that it was shown."""
@@ -224,9 +231,14 @@ class Engine:
     def erase(self, *references: str) -> list[Outcome]:
         """Remove these memories for good from every file of the store; backups made before keep them."""
         ids = [self.resolve(reference) for reference in references]
-        outcomes = self.store.erase(ids, batch=_new_batch(), actor=self.actor)
-        self.lexical.rebuild()
-        self.runtime.rebuild()
+        return self._with_copies(self.store.erase(ids, batch=_new_batch(), actor=self.actor))
+
+    def _with_copies(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Erase the texts from the indexes and the copies beside the store too; `erased_copies` names these."""
+        self.reindex()
+        ids = [outcome.id for outcome in outcomes]
+        copies = [] if self._maintenance is None else self._maintenance.erase_from_copies(ids, self.store.owner)
+        self.erased_copies = self.lexical.drop_ahead() + copies
         return outcomes
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
@@ -239,15 +251,14 @@ class Engine:
         link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Disconnect(link)])[0]
 
-    def undo(self, batch: str | None = None) -> list[Outcome]:
-        """Undo the last change, or a named batch; an undo can be undone in turn."""
-        named = None if batch is None else validation.check_name(batch, "the batch")
-        entries = undo.undoable(self.store, named, self.actor)
-        return self.apply(undo.inverse(entries, self.store), undoes=entries[0].seq)
+    def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
+        """Undo a batch, or this actor's last change to the project; `wider` as in `undo.plan`. It can be undone."""
+        planned = undo.plan(self.store, self.actor, self.project if project is None else project, batch, **wider)
+        return self.apply(planned.changes, undoes=planned.entries[0].seq)
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
-        sealed = [self.vault.sealed(change) for change in changes]
+        sealed = [self.vault.sealed(change) for change in self._workplace.placed(changes)]
         outcomes = self.store.apply(sealed, batch=batch or _new_batch(), actor=self.actor, undoes=undoes)
         if any(map(withholds, changes)):
             self.runtime.take_back()
@@ -281,25 +292,26 @@ class Engine:
         from triskele.recall.pipeline import pack
 
         settings = self.settings.recall
-        chosen = Plan().legs if legs is None else frozenset(legs)
-        plan = self.plan_in_force(Plan(legs=chosen, fusion=fusion, rerank=rerank))
-        plan = replace(plan, order=NEAR if near else order)
-        if hurried and plan.rerank == CROSS:
-            plan = replace(plan, rerank=DEFAULT)
-        wanted = validation.check_limit(settings.limit if limit is None else limit)
-        if plan.asks_meaning and not self.runtime.is_at_work and settings.embed_first:
-            # The newest few; a failure does not prevent the answer.
-            with suppress(Unavailable, OSError):
-                self.embed(limit=settings.embed_first, wait=False)
-        start = self.resolve(near) if near else ""
+        chosen = SHIPPED.legs if legs is None else frozenset(legs)
+        asked = Plan(legs=chosen, fusion=fusion, rerank=rerank)
+        plan = self.plan_in_force(asked, order=NEAR if near else order)
+        plan = plan.in_a_hurry() if hurried else replace(plan, patience_s=self.settings.rerank.timeout_s)
         answer = self.ask(
-            text, plan, limit=wanted, sort=sort, show_superseded=show_superseded, near=start, hurried=hurried, **filters
+            text,
+            plan,
+            limit=settings.limit if limit is None else validation.check_limit(limit),
+            sort=sort,
+            show_superseded=show_superseded,
+            near=self.resolve(near) if near else "",
+            hurried=hurried,
+            embed_first=settings.embed_first,
+            **filters,
         )
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
             self.after_answer.put(partial(agreement.note, self.store, answer))
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
         is_kept = settings.log and logged and sort is Sort.RELEVANCE and not narrowed
-        if is_kept and not self.runtime.clearing.quotes_secret(text):
+        if is_kept and not self.runtime.egress_policy.quotes_secret(text):
             self.after_answer.put(partial(recall_log.note, self.store, text, answer, timestamps.now()))
         return answer if budget is None else pack(answer, validation.check_budget(budget))
 
@@ -314,36 +326,39 @@ class Engine:
         show_superseded: bool = False,
         near: str = "",
         hurried: bool = False,
+        embed_first: int = 0,
         model: SemanticIndex | None = None,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
     ) -> Answer:
-        """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force."""
+        """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force.
+
+        `embed_first` of the newest memories without vectors are embedded before, where no worker does that.
+        """
+        from triskele.base.periods import question_period
         from triskele.recall.pipeline import recall
 
-        if self.runtime.model == NO_MODEL:
-            plan = plan.without_meaning()
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         if depth is None:
-            depth, plan = leg_depth(self.settings.recall, limit), replace(plan, rescored=max(plan.rescored, limit))
+            depth = leg_depth(self.settings.recall, limit)
+            plan = plan if plan.rescored >= limit else replace(plan, rescored=limit)
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
-        sources = self.runtime.sources(query, plan, local_only=hurried, model=model)
+        query = replace(query, period=question_period(text, scope.as_of))
+        sources = self.runtime.sources(query, plan, local_only=hurried, model=model, embed_first=embed_first)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
 
-    def plan_in_force(self, asked: Plan | None = None) -> Plan:
+    def plan_in_force(self, asked: Plan = SHIPPED, *, order: str = AS_RANKED) -> Plan:
         """How recall ranks: as asked, else by the plan that was adopted, else as shipped."""
-        prior = self.settings.recall.importance_prior
-        adopted = self.adopted() if asked in (None, Plan()) else None
-        plan = replace(adopted.plan if adopted else asked or Plan(), prior=prior)
-        return replace(plan, rerank=CROSS) if plan.rerank == DEFAULT and self.runtime.always_reviews() else plan
+        adopted = self.adopted() if asked == SHIPPED else None
+        plan = adopted.plan if adopted else asked
+        rerank = self.runtime.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
+        return replace(plan, prior=self.settings.recall.importance_prior, order=order, rerank=rerank)
 
     def adopted(self) -> Adopted | None:
         """The plan that the user's own questions put in force; None where it was measured with another model."""
-        from triskele.curation import adoption
-
-        found = adoption.in_force(self.store)
+        found = plans.adopted(self.store)
         semantic = self.semantic() if found else None
         return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
 
@@ -351,7 +366,7 @@ class Engine:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
         from triskele.recall.why_not import Recall, why_not
 
-        plan = self.plan_in_force(Plan(legs=frozenset(options.get("legs") or Plan().legs)))
+        plan = self.plan_in_force(Plan(legs=frozenset(options.get("legs") or SHIPPED.legs)))
         recall = Recall(self.recall, self.scope, self.runtime.sources, plan, self.settings.recall)
         return why_not(self.get(reference), text, options, recall)
 
@@ -377,32 +392,9 @@ class Engine:
         scope = replace(self.scope(**filters), any_time=any_time)
         return self.store.browse(scope, sort=sort, limit=limit, offset=offset)
 
-    def scope(
-        self,
-        *,
-        category: str | None = None,
-        tags: Iterable[str] = (),
-        project: str | None = None,
-        all_projects: bool = False,
-        as_of: Moment | None = None,
-        known_at: Moment | None = None,
-        sensitivities: Iterable[Sensitivity] | None = None,
-        origins: Iterable[Origin] | None = None,
-    ) -> Scope:
-        """What a reader may see: by default the current project and what belongs everywhere, of any origin."""
-        settings = self.settings.memory
-        named = self.project if project is None else validation.check_name(project, "the project")
-        known = validation.check_moment(known_at)
-        return Scope(
-            owner=settings.owner,
-            projects=None if all_projects else frozenset({named, EVERYWHERE}),
-            sensitivities=None if sensitivities is None else frozenset(sensitivities),
-            origins=None if origins is None else frozenset(origins),
-            category=None if category is None else validation.check_category(category, settings),
-            tags=frozenset(validation.check_tags(tags, settings)),
-            as_of=validation.check_moment(as_of) or known or timestamps.now(),
-            known_at=known,
-        )
+    def scope(self, *, project: str | None = None, **filters: Any) -> Scope:
+        """What a reader may see, by the filters of `validation.check_scope`; by default of the current project."""
+        return validation.check_scope(self.settings.memory, self.project if project is None else project, **filters)
 
     def resolve(self, reference: str) -> str:
         """The id that a prefix stands for."""
@@ -469,8 +461,9 @@ class Engine:
         return kept
 
     def earlier_copies(self) -> list[Path]:
-        """The backups and damaged files that `restore` left beside the store; an erased text may still be in them."""
-        return [] if self._maintenance is None else self._maintenance.earlier_copies()
+        """The copies of the store that may still hold an erased text: of restores, and the backups made from here."""
+        copies = [] if self._maintenance is None else self._maintenance.earlier_copies()
+        return [each for each in copies if each not in self.erased_copies]
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Rebuild every derived index."""

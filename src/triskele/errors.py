@@ -19,7 +19,11 @@ from __future__ import annotations
 
 
 class TriskeleError(Exception):
-    """Anything that a caller may want to catch."""
+    """Anything that a caller may want to catch; `remedy` names what would help, for interfaces that offer it."""
+
+    def __init__(self, message: str = "", *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 class BadInput(TriskeleError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from triskele import validation
-from triskele.base import timestamps
+from triskele.base import periods, timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
@@ -17,10 +18,11 @@ from triskele.types import Memory, Origin, Sensitivity, Unsealed
 from triskele.validation import Moment
 
 # What an edit may change of the details that are indexed and shown in clear.
-_LABELS = frozenset({"tags", "keywords", "project"})
+_LABELS = frozenset({"tags", "keywords", "project", "speaker"})
 _MEMORY_FIELDS = [each.name for each in fields(Memory)]
 # A shorter piece of a secret may be in a label by chance.
 _LEAST_REPEATED = 4
+_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Drafter:
         origin: Origin = Origin.USER,
         session: str | None = None,
         position: int | None = None,
+        speaker: str | None = None,
+        role: str | None = None,
         created_at: Moment | None = None,
         valid_from: Moment | None = None,
         valid_to: Moment | None = None,
@@ -55,9 +59,9 @@ class Drafter:
         """
         settings, labels = self.settings, list(tags)
         text = validation.check_content(content, settings)
-        refuse_secret_labels(tags=labels, keywords=keywords, session=session, project=project)
+        refuse_secret_labels(tags=labels, keywords=keywords, session=session, project=project, speaker=speaker)
         now = timestamps.now()
-        created = validation.check_moment(created_at) or now
+        created = validation.check_moment(created_at) or periods.session_day(session or "", now) or now
         memory = Memory(
             id=self._ids.make(now),
             content=text,
@@ -70,28 +74,37 @@ class Drafter:
             origin=origin,
             session=None if session is None else validation.check_name(session, "the session") or None,
             position=None if position is None else validation.check_position(position),
+            speaker=None if speaker is None else validation.check_speaker(speaker),
+            role=None if role is None else validation.check_role(role),
             created_at=created,
             updated_at=created,
-            valid_from=validation.check_moment(valid_from),
-            valid_to=validation.check_moment(valid_to),
+            valid_from=validation.check_when(valid_from),
+            valid_to=validation.check_when(valid_to),
             known_from=now,
             content_hash=content_hash(text),
         )
         validation.check_period(memory)
+        validation.check_words(memory)
         return classified(memory, sensitivity, settings, title=title)
+
+    def dated(self, content: str, **details: Any) -> Memory:
+        """A draft with the validity that its words tell, as in "Since May …"; a given one wins, a secret has none."""
+        return _dated(self.draft(content, **details))
 
     def draft_pieces(
         self, text: str, *, position: int | None = None, sensitivity: Sensitivity | None = None, **details: Any
     ) -> list[Memory]:
         """A longer text as several memories with consecutive positions."""
         return [
-            self.draft(piece, sensitivity=kind, position=None if position is None else position + place, **details)
+            self.dated(piece, sensitivity=kind, position=None if position is None else position + place, **details)
             for place, (piece, kind) in enumerate(self.pieces(text, sensitivity))
         ]
 
     def pieces(self, text: str, sensitivity: Sensitivity | None) -> list[tuple[str, Sensitivity | None]]:
-        """A long text cut at sentences, each piece with its sensitivity; all are secret if a cut divides a secret."""
-        pieces = validation.split_sentences(text, self.settings.max_characters)
+        """The paragraphs of a text, long ones cut at sentences; all are secret if a cut divides a secret."""
+        limit = self.settings.max_characters
+        cleaned = validation.clean(text, "the text")
+        pieces = [piece for part in _PARAGRAPH.split(cleaned) for piece in validation.split_sentences(part, limit)]
         if not pieces:
             raise BadInput("the memory is empty")
         if sensitivity is not Sensitivity.OPEN and detect.is_cut(text, pieces):
@@ -112,6 +125,7 @@ class Drafter:
         if not given.keys() & {"content", "sensitivity"} and title is None:
             revised = replace(memory, **checked, updated_at=now)
             validation.check_period(revised)
+            validation.check_words(revised)
             if was_secret and given.keys() & _LABELS:
                 text = open_text()
                 _refuse_repeats(revised, _values(text, detect.find(text)))
@@ -119,6 +133,7 @@ class Drafter:
         text = checked.get("content") or (open_text() if was_secret else memory.content)
         revised = replace(memory, **{**checked, "content": text, "content_hash": content_hash(text)}, updated_at=now)
         validation.check_period(revised)
+        validation.check_words(revised)
         if sensitivity is None and memory.sensitivity is not Sensitivity.OPEN:
             sensitivity = memory.sensitivity
         result = classified(revised, sensitivity, self.settings, title=title)
@@ -135,13 +150,22 @@ class Drafter:
             "importance": validation.check_importance,
             "sensitivity": Sensitivity,
             "project": lambda value: validation.check_name(value, "the project"),
-            "valid_from": validation.check_moment,
-            "valid_to": validation.check_moment,
+            "speaker": lambda value: None if value is None else validation.check_speaker(value),
+            "role": lambda value: None if value is None else validation.check_role(value),
+            "valid_from": validation.check_when,
+            "valid_to": validation.check_when,
         }
         unknown = set(changes) - set(checks)
         if unknown:
             raise BadInput(f"a memory's {', '.join(sorted(unknown))} cannot be edited")
         return {name: checks[name](value) for name, value in changes.items()}
+
+
+def _dated(memory: Memory) -> Memory:
+    if memory.valid_from or memory.valid_to or memory.sensitivity is Sensitivity.SECRET:
+        return memory
+    period = periods.validity(memory.content, memory.created_at)
+    return memory if period is None else replace(memory, valid_from=period.start, valid_to=period.end)
 
 
 def classified(
@@ -152,7 +176,7 @@ def classified(
     is_secret = given is Sensitivity.SECRET or (bool(findings) and given is not Sensitivity.OPEN)
     if not is_secret:
         if title is not None:
-            raise BadInput("--title applies only to secrets: add --secret, or leave the title out")
+            raise BadInput("a title applies only to secrets: mark the memory as one, or leave it out", remedy="secret")
         return replace(memory, sensitivity=given or Sensitivity.OPEN)
     return sealable(memory, findings, _checked_title(title, memory.content, findings, settings))
 
@@ -169,11 +193,16 @@ def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = No
 
 
 def refuse_secret_labels(
-    *, tags: Iterable[str] = (), keywords: str = "", session: str | None = None, project: str | None = None
+    *,
+    tags: Iterable[str] = (),
+    keywords: str = "",
+    session: str | None = None,
+    project: str | None = None,
+    speaker: str | None = None,
 ) -> None:
     """Refuse a secret in a label, because labels are indexed and shown; the error names only its kind."""
     named = [*(("a tag", tag) for tag in tags), ("the keywords", keywords)]
-    named += [("the session", session or ""), ("the project", project or "")]
+    named += [("the session", session or ""), ("the project", project or ""), ("the speaker", speaker or "")]
     for what, label in named:
         for finding in detect.find(label):
             raise BadInput(
@@ -196,7 +225,7 @@ def _refuse_repeats(memory: Memory, values: Sequence[str]) -> None:
 def _labels(memory: Memory) -> Iterator[tuple[str, str]]:
     yield from (("a tag", tag) for tag in memory.tags)
     yield from (("the keywords", memory.keywords), ("the session", memory.session or ""))
-    yield "the project", memory.project
+    yield from (("the project", memory.project), ("the speaker", memory.speaker or ""))
 
 
 def _checked_title(title: str | None, text: str, findings: Sequence[Finding], settings: MemorySettings) -> str | None:

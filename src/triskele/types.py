@@ -25,6 +25,15 @@ class Origin(StrEnum):
     WEB = "web"
 
 
+class Role(StrEnum):
+    """Whose words a memory holds, as conversations name them; `Origin` says how far they are trusted."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    OTHER = "other"
+
+
 # The most trusted first: what is made of several memories is worth as much as the least of them.
 TRUST = (Origin.USER, Origin.AGENT, Origin.IMPORT, Origin.TOOL, Origin.WEB)
 # The most open first.
@@ -74,6 +83,8 @@ class Memory:
     origin: Origin = Origin.USER
     session: str | None = None
     position: int | None = None
+    speaker: str | None = None
+    role: Role | None = None
     created_at: datetime
     updated_at: datetime
     valid_from: datetime | None = None
@@ -171,7 +182,15 @@ class Withdraw:
     id: str
 
 
-Change = Add | Revise | Forget | Connect | Disconnect | Reveal | Withdraw
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Let a place, by its number, belong to another project."""
+
+    place: int
+    project: str
+
+
+Change = Add | Revise | Forget | Connect | Disconnect | Reveal | Withdraw | Bind
 
 
 def withholds(change: Change) -> bool:
@@ -195,6 +214,7 @@ class Action(StrEnum):
     ERASED = "erased"
     REVEALED = "revealed"
     SEALED = "sealed"
+    BOUND = "bound"
 
 
 # What the journal tells and undo passes over: it changed nothing that could be brought back.
@@ -203,6 +223,8 @@ LASTING = frozenset({Action.REVEALED, Action.SEALED})
 
 # Who makes a change, as the journal names it; a client is named by `client_actor`.
 USER, IMPORT, CURATION = "user", "import", "curation"
+# The project of memories that belong to every project.
+EVERYWHERE = ""
 
 
 def client_actor(name: str | None) -> str:
@@ -228,7 +250,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One entry of the append-only journal; `seq` identifies it, the versions that it names hold the text."""
+    """One entry of the append-only journal; `seq` identifies it, the versions that it names hold the text.
+
+    Where a place was bound, `id` is `place NUMBER` and `other` the project that it belonged to.
+    """
 
     seq: int
     at: datetime
@@ -243,9 +268,21 @@ class JournalEntry:
     actor: str = USER
 
 
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Time from `start` until before `end`, an open side being None, with the words that it came from."""
+
+    start: datetime | None
+    end: datetime | None
+    words: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a reader may see: every leg applies it before its cut; a set that is None allows everything."""
+    """What a reader may see: every leg applies it before its cut; a set that is None allows everything.
+
+    `since` and `until` bound the time that a memory is about, `base.periods.memory_time`.
+    """
 
     owner: str = "me"
     projects: frozenset[str] | None = None
@@ -256,13 +293,16 @@ class Scope:
     as_of: datetime
     known_at: datetime | None = None
     any_time: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """A question with the scope it is asked in; `depth` is how many candidates a leg returns.
 
-    `near` is the id of a memory that the answer is to be near to, where the plan orders it so.
+    `near` is the id of a memory that the answer is to be near to, where the plan orders it so. `period` is the time
+    that the question names.
     """
 
     text: str
@@ -272,6 +312,7 @@ class Query:
     sort: Sort = Sort.RELEVANCE
     near: str = ""
     is_explained: bool = True
+    period: Period | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,11 +384,16 @@ class Agreement:
     """the share of the first five that stayed among them"""
 
 
+# Below this nothing fits well: fewer than one answer in ten is right.
+LEAST_CONFIDENCE = 0.1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The hits of one recall; `resolutions` are attached, not ranked; `waiting` memories have no vectors yet.
 
-    `missing` says what could not be asked, `wordings` in which other words the question was asked too.
+    `missing` says what could not be asked, `wordings` in which other words the question was asked too. `period` is the
+    time that the question names, `within` the one that the scope allows.
     """
 
     hits: tuple[Hit, ...]
@@ -359,3 +405,5 @@ class Answer:
     missing: tuple[str, ...] = ()
     agreement: Agreement | None = None
     wordings: tuple[str, ...] = ()
+    period: Period | None = None
+    within: Period | None = None

@@ -13,7 +13,7 @@ from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.types import Memory
+from triskele.types import EVERYWHERE, Memory, Origin, Role, Scope, Sensitivity
 
 SHORTEST_PREFIX = 4
 MAX_POSITION = 2**53
@@ -22,6 +22,8 @@ MAX_BUDGET = 1_000_000
 
 Moment = datetime | str
 
+# What programs call the parts of a conversation.
+_OTHER_NAMES = {"human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
 _KEPT_CONTROLS = "\n\t"
 # Joiners have a meaning in many scripts; every other format character can hide text from a reader.
 _KEPT_FORMATS = "\u200c\u200d\u00ad"
@@ -58,7 +60,8 @@ def check_content(text: str, settings: MemorySettings) -> str:
     if len(content) > settings.max_characters:
         raise BadInput(
             f"the memory has {len(content):,} characters, the limit is {settings.max_characters:,}: "
-            "keep one fact per memory, or add --split to cut it at sentences"
+            "keep one fact per memory, or split the text at sentences",
+            remedy="split",
         )
     return content
 
@@ -102,6 +105,25 @@ def check_name(text: str, what: str, limit: int = 200) -> str:
     return name
 
 
+def check_speaker(text: str) -> str | None:
+    """The name of the speaker; None where it is empty."""
+    return check_name(text, "the speaker") or None
+
+
+def check_role(text: str) -> Role:
+    """One of the roles of a conversation."""
+    name = clean(text, "the role").lower()
+    if name not in tuple(Role):
+        raise BadInput(f"unknown role {text[:40]!r}: choose one of {', '.join(Role)}")
+    return Role(name)
+
+
+def role_called(name: str) -> Role:
+    """The role that another program calls so; `other` where it is none of ours."""
+    said = name.strip().lower()
+    return _OTHER_NAMES.get(said) or (Role(said) if said in tuple(Role) else Role.OTHER)
+
+
 def check_position(position: int) -> int:
     """A position in a conversation or document that a store can hold."""
     if not 0 <= position <= MAX_POSITION:
@@ -121,10 +143,35 @@ def check_moment(value: Moment | None) -> datetime | None:
     return timestamps.parse(value) if isinstance(value, str) else value
 
 
+def check_when(value: Moment | None) -> datetime | None:
+    """A point in time, or the beginning of the period that words such as `last week` name."""
+    # Imported here: few calls name a time in words.
+    from triskele.base import periods
+
+    return periods.parse_start(value, timestamps.now()) if isinstance(value, str) else check_moment(value)
+
+
+def check_range(since: Moment | None, until: Moment | None) -> tuple[datetime | None, datetime | None]:
+    """The beginning and the end of the time that memories may be about; `until` includes what it names."""
+    from triskele.base import periods
+
+    start = check_when(since)
+    end = periods.parse_end(until, timestamps.now()) if isinstance(until, str) else check_moment(until)
+    if start is not None and end is not None and end <= start:
+        raise BadInput(f"until {until} ends before since {since} begins")
+    return start, end
+
+
 def check_period(memory: Memory) -> None:
     """Refuse a memory that ends before it begins."""
     if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
         raise BadInput("valid-to must be later than valid-from")
+
+
+def check_words(memory: Memory) -> None:
+    """Refuse what a tool or a web page says as the words of the user."""
+    if memory.role is Role.USER and memory.origin in (Origin.TOOL, Origin.WEB):
+        raise BadInput(f"a text of origin {memory.origin} cannot have the role user: only what the user said has it")
 
 
 def check_budget(budget: int) -> int:
@@ -175,3 +222,34 @@ def _is_visible(character: str) -> bool:
     if category == "Cc":
         return character in _KEPT_CONTROLS
     return category != "Cf" or character in _KEPT_FORMATS
+
+
+def check_scope(
+    settings: MemorySettings,
+    project: str,
+    *,
+    all_projects: bool = False,
+    category: str | None = None,
+    tags: Iterable[str] = (),
+    as_of: Moment | None = None,
+    known_at: Moment | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    sensitivities: Iterable[Sensitivity] | None = None,
+    origins: Iterable[Origin] | None = None,
+) -> Scope:
+    """What a reader may see: by default a project and what belongs everywhere, of any origin."""
+    named = check_name(project, "the project")
+    known, (start, end) = check_when(known_at), check_range(since, until)
+    return Scope(
+        owner=settings.owner,
+        projects=None if all_projects else frozenset({named, EVERYWHERE}),
+        sensitivities=None if sensitivities is None else frozenset(sensitivities),
+        origins=None if origins is None else frozenset(origins),
+        category=None if category is None else check_category(category, settings),
+        tags=frozenset(check_tags(tags, settings) if tags else ()),
+        as_of=check_when(as_of) or known or timestamps.now(),
+        known_at=known,
+        since=start,
+        until=end,
+    )

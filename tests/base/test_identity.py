@@ -31,10 +31,17 @@ def test_two_makers_do_not_meet() -> None:
     assert not {one.make(NOON) for _ in range(5000)} & {other.make(NOON) for _ in range(5000)}
 
 
-def test_short_prefixes_tell_a_bulk_import_apart() -> None:
+def test_eight_characters_tell_a_bulk_import_apart() -> None:
     maker = IdMaker()
-    ids = [maker.make(NOON) for _ in range(300)]
-    assert len({id[:12] for id in ids}) == 300
+    ids = [maker.make(NOON) for _ in range(10_000)]
+    assert len({id[:8] for id in ids}) == 10_000
+
+
+def test_an_import_of_any_size_stays_near_the_clock() -> None:
+    maker = IdMaker()
+    ids = [maker.make(NOON) for _ in range(40_000)]
+    assert ids == sorted(set(ids))
+    assert ids[-1][:7] <= IdMaker().make(NOON + timedelta(hours=1, seconds=2))[:7]
 
 
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)))

@@ -38,13 +38,13 @@ def _pointing(folder: Path, content: bytes) -> Path:
 
 def test_a_worktree_made_by_git_belongs_to_its_repository(victim: Path) -> None:
     (victim.parent / "branch" / "deep").mkdir()
-    assert project.resolve(victim.parent / "branch" / "deep") == "victim"
+    assert project.discover(victim.parent / "branch" / "deep").name == "victim"
 
 
 def test_relative_pointers_work_both_ways(victim: Path) -> None:
     (victim.parent / "branch" / ".git").write_text("gitdir: ../victim/.git/worktrees/branch\n")
     (victim / ".git" / "worktrees" / "branch" / "gitdir").write_text("../../../../branch/.git\n")
-    assert project.resolve(victim.parent / "branch") == "victim"
+    assert project.discover(victim.parent / "branch").name == "victim"
 
 
 def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path) -> None:
@@ -52,29 +52,29 @@ def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path
     outer.mkdir()
     _git("init", "-q", folder=outer)
     _git("submodule", "add", "-q", str(victim), "inner", folder=outer)
-    assert project.resolve(outer / "inner") == "inner"
+    assert project.discover(outer / "inner").name == "inner"
 
 
 def test_a_pointer_into_a_repository_that_does_not_point_back_is_not_followed(victim: Path, tmp_path: Path) -> None:
     target = victim / ".git" / "worktrees" / "branch"
     evil = _pointing(tmp_path / "evil", f"gitdir: {target}".encode())
-    assert project.resolve(evil) == "evil"
+    assert project.discover(evil).name == "evil"
     invented = _pointing(tmp_path / "invented", f"gitdir: {victim}/.git/worktrees/none".encode())
-    assert project.resolve(invented) == "invented"
+    assert project.discover(invented).name == "invented"
 
 
 def test_a_link_to_the_pointer_of_a_worktree_is_not_that_worktree(victim: Path, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     evil.mkdir()
     (evil / ".git").symlink_to(tmp_path / "branch" / ".git")
-    assert project.resolve(evil) == "evil"
+    assert project.discover(evil).name == "evil"
 
 
 def test_a_pointer_back_is_read_as_carefully(victim: Path, tmp_path: Path) -> None:
     back = victim / ".git" / "worktrees" / "branch" / "gitdir"
     for content in (b"", b"\0" * 10, b"\xff\xfe", b"x" * 9000, b"..", b"/"):
         back.write_bytes(content)
-        assert project.resolve(tmp_path / "branch") == "branch"
+        assert project.discover(tmp_path / "branch").name == "branch"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_pointer_back_is_read_as_carefully(victim: Path, tmp_path: Path) -> No
     ids=["empty", "NUL", "no path", "NUL in the path", "binary", "long", "itself"],
 )
 def test_nonsense_leaves_the_folder_its_own_name(tmp_path: Path, content: bytes) -> None:
-    assert project.resolve(_pointing(tmp_path / "odd", content)) == "odd"
+    assert project.discover(_pointing(tmp_path / "odd", content)).name == "odd"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -100,7 +100,7 @@ def test_any_content_leaves_the_folder_its_own_name(tmp_path: Path, content: byt
     folder = tmp_path / "odd"
     folder.mkdir(exist_ok=True)
     (folder / ".git").write_bytes(content)
-    assert project.resolve(folder) == "odd"
+    assert project.discover(folder).name == "odd"
 
 
 def test_only_the_beginning_of_a_huge_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_only_the_beginning_of_a_huge_file_is_read(tmp_path: Path, monkeypatch: 
     asked: list[int] = []
     read = os.read
     monkeypatch.setattr(os, "read", lambda descriptor, size: (asked.append(size), read(descriptor, size))[1])
-    assert project.resolve(folder) == "huge"
+    assert project.discover(folder).name == "huge"
     assert asked and max(asked) < 8192
 
 
@@ -117,19 +117,19 @@ def test_loops_of_links_end(tmp_path: Path) -> None:
     folder = tmp_path / "loop"
     folder.mkdir()
     (folder / ".git").symlink_to(".git")
-    assert project.resolve(folder) == "loop"
+    assert project.discover(folder).name == "loop"
     (folder / "round").symlink_to("round")
-    assert project.resolve(folder / "round") == "round"
+    assert project.discover(folder / "round").name == "round"
     other = _pointing(tmp_path / "other", b"gitdir: ../loop/round/.git/worktrees/x")
-    assert project.resolve(other) == "other"
+    assert project.discover(other).name == "other"
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     folder = tmp_path / "pipe"
     folder.mkdir()
     os.mkfifo(folder / ".git")
-    assert project.resolve(folder) == "pipe"
-    assert project._head(folder / ".git") == b""
+    assert project.discover(folder).name == "pipe"
+    assert project._head(folder / ".git", 100) == b""
 
 
 def test_a_folder_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,9 +143,107 @@ def test_a_folder_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch
         return os.path.isdir(path)
 
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert project.resolve(repository / "locked" / "deep") == "harbour"
+    assert project.discover(repository / "locked" / "deep").name == "harbour"
 
 
 def test_a_name_that_no_file_system_has_is_answered(tmp_path: Path) -> None:
-    assert project.resolve(tmp_path / ("x" * 5000)) == "x" * 5000
-    assert project.resolve(Path("/nowhere/a\0b")) == "a\0b"
+    assert project.discover(tmp_path / ("x" * 5000)).name == "x" * 5000
+    assert project.discover(Path("/nowhere/a\0b")).name == "a\0b"
+
+
+# What identifies a place
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://github.com/Acme/API.git", "github.com/acme/api"),
+        ("https://ada:s3cret@github.com/acme/api", "github.com/acme/api"),
+        ("https://oauth2:glpat-x@y@git.acme.example:8443/Team/api/", "git.acme.example/Team/api"),
+        ("git@github.com:acme/api.git", "github.com/acme/api"),
+        ("ssh://git@github.com:22/acme/api.git", "github.com/acme/api"),
+        ("https://git.acme.example/api.git?token=s3cret#x", "git.acme.example/api"),
+        ("host:~ada/api", "host/~ada/api"),
+        ("/srv/git/api.git", ""),
+        ("../api", ""),
+        ("C:\\git\\api", ""),
+        ("https://", ""),
+        ("https://github.com/", ""),
+        ("https://github.com/a\x00b", ""),
+        ("https://github.com/" + "a" * 1000, ""),
+        ("", ""),
+    ],
+)
+def test_remotes_are_told_without_user_password_and_port(url: str, said: str) -> None:
+    assert project.normalised(url) == said
+
+
+def _repository(folder: Path, config: str | bytes) -> Path:
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_bytes(config.encode() if isinstance(config, str) else config)
+    return folder
+
+
+ORIGIN = '[remote "origin"]\n\turl = git@github.com:acme/api.git\n\tfetch = +refs/heads/*\n'
+FORK = '[remote "fork"]\n\turl = https://github.com/ada/api\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (ORIGIN, "github.com/acme/api"),
+        (FORK + "[core]\n\turl = https://x.example/y\n" + ORIGIN, "github.com/acme/api"),
+        (FORK, "github.com/ada/api"),
+        (FORK + FORK.replace("fork", "other"), ""),
+        ('[branch "origin"]\n\turl = https://x.example/y\n', ""),
+        (b"\xff\xfe\x00" * 10_000 + ORIGIN.encode(), ""),
+        (b"#" * 100_000 + b"\n" + ORIGIN.encode(), ""),
+        ("", ""),
+    ],
+)
+def test_the_remote_is_read_from_the_beginning_of_the_configuration(
+    tmp_path: Path, config: str | bytes, said: str
+) -> None:
+    assert project.discover(_repository(tmp_path / "api", config) / "..").remote == ""
+    assert project.discover(tmp_path / "api").remote == said
+
+
+def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) -> None:
+    _git("remote", "add", "origin", "https://ada:s3cret@github.com/acme/victim.git", folder=victim)
+    place = project.discover(victim.parent / "branch")
+    assert place == project.discover(victim)
+    assert place.keys == (f"path:{victim}", "git:github.com/acme/victim")
+
+
+def test_a_pointer_that_nothing_confirms_has_no_remote(victim: Path, tmp_path: Path) -> None:
+    _git("remote", "add", "origin", "https://github.com/acme/victim", folder=victim)
+    evil = _pointing(tmp_path / "evil", f"gitdir: {victim / '.git' / 'worktrees' / 'branch'}".encode())
+    assert project.discover(evil).keys == (f"path:{evil}",)
+
+
+def test_a_configuration_that_is_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    for number, make in enumerate((os.mkfifo, os.mkdir)):
+        git = tmp_path / f"api{number}" / ".git"
+        git.mkdir(parents=True)
+        make(git / "config")
+        assert project.discover(git.parent).remote == ""
+
+
+def test_names_become_longer_until_they_differ(tmp_path: Path) -> None:
+    with_remote = project.Place(tmp_path / "api", "github.com/acme/api").names()
+    assert [next(with_remote) for _ in range(4)] == ["api", "acme/api", "api-2", "api-3"]
+    without = project.Place(Path("/work/clients/api")).names()
+    assert [next(without) for _ in range(3)] == ["api", "clients/api", "api-2"]
+
+
+def test_a_path_that_is_no_text_is_a_key_with_escapes(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    key = project.discover(folder).root_key
+    assert key.endswith(r"/caf\xe9") and not project.is_gone(key)
+    assert not project.is_gone(f"path:{tmp_path}") and project.is_gone(f"path:{tmp_path / 'none'}")
+    assert not project.is_gone("git:github.com/acme/api")
+
+
+def test_the_root_of_the_file_system_has_neither_name_nor_keys() -> None:
+    assert (project.discover(Path("/")).name, project.discover(Path("/")).keys) == ("", ())

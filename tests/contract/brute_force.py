@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Bools, Bytes, Facts, Floats, Ints, Mentions
 from triskele.index.vectors import compressed
 from triskele.models.embedders import Encoding
-from triskele.types import Memory, Scope, Sort
+from triskele.types import Memory, Role, Scope, Sort
 
 K1, B = 1.2, 0.75
 PADDING = 32
@@ -46,6 +47,10 @@ class BruteForceCorpus:
     @property
     def size(self) -> int:
         return len(self._memories)
+
+    @property
+    def waiting(self) -> int:
+        return len({memory.content for memory in self._memories.values()} - self._encoded.keys())
 
     # Words
 
@@ -145,6 +150,8 @@ class BruteForceCorpus:
         is_known = memory.known_to is None if then is None else _holds(memory.known_from, memory.known_to, then)
         is_valid = scope.any_time or _holds(memory.valid_from, memory.valid_to, scope.as_of)
         is_here = memory.owner == scope.owner and (scope.projects is None or memory.project in scope.projects)
+        time = memory.valid_from or memory.created_at
+        is_valid &= (scope.since is None or scope.since <= time) and (scope.until is None or time < scope.until)
         is_kind = scope.category in (None, memory.category) and scope.tags <= set(memory.tags)
         return is_known and is_valid and is_here and is_kind
 
@@ -157,7 +164,27 @@ class BruteForceCorpus:
             np.array(importance, dtype=np.float32),
             np.array([self._session(row) for row in listed], dtype=np.int64),
             np.array(beside, dtype=np.int64).reshape(len(listed), 2 * reach),
+            np.array([self._speaker(row) for row in listed], dtype=np.int64),
+            np.array([self._role(row) for row in listed], dtype=np.int64),
+            np.array([self._time(row) for row in listed], dtype=np.int64),
         )
+
+    def _time(self, row: int) -> int:
+        memory = self._memories.get(row)
+        return -1 if memory is None else timestamps.to_micros(memory.valid_from or memory.created_at)
+
+    def speakers(self, codes: Iterable[int]) -> dict[int, str]:
+        found = {code: self._memories[code].speaker for code in codes if code in self._memories}
+        return {code: name for code, name in found.items() if name is not None}
+
+    def _speaker(self, row: int) -> int:
+        """The first row of a speaker stands for the name."""
+        name = self._memories[row].speaker if row in self._memories else None
+        return min((other for other, each in self._memories.items() if name and each.speaker == name), default=-1)
+
+    def _role(self, row: int) -> int:
+        role = self._memories[row].role if row in self._memories else None
+        return -1 if role is None else list(Role).index(role)
 
     def _session(self, row: int) -> int:
         """The first row of a row's conversation stands for it."""

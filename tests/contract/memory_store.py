@@ -20,11 +20,12 @@ from typing import Any, NoReturn
 from triskele.base import timestamps
 from triskele.base.ids import content_hash, same_words
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.stores.protocols import START, VAULT, Census, ChangePage, Cursor, Document, SealedRow
+from triskele.stores.protocols import START, VAULT, Census, ChangePage, Cursor, Document, KnownPlace, SealedRow
 from triskele.types import (
     USER,
     Action,
     Add,
+    Bind,
     Change,
     Connect,
     Disconnect,
@@ -79,6 +80,7 @@ class State:
     journal: list[JournalEntry] = field(default_factory=list)
     sealed: dict[tuple[str, int], SealedRow] = field(default_factory=dict)
     documents: dict[tuple[str, str], Any] = field(default_factory=dict)
+    places: dict[int, KnownPlace] = field(default_factory=dict)
 
     def copied(self) -> State:
         return State(*(copy(getattr(self, name)) for name in self.__dataclass_fields__))
@@ -145,6 +147,19 @@ class MemoryOwnerStore:
         for place in blobs.keys() & sealed.keys():
             sealed[place] = sealed[place]._replace(blob=blobs[place])
 
+    def places(self) -> list[KnownPlace]:
+        return list(self._now.places.values())
+
+    def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+        with self._file.lock:
+            known = self.places()
+            project = choose(known)
+            for key in dict.fromkeys(keys):
+                if key not in {each.key for each in known}:
+                    number = next(self._file.numbers)
+                    self._owned.state.places[number] = KnownPlace(number, key, project, timestamps.now())
+            return project
+
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         return sorted({each.id for each in self._now.versions.values() if each.id.startswith(prefix)})[:limit]
 
@@ -205,6 +220,9 @@ class MemoryOwnerStore:
 
     def position(self) -> Cursor:
         return self._owned.cursors[len(self._now.journal)]
+
+    def holds(self, cursor: Cursor) -> bool:
+        return cursor in self._owned.cursors
 
     def epoch(self) -> str:
         return self._file.epoch
@@ -269,6 +287,8 @@ class Writer:
                 return self._disconnect(link)
             case Reveal(id):
                 return self._note(Action.REVEALED, self._latest(id), version=self._latest(id).version)
+            case Bind(number, project):
+                return self._bind(number, project)
             case Withdraw(id):
                 for each in self.state.history(id):
                     if each.sensitivity is Sensitivity.OPEN:
@@ -330,6 +350,16 @@ class Writer:
                 return self._note(Action.UNLINKED, self._latest(link.source), link=link)
         return Outcome(action=Action.UNCHANGED, id=link.source)
 
+    def _bind(self, number: int, project: str) -> Outcome:
+        if number not in self.state.places:
+            raise NotFound(f"no place {number}")
+        place, id = self.state.places[number], f"place {number}"
+        if place.project == project:
+            return Outcome(action=Action.UNCHANGED, id=id, project=project)
+        self.state.places[number] = place._replace(project=project)
+        seq = self._write_entry(Action.BOUND, id, other=place.project)
+        return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
+
     def erase(self, id: str) -> Outcome:
         latest = self._latest(id)
         self.state.links = {row: each for row, each in self.state.links.items() if id not in _ends(each)}
@@ -379,14 +409,16 @@ class Writer:
             _unknown(memory.id)
 
     def _note(self, action: Action, memory: Memory, *, link: Link | None = None, **details: int | None) -> Outcome:
+        kind, other = (link.kind, link.target) if link else (None, None)
+        seq = self._write_entry(action, memory.id, link_kind=kind, other=other, **details)
+        return self._outcome(action, memory, seq=seq, version=details.get("version"))
+
+    def _write_entry(self, action: Action, id: str, **details: Any) -> int:
         # Neighbours change places: the higher number of two becomes visible first.
         seq = next(self.file.entries) ^ 1
-        kind, other = (link.kind, link.target) if link else (None, None)
-        told = {"batch": self.batch, "undoes": self.undoes, "actor": self.actor, "link_kind": kind, "other": other}
-        self.state.journal.append(
-            JournalEntry(seq=seq, at=self.at, action=action, id=memory.id, **told, **details)  # type: ignore[arg-type]
-        )
-        return self._outcome(action, memory, seq=seq, version=details.get("version"))
+        told = {"batch": self.batch, "undoes": self.undoes, "actor": self.actor, **details}
+        self.state.journal.append(JournalEntry(seq=seq, at=self.at, action=action, id=id, **told))
+        return seq
 
     def _outcome(self, action: Action, memory: Memory, **details: int | None) -> Outcome:
         place = {"project": memory.project, "sensitivity": memory.sensitivity}
@@ -414,12 +446,14 @@ def _is_in(each: Memory, scope: Scope) -> bool:
         and (scope.origins is None or each.origin in scope.origins)
         and scope.category in (None, each.category)
         and scope.tags <= set(each.tags)
+        and (scope.since is None or scope.since <= (each.valid_from or each.created_at))
+        and (scope.until is None or (each.valid_from or each.created_at) < scope.until)
         and (scope.any_time or (begun <= scope.as_of and (ended is None or scope.as_of < ended)))
     )
 
 
 def _identity(one: Memory, other: Memory) -> bool:
-    names = ("content", "project", "session", "position", "valid_from", "valid_to")
+    names = ("content", "project", "session", "position", "speaker", "role", "valid_from", "valid_to")
     same = all(getattr(one, name) == getattr(other, name) for name in names)
     return same and one.sensitivity is not Sensitivity.SECRET
 

@@ -50,8 +50,10 @@ _NUMBERS = {
     "after",
     "source",
     "target",
+    "number",
 }
 KEYS, TALK, PRINT, BATCH, KIND = "the keys", "talk", "print", "first", "song"
+PLACE = "path:/home/ada/garden"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Known:
     rows: tuple[int, ...]
     slots: tuple[int, ...] = ()
     names: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
 
     @property
     def id(self) -> str:
@@ -85,7 +88,9 @@ def seed_truth(store: OwnerStore, drafts: Sequence[Memory]) -> Known:
     store.apply([Add(memory) for memory in memories], batch=BATCH)
     store.apply([Add(secret, sealed=Sealed(b"sealed", content_hash(KEYS))), Connect(link)], batch="second")
     store.apply([Revise(replace(memories[0], tags=("edited",)), base=1), Forget(memories[2].id)], batch="third")
-    return Known(tuple(memories), secret, link, tuple(row for row, _ in store.versions()))
+    store.claim([PLACE], lambda _: "garden")
+    places = tuple(each.number for each in store.places())
+    return Known(tuple(memories), secret, link, tuple(row for row, _ in store.versions()), places=places)
 
 
 def seed_derived(store: OwnerStore, known: Known) -> Known:
@@ -119,6 +124,7 @@ def truth_of(store: OwnerStore) -> list[Any]:
         replace(store.census(), bytes=0),
         store.browse(scope),
         store.changes_since(START),
+        store.places(),
     ]
 
 
@@ -205,6 +211,10 @@ TRUTH: Calls = {
         lambda _, known: Reveal(known.secret.id),
         lambda _, known: Withdraw(known.id),
     ),
+    "places": [lambda store, _: store.places()],
+    "claim": [
+        lambda store, _: store.claim([PLACE, "path:/elsewhere"], lambda known: f"one of {len(known)}"),
+    ],
     "erase": [lambda store, known: store.erase([known.id], batch=BATCH)],
     "seal": [
         lambda store, known: store.seal([(known.secret, Sealed(b"theirs", content_hash(KEYS)))], batch=BATCH),
@@ -239,11 +249,21 @@ TRUTH: Calls = {
     "newest_entries": [lambda store, _: store.newest_entries(limit=100)],
     "changes_since": [lambda store, _: store.changes_since(START)],
     "position": [lambda store, _: store.position()],
+    "holds": [lambda store, _: store.holds(START), lambda store, _: store.holds(store.position())],
     # The one thing that owners share: which run of the journals this is.
     "epoch": [lambda store, _: bool(store.epoch())],
     "snapshot": [_read_at_once],
     "census": [lambda store, _: store.census()],
 }
+
+
+def _heads(store: OwnerStore, _: Known) -> Any:
+    heads = store.heads(MODEL)
+    risen = [heads.slot > 0, heads.mention > 0, heads.regrouping > 0]
+    return [heads.journal, risen, heads.unembedded, heads.unread]
+
+
+WHOLE: Calls = {"heads": [_heads]}
 
 VECTORS: Calls = {
     "waiting": [lambda store, _: store.vectors.waiting()],
@@ -251,10 +271,15 @@ VECTORS: Calls = {
     "count_waiting": [lambda store, _: store.vectors.count_waiting()],
     "queue_for": [lambda store, _: store.vectors.queue_for("their model")],
     "keep": [lambda store, known: store.vectors.keep(MODEL, {known.memories[1].content_hash: b"theirs"})],
+    "complete": [
+        lambda store, known: store.vectors.complete(MODEL, [memory.content_hash for memory in known.memories])
+    ],
     "drop": [lambda store, known: store.vectors.drop(known.slots)],
     "page": [lambda store, _: store.vectors.page(MODEL)],
-    "last_slot": [lambda store, _: store.vectors.last_slot(MODEL) > 0],
-    "contents": [lambda store, known: store.vectors.contents(known.slots)],
+    "contents": [
+        lambda store, known: store.vectors.contents(known.slots),
+        lambda store, known: store.vectors.contents(known.slots, queued=False),
+    ],
     "catalog": [
         lambda store, _: store.vectors.catalog(MODEL),
         lambda store, known: store.vectors.catalog(MODEL, [known.id]),
@@ -281,8 +306,6 @@ ENTITIES: Calls = {
         )
     ],
     "mentions": [lambda store, _: store.entities.mentions()],
-    "last_mention": [lambda store, _: store.entities.last_mention() > 0],
-    "changes": [lambda store, _: store.entities.changes() > 0],
     "known": [lambda store, _: store.entities.known()],
     "find": [lambda store, _: store.entities.find(["argo", "helm"])],
     "akin": [lambda store, _: store.entities.akin(["A", "H"])],

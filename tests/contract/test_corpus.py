@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from brute_force import BruteForceCorpus
 
+from triskele.base import timestamps
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.index.corpus import Corpus, Ints
@@ -19,7 +20,7 @@ from triskele.models.embedders import Encoding
 from triskele.recall.pipeline import recall
 from triskele.recall.plan import Plan
 from triskele.serving.cli.demo import temporary_memory
-from triskele.types import Origin, Query, Scope, Sensitivity, Sort
+from triskele.types import Origin, Query, Role, Scope, Sensitivity, Sort
 
 Open = Callable[..., Corpus]
 Encoded = dict[str, Encoding]
@@ -56,7 +57,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         opened.forget(opened.remember("the mill burned down").id)
         for place, text in enumerate(TALK):
             sensitivity = Sensitivity.PRIVATE if place == 3 else Sensitivity.OPEN
-            opened.remember(text, session="talk", position=place, sensitivity=sensitivity)
+            said = {"speaker": ("Ann", "Bo")[place % 2]} if place < 4 else {"role": "assistant"}
+            opened.remember(text, session="talk", position=place, sensitivity=sensitivity, **said)
         for text in (BRIDGE, FAR, NAMED):
             opened.remember(text)
         opened.embed()
@@ -187,6 +189,23 @@ def test_neighbours_are_the_turns_beside(open_corpus: Open, rows: dict[str, int]
     assert open_corpus(tags=["birds"]).facts(turns[:1], reach=1).neighbours.tolist() == [[-1, second]]
     limited = open_corpus(sensitivities=[Sensitivity.OPEN]).facts(turns, reach=1).neighbours.tolist()
     assert (limited[2], limited[4]) == ([second, -1], [-1, -1])
+
+
+def test_facts_tell_when_it_was_said(open_corpus: Open, rows: dict[str, int], engine: Engine) -> None:
+    facts = open_corpus().facts(np.append(some(rows, *TALK, FAR), 10_000))
+    memories = dict(engine.store.versions())
+    said = [memories[rows[name]].valid_from or memories[rows[name]].created_at for name in (*TALK, FAR)]
+    assert facts.times.tolist() == [*map(timestamps.to_micros, said), -1]
+
+
+def test_facts_tell_who_said_it(open_corpus: Open, rows: dict[str, int]) -> None:
+    corpus = open_corpus()
+    facts = corpus.facts(np.append(some(rows, *TALK, FAR), 10_000))
+    names = corpus.speakers(facts.speakers.tolist())
+    assert [names.get(code) for code in facts.speakers.tolist()] == ["Ann", "Bo", "Ann", "Bo", None, None, None]
+    roles = [list(Role)[code] if code >= 0 else None for code in facts.roles.tolist()]
+    assert roles == [None, None, None, None, Role.ASSISTANT, None, None]
+    assert corpus.speakers([]) == corpus.speakers([-1]) == {}
 
 
 def test_mentions_lead_from_memory_to_memory(open_corpus: Open, rows: dict[str, int]) -> None:

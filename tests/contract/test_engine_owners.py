@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import NotFound
 from triskele.exchange.transfer import export_memories, import_memories
+from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 from triskele.types import CURATION, IMPORT, USER, LinkKind, Sensitivity, client_actor
 
@@ -82,8 +82,8 @@ def test_neither_recalls_counts_or_exports_what_is_the_others(
 
 
 def test_each_has_its_own_undo_plan_log_and_vault(alice: Engine, bob: Engine, hers: str) -> None:
-    adoption.adopt(alice.store, Plan(fusion="cc"), fingerprint="any", questions=40)
-    assert adoption.in_force(bob.store) is None
+    plans.adopt(alice.store, Plan(fusion="cc"), fingerprint="any", questions=40)
+    assert plans.adopted(bob.store) is None
     code, hidden = "the code is 7391", Sensitivity.SECRET
     secrets = {engine: engine.remember(code, sensitivity=hidden).id for engine in (alice, bob)}
     for engine, id in secrets.items():

@@ -10,6 +10,7 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
+from triskele.curation.undo import UndoPlan, plan
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.types import Action, Add, Forget, LinkKind, Memory, Revise, client_actor
@@ -26,6 +27,10 @@ def _saying(memory: Memory, content: str) -> Memory:
 
 def _contents(engine: Engine) -> set[str]:
     return {memory.content for memory in engine.browse()}
+
+
+def _planned(engine: Engine, **wider: bool) -> UndoPlan:
+    return plan(engine.store, engine.actor, engine.project, **wider)
 
 
 def _last_batch(engine: Engine) -> str:
@@ -181,3 +186,46 @@ def test_a_client_undoes_only_its_own_changes(engine: Engine) -> None:
     assert [outcome.id for outcome in agent.undo()] == [noted.id]
     assert engine.store.memories([noted.id, kept.id]).keys() == {kept.id}
     assert [outcome.id for outcome in engine.undo()] == [kept.id]
+
+
+def test_undo_stays_in_the_project_and_with_the_actor_unless_told_otherwise(engine: Engine) -> None:
+    here = engine.remember("kept here")
+    everywhere = engine.remember("kept everywhere", project="")
+    there = engine.remember("kept elsewhere", project="other")
+    by_agent = engine.acting_as(client_actor("agent")).remember("kept by an agent")
+    assert [outcome.id for outcome in engine.undo()] == [everywhere.id]
+    assert [outcome.id for outcome in engine.undo()] == [here.id]
+    with pytest.raises(NotFound, match="nothing to undo"):
+        engine.undo()
+    assert _planned(engine, anyone=True).batch == by_agent.batch
+    assert _planned(engine, all_projects=True).batch == there.batch
+    assert [outcome.id for outcome in engine.undo(project="other")] == [there.id]
+    assert engine.store.memories([by_agent.id])
+
+
+def test_a_memory_that_moved_here_or_away_counts_as_here(engine: Engine) -> None:
+    moved = engine.remember("on the move", project="other")
+    engine.edit(moved.id, project=engine.project)
+    assert [outcome.action for outcome in engine.undo()] == [Action.EDITED]
+    assert engine.get(moved.id).project == "other"
+
+
+def test_an_import_is_undone_as_the_users_own(engine: Engine) -> None:
+    imported = engine.acting_as("import").remember_all([engine.draft("one"), engine.draft("two")])
+    planned = _planned(engine)
+    assert (planned.batch, planned.size, planned.is_own(engine.actor)) == (imported[0].batch, 2, True)
+
+
+def test_an_erasure_of_whatever_project_is_not_passed_over(engine: Engine) -> None:
+    engine.remember("kept here")
+    engine.erase(engine.remember("gone from elsewhere", project="other").id)
+    with pytest.raises(Conflict, match="erased"):
+        engine.undo()
+
+
+def test_a_plan_names_texts_projects_and_who_changed_them(engine: Engine) -> None:
+    older = engine.remember("first text").id
+    engine.acting_as(client_actor("agent")).remember("second text", supersedes=older)
+    planned = _planned(engine, anyone=True)
+    assert (planned.size, planned.projects, planned.is_own(engine.actor)) == (1, [engine.project], False)
+    assert [memory.content for entry in planned.entries for memory in planned.named(entry)] == ["second text"] * 2

@@ -63,7 +63,7 @@ def test_a_name_is_known_once_and_its_mentions_come_in_order(store: OwnerStore, 
         (names["helm"].name, "name"),
         (names["argo"].name, "name"),
     ]
-    assert store.entities.last_mention() == mentions[-1].mention
+    assert store.heads().mention == mentions[-1].mention
     assert store.entities.mentions(after=mentions[0].mention) == mentions[1:]
     assert [name.text for name in store.entities.known()] == ["Argo", "Helm"]
     assert [name.text for name in store.entities.akin(["h", "z"])] == ["Helm"]
@@ -95,10 +95,10 @@ def test_names_can_be_joined_and_parted_again(store: OwnerStore, add: Make) -> N
     whole, short = (store.entities.find([key])[key] for key in ("continuous integration", "ci"))
     assert short.concept == whole.concept == whole.name
     assert store.entities.grouped() == [(short.name, whole.name)]
-    before = store.entities.changes()
+    before = store.heads().regrouping
     store.entities.regroup({short.name: short.name}, "split")
     assert store.entities.grouped() == []
-    assert store.entities.changes() > before
+    assert store.heads().regrouping > before
     told = [(merge.before, merge.after, merge.reason) for merge in store.entities.merges([short.name])]
     assert told == [(short.name, whole.name, "acronym"), (whole.name, short.name, "split")]
     assert store.entities.merges([whole.name]) == []
@@ -209,7 +209,7 @@ def test_what_was_erased_while_it_was_read_leaves_nothing(store: OwnerStore, add
     store.erase([memory.id], batch="gone")
     store.entities.keep({row: [_named("Argo")]}, read=[row])
     assert list(store.entities.known()) == []
-    assert store.entities.last_mention() == 0
+    assert store.heads().mention == 0
 
 
 def test_everything_can_be_forgotten_and_read_again(store: OwnerStore, add: Make) -> None:
@@ -233,7 +233,7 @@ def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Ma
     store.entities.forget()
     assert {name.key for name in store.entities.known()} == {"argo", "helm", "argos", "chart"}
     assert store.entities.count_unread() == 2
-    assert store.entities.last_mention() == 0
+    assert store.heads().mention == 0
     _read(store, said)
     found = store.entities.find(["argo", "helm", "argos", "chart", "kite"])
     assert found["argos"].concept == argos.name

@@ -119,6 +119,7 @@ def test_a_backup_brings_back_everything_as_it_was(
     store: OwnerStore, maintenance: Maintenance, do: Do, add: Make, filled: list[Memory], tmp_path: Path
 ) -> None:
     before = _everything(store)
+    (tmp_path / "deep").mkdir()
     maintenance.backup(tmp_path / "deep" / "copy.backup")
     add("after the backup")
     do(Forget(filled[1].id))

@@ -14,7 +14,7 @@ from triskele.base.ids import content_hash
 from triskele.errors import NotFound, StoreUnavailable
 from triskele.stores.protocols import Maintenance, OwnerStore
 from triskele.stores.sqlite import vectors
-from triskele.types import Add, Change, Forget, Memory, Outcome, Revise
+from triskele.types import Add, Change, Forget, Memory, Outcome, Revise, Role
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
@@ -76,7 +76,7 @@ def test_labels_alone_queue_nothing_that_the_model_has_seen(store: OwnerStore, d
     do(Revise(memory, base=2))
     assert _waiting(store) == []
     slots = {entry[-1] for entry in store.vectors.catalog(ONE)}
-    assert slots == {store.vectors.last_slot(ONE)}
+    assert slots == {store.heads(ONE).slot}
 
 
 def test_keeping_vectors_takes_their_contents_off_the_queue(store: OwnerStore, add: Make) -> None:
@@ -89,12 +89,30 @@ def test_keeping_vectors_takes_their_contents_off_the_queue(store: OwnerStore, a
     assert store.vectors.keep(ONE, {}) == {}
 
 
+def test_vectors_can_be_kept_before_their_contents_are_done(store: OwnerStore, add: Make) -> None:
+    store.vectors.queue_for(ONE)
+    first, second = add("number 1"), add("number 2")
+    found = {memory.content_hash: b"a vector" for memory in (first, second)}
+    slots = store.vectors.keep(ONE, found, completes=False)
+    others = store.vectors.keep(OTHER, found, completes=False)
+    numbers = list(slots.values())
+    assert _waiting(store) == ["number 1", "number 2"]
+    assert store.vectors.contents(numbers, queued=False) == {}
+    # Queued for one model, the contents are done for others.
+    assert len(store.vectors.contents(list(others.values()), queued=False)) == 2
+    store.vectors.complete(OTHER, [first.content_hash])
+    assert _waiting(store) == ["number 1", "number 2"]
+    store.vectors.complete(ONE, [first.content_hash])
+    assert _waiting(store) == ["number 2"]
+    assert store.vectors.contents(numbers, queued=False) == {slots[first.content_hash]: "number 1"}
+
+
 def test_slots_only_rise_and_name_texts(store: OwnerStore, do: Do, add: Make) -> None:
     memories = [add(f"number {number}") for number in range(3)]
     slots = _embed(store)
     numbers = [slots[memory.content_hash] for memory in memories]
     assert numbers == sorted(numbers)
-    assert store.vectors.last_slot(ONE) == numbers[-1]
+    assert store.heads(ONE).slot == numbers[-1]
     assert store.vectors.contents(numbers[1:]) == {numbers[1]: "number 1", numbers[2]: "number 2"}
     assert store.vectors.contents([99_999]) == store.vectors.contents([]) == {}
     store.erase([memories[2].id], batch="erase")
@@ -120,9 +138,9 @@ def test_models_stand_side_by_side(store: OwnerStore, add: Make) -> None:
     _embed(store, OTHER)
     assert _said(store, ONE) == [b"one-model@1 on seen by both"]
     assert _said(store, OTHER) == [b"other-model@2 on seen by both", b"other-model@2 on seen by the other alone"]
-    assert 0 < store.vectors.last_slot(ONE) < store.vectors.last_slot(OTHER)
-    assert store.vectors.last_slot("nobody") == 0
-    assert [entry[-1] for entry in store.vectors.catalog(ONE)] == [store.vectors.last_slot(ONE), -1]
+    assert 0 < store.heads(ONE).slot < store.heads(OTHER).slot
+    assert store.heads("nobody").slot == 0
+    assert [entry[-1] for entry in store.vectors.catalog(ONE)] == [store.heads(ONE).slot, -1]
 
 
 def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: OwnerStore, do: Do, add: Make) -> None:
@@ -201,6 +219,8 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: OwnerStore,
         project="garden",
         session="talk",
         position=3,
+        speaker="Nate",
+        role=Role.USER,
         valid_from=begin,
         valid_to=end,
     )
@@ -211,11 +231,18 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: OwnerStore,
     expected = []
     for name in (("first words", 1), ("plain", 1), ("second words", 2)):
         row, found = rows[name]
-        times = (found.valid_from, found.valid_to, found.known_from, found.known_to)
+        times = (
+            found.valid_from or found.created_at,
+            found.valid_from,
+            found.valid_to,
+            found.known_from,
+            found.known_to,
+        )
         micros = [None if time is None else timestamps.to_micros(time) for time in times]
         access = (found.owner, found.project, str(found.sensitivity), str(found.origin))
         labels = (*access, found.category, found.tags, found.importance)
-        expected.append((row, *labels, found.session, found.position, *micros, slots[found.content_hash]))
+        said = (found.session, found.position, found.speaker, found.role)
+        expected.append((row, *labels, *said, *micros, slots[found.content_hash]))
     assert list(store.vectors.catalog(ONE)) == expected
     assert [entry[0] for entry in store.vectors.catalog(ONE, ids=[plain.id])] == [rows["plain", 1][0]]
     assert list(store.vectors.catalog(ONE, ids=[])) == []

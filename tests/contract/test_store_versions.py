@@ -12,7 +12,7 @@ import pytest
 from triskele.base import timestamps
 from triskele.errors import Conflict, NotFound
 from triskele.stores.protocols import START, OwnerStore, Store
-from triskele.types import Action, Add, Change, Forget, Memory, Origin, Outcome, Revise, Sensitivity
+from triskele.types import Action, Add, Change, Forget, Memory, Origin, Outcome, Revise, Role, Sensitivity
 
 Do = Callable[..., list[Outcome]]
 Make = Callable[..., Memory]
@@ -39,6 +39,8 @@ def test_a_memory_comes_back_as_it_was_given(store: OwnerStore, do: Do, make_mem
         origin=Origin.TOOL,
         session="talk 7",
         position=0,
+        speaker="Zoë Ångström",
+        role=Role.ASSISTANT,
         created_at=LONG_AGO,
         updated_at=LONG_AGO + timedelta(microseconds=1),
         valid_from=LONG_AGO - timedelta(days=9999),
@@ -103,6 +105,10 @@ def test_known_content_is_answered_with_the_known_memory(store: OwnerStore, do: 
         {"session": "talk 8"},
         {"session": None, "position": None},
         {"position": 2},
+        {"speaker": "Joanna"},
+        {"speaker": None},
+        {"role": Role.ASSISTANT},
+        {"role": None},
         {"valid_from": LONG_AGO + timedelta(microseconds=1)},
         {"valid_from": None},
         {"valid_to": None},
@@ -116,6 +122,8 @@ def test_content_of_another_place_or_time_is_no_duplicate(
         "project": "garden",
         "session": "talk 7",
         "position": 1,
+        "speaker": "Nate",
+        "role": Role.USER,
         "valid_from": LONG_AGO,
         "valid_to": LONG_AGO + timedelta(days=1),
     }
@@ -217,6 +225,8 @@ def test_an_edit_that_changes_nothing_writes_nothing(store: OwnerStore, do: Do, 
         {"importance": 0.75},
         {"sensitivity": Sensitivity.PRIVATE},
         {"project": "kitchen"},
+        {"speaker": "Nate"},
+        {"role": Role.OTHER},
         {"valid_from": LONG_AGO},
         {"valid_to": LONG_AGO},
     ],

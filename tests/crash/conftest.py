@@ -37,6 +37,10 @@ class Nursery:
         """Wait for workers that end by themselves, and without an error."""
         assert [self._ask(do="wait", pid=pid) for pid in pids] == [0] * len(pids), self.said()
 
+    def ended(self, pid: int) -> int:
+        """Wait for a worker that may kill itself, and give its exit code."""
+        return self._ask(do="wait", pid=pid)
+
     def said(self) -> str:
         """The tracebacks of workers that failed."""
         return self._errors.read_text()[-4000:]

@@ -10,11 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import apsw
+
 from triskele import config
+from triskele.curation import projects
 from triskele.engine import Engine
 from triskele.index.lexical import LexicalIndex
 from triskele.stores.sqlite.changes import Writer
-from triskele.types import LinkKind
+from triskele.types import LinkKind, Sensitivity
 
 TAIL_CAP = 8
 LETTERS = "bcdfghjklmnpqrtvwxz"
@@ -26,6 +29,7 @@ def open_store(path: str) -> Engine:
         "TRISKELE_PROJECT": "crash",
         "TRISKELE_INDEX_TAIL_CAP": str(TAIL_CAP),
         "TRISKELE_RECALL_MODEL": "none",
+        "TRISKELE_PRIVACY_KEY": "file",
     }
     return Engine(config.load(environment, store_url=f"sqlite:///{path}"), Path(path).parent)
 
@@ -157,6 +161,62 @@ def stall_in_transaction(store: str, log: str) -> None:
     """Stop after rows were written and before they were committed."""
     _stall(Writer, "_note", Log(log))
     open_store(store).remember("never committed")
+
+
+def die_at(store: str, work: str, step: int, file: str) -> None:
+    """Do a piece of work and die as by a power cut at one of its steps; ends by itself after the last."""
+    left = step
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def stepping(*values: Any, **named: Any) -> Any:
+            count()
+            return call(*values, **named)
+
+        return stepping
+
+    def trace(connection: apsw.Connection) -> None:
+        connection.exec_trace = lambda *_: count() or True
+
+    for name in ("rename", "replace", "link", "unlink", "mkdir", "fsync", "write", "rmdir"):
+        setattr(os, name, counted(getattr(os, name)))
+    if work != "open":
+        with open_store(store) as engine:
+            engine.census()
+    apsw.connection_hooks.append(trace)
+    with open_store(store) as engine:
+        DEEDS[work](engine, Path(file))
+
+
+def _seal_first(engine: Engine, _: Path) -> None:
+    engine.remember("the alarm code is kqzjvwxpgfdb", sensitivity=Sensitivity.SECRET, title="Alarm")
+
+
+def _seal(engine: Engine, _: Path) -> None:
+    [marked] = engine.recall("guarded").hits
+    engine.seal(marked.memory.id, title="Pond")
+
+
+DEEDS: dict[str, Callable[[Engine, Path], object]] = {
+    "backup": lambda engine, file: engine.backup(file),
+    "restore": lambda engine, file: engine.restore(file),
+    "first secret": _seal_first,
+    "seal": _seal,
+    "rotate": lambda engine, _: engine.vault.rotate(renew=True),
+    "open": lambda engine, _: engine.census(),
+}
+
+
+def stall_in_project_rename(store: str, log: str) -> None:
+    """Stop when the memories of a project were renamed and its folder was not."""
+    _stall(Writer, "_bind", Log(log))
+    engine = open_store(store)
+    engine.apply(projects.rename(engine.store, "crash", "renamed"))
 
 
 def _stall(owner: type, name: str, log: Log) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from triskele.base.ids import content_hash
 from triskele.config import load
 from triskele.engine import Engine
+from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed
 from triskele.models.bundled import bundled
@@ -58,6 +60,20 @@ def _contents(answer: Answer) -> list[str]:
 
 def _id(engine: Engine, content: str) -> str:
     return next(memory.id for _, memory in engine.store.versions() if memory.content == content)
+
+
+def test_what_cannot_be_repaired_is_told(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(engine.lexical.path)
+
+    def refuse(self: LexicalIndex) -> Path:
+        raise PermissionError(13, "read-only")
+
+    monkeypatch.setattr(LexicalIndex, "_lock_path", refuse)
+    health = engine.inspect()
+    assert (health.findings, health.index_behind, health.repaired) == ((), None, ())
+    assert "read-only" in (health.repair_problem or "")
+    monkeypatch.undo()
+    assert engine.inspect().repaired and engine.inspect().repair_problem is None
 
 
 @pytest.fixture
@@ -179,7 +195,7 @@ def test_another_process_no_longer_finds_what_was_erased(engine: Engine, tmp_pat
         engine.erase(_id(engine, NOTES[1]))
         answer = other.recall("who waters the greenery?")
         assert NOTES[1] not in _contents(answer)
-        columns = _semantic(other).catalog.columns()
+        columns = _semantic(other).catalog.view()
         assert len(columns.rows) == len(NOTES) - 1
 
 

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,14 @@ class Desk:
     data: Path
     repository: Path
     model: Model
+    has_claude_in_path: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
         return {
             "HOME": str(self.user),
-            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"
+            + (f":{self.claude.parent}" if self.has_claude_in_path else ""),
             "TRISKELE_HOME": str(self.data),
             "TRISKELE_PRIVACY_KEY": "file",
             # A machine under load must not decide what these tests see.
@@ -150,6 +152,28 @@ def test_a_memory_reaches_the_next_prompt_and_no_other(installed: Desk) -> None:
     given = installed.ask(QUESTION)
     assert FACT in given and id[:6] in given
     assert installed.ask("Compute the square root of two to five digits.") == ""
+
+
+def test_the_hook_asks_the_running_server(desk: Desk) -> None:
+    asking = replace(desk, has_claude_in_path=True)
+    asking.triskele("install", "claude-code", "--yes")
+    hooks = json.loads((asking.user / ".claude" / "settings.json").read_text())["hooks"]
+    kinds = {event: groups[0]["hooks"][0]["type"] for event, groups in hooks.items()}
+    assert kinds == {
+        "UserPromptSubmit": "mcp_tool",
+        "SessionStart": "command",
+        "PreCompact": "mcp_tool",
+        "SessionEnd": "command",
+    }
+    id = asking.remember(FACT)
+    # The client waits five seconds for a server to connect: a busy machine needs one that runs already.
+    asking.run(asking.claude, "mcp", "list")
+    given = asking.ask(f'{QUESTION} ${{cwd}} "quoted" \\ $(true)')
+    assert FACT in given and id[:6] in given
+    assert asking.ask("Compute the square root of two to five digits.") == ""
+    assert not any(tool.endswith("memory_hook") for tool in asking.model.tools)
+    [used] = [each for each in asking.triskele("stats")["uses"]["memories"] if each["id"] == id]
+    assert used["injected"] == 1
 
 
 def test_the_tools_are_offered_and_work(installed: Desk) -> None:

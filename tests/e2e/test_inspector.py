@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 TRISKELE = Path(sys.executable).with_name("triskele")
-TOOLS = 11
+TOOLS = 14
 
 
 class Inspector:

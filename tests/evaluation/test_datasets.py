@@ -10,6 +10,7 @@ import pytest
 from triskele.errors import BadInput
 from triskele.evaluation.datasets import BenchQuery, half, windows
 from triskele.evaluation.loaders import load_dataset
+from triskele.types import Role
 
 WriteDataset = Callable[..., Path]
 
@@ -105,6 +106,15 @@ def test_the_split_never_moves() -> None:
     halves = "".join(half(BenchQuery(f"q{number}", "", "all", None))[1] for number in range(20))
     assert halves == "ueuueueeeuuueuueeueu"
     assert {half(BenchQuery(f"q{number}", "", "all", "one scope")) for number in range(50)} == {"tune"}
+
+
+def test_windows_name_who_said_them(write_dataset: WriteDataset) -> None:
+    metas = [{"speaker": " Nate "}, {"role": "assistant"}, {"role": "Human"}, {"role": "narrator"}, {"speaker": 7}]
+    corpus = [{"id": str(number), "text": "Nate: hello", "meta": meta} for number, meta in enumerate(metas)]
+    found = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "0", 1)])).documents)
+    assert {window.text for window in found} == {"Nate: hello"}
+    said = [("Nate", None), (None, Role.ASSISTANT), (None, Role.USER), (None, Role.OTHER), (None, None)]
+    assert [(window.speaker, window.role) for window in found] == said
 
 
 def test_long_documents_become_windows_at_borders(write_dataset: WriteDataset) -> None:

@@ -12,6 +12,7 @@ from triskele.config import MemorySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.exchange import agents_file
+from triskele.exchange.records import Skipped
 from triskele.exchange.transfer import import_memories
 
 OpenEngine = Callable[..., Engine]
@@ -120,3 +121,32 @@ def test_files_that_cannot_be(data: bytes, message: str, open_engine: OpenEngine
 def test_a_folder_is_no_instruction_file(open_engine: OpenEngine, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is a folder"):
         import_memories(open_engine(), tmp_path, format="agents")
+
+
+@pytest.mark.parametrize(
+    ("text", "heading", "category"),
+    [
+        ("The API lives in src/api", "Architecture", "facts"),
+        ("FastAPI on Python 3.12 with Postgres", "Overview", "facts"),
+        ("Run `make test` before you push", "", "procedures"),
+        ("`pnpm dev` starts the server", "", "procedures"),
+        ("pnpm dev", "Commands", "procedures"),
+        ("Never mock the database", "Testing", "preferences"),
+        ("Two spaces, no tabs", "Code style", "preferences"),
+        ("The cache survives a restart", "Gotchas", "lessons"),
+        ("Beware: the seed script drops tables", "Setup", "lessons"),
+        ("We chose Argo CD for rollbacks", "", "decisions"),
+        ("Anna owns billing", "Team", "people"),
+    ],
+)
+def test_lines_get_the_category_of_what_they_say(text: str, heading: str, category: str) -> None:
+    assert agents_file.category_of(text, [heading] if heading else [], MemorySettings()) == category
+
+
+def test_what_is_left_out_is_told_with_its_reason() -> None:
+    text = "This file provides guidance to Claude Code.\n\n@docs/style.md\n\n- Use tabs\n"
+    found = list(agents_file.parse(text, MemorySettings()))
+    assert [(each.place, each.reason.split(" (")[0]) for each in found if isinstance(each, Skipped)] == [
+        ("line 3", "refers to another file"),
+        ("line 1", "is the introduction that every such file has"),
+    ]

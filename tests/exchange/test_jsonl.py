@@ -321,7 +321,8 @@ FORGERIES: dict[str, tuple[int, Callable[[dict[str, Any]], object], str]] = {
     "stubs": (1, lambda v: v.update(sensitivity="secret"), "line 2: is a secret without its text"),
     "stray texts": (1, lambda v: v.update(secret="x"), "line 2: has the text of a secret"),
     "secret tags": (1, lambda v: v.update(tags=["password is tq8/+xpv2#kd"]), "line 2: a tag looks like a secret"),
-    "newer": (0, lambda v: v.update(triskele=3), "line 1: has format 3"),
+    "newer": (0, lambda v: v.update(triskele=4), "line 1: has format 4"),
+    "speaker before there were any": (1, lambda v: v.update(speaker="Nate"), "has an unknown field 'speaker'"),
     "header": (0, lambda v: v.update(compressed=True), "line 1: the header has an unknown field 'compressed'"),
     "count": (0, lambda v: v.update(versions=9), "the end: 9 versions announced, 4 found"),
 }

@@ -17,6 +17,7 @@ from triskele.config import MemorySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, markdown, sources
+from triskele.exchange.records import Note
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import Memory, Sensitivity
 
@@ -31,14 +32,15 @@ def test_a_folder_of_notes(open_engine: OpenEngine) -> None:
     assert (report.format, report.read, report.added) == ("markdown", 3, 3)
     assert [skipped.place for skipped in report.skipped] == ["ideas/blank.md"]
     found = {memory.content.split()[0]: memory for memory in engine.browse()}
-    assert set(found) == {"It", "How", "#"}
+    assert set(found) == {"It", "How", "Bread"}
     deploy = found["How"]
     assert deploy.content == "How we deploy\n\nWe deploy with Argo CD, not with Helm hooks."
     assert (deploy.category, deploy.tags, deploy.importance) == ("decisions", ("deploy", "argo: cd"), 0.9)
     assert deploy.keywords == "releases rollout" and timestamps.to_text(deploy.created_at) == "2025-11-03T00:00:00Z"
     assert found["It"].keywords == "Router password place"
     # A category that only the other program knows is kept as a tag.
-    assert (found["#"].category, found["#"].tags) == ("facts", ("bread", "sour dough", "recipes"))
+    assert found["Bread"].content == "Bread\n\nFeed the starter the evening before."
+    assert (found["Bread"].category, found["Bread"].tags) == ("facts", ("bread", "sour dough", "recipes"))
 
 
 def test_a_long_note_is_cut_where_it_reads_well(open_engine: OpenEngine) -> None:
@@ -48,9 +50,11 @@ def test_a_long_note_is_cut_where_it_reads_well(open_engine: OpenEngine) -> None
     found = engine.browse(limit=100)
     assert all(len(memory.content) <= 1400 for memory in found)
     [hours] = [memory for memory in found if "opens at eight" in memory.content]
-    assert hours.content == "The office opens at eight and closes at five.\nOn Sundays nobody is there."
+    assert hours.content == (
+        "Opening hours\n\nThe office opens at eight and closes at five.\nOn Sundays nobody is there."
+    )
     assert hours.tags == ("handbook of the harbour office", "opening hours")
-    incidents = [memory for memory in found if memory.content.startswith("Incident")]
+    incidents = [memory for memory in found if "The report lies" in memory.content]
     assert len(incidents) == 12 and all("The report lies in folder" in memory.content for memory in incidents)
     original = (SAMPLES / "long_note.md").read_text()
     kept = " ".join(memory.content for memory in found)
@@ -73,7 +77,13 @@ def test_our_own_folder_comes_back(open_engine: OpenEngine, tmp_path: Path) -> N
     )
     engine.remember("Everywhere", project="", category="decisions", importance=1 / 3, keywords="#one 'two' [three]")
     engine.remember(
-        "日本語のメモ", session="talk: 1", position=4, valid_from="2026-01-01", valid_to="2026-02-01T10:00:00.5Z"
+        "日本語のメモ",
+        session="talk: 1",
+        position=4,
+        speaker="# Zoë: me",
+        role="tool",
+        valid_from="2026-01-01",
+        valid_to="2026-02-01T10:00:00.5Z",
     )
     engine.edit(engine.remember("Old", created_at="2020-05-05").id, content="New\u2028line", project="a # b")
     engine.remember("Mine alone", sensitivity=Sensitivity.PRIVATE)
@@ -210,7 +220,7 @@ def test_too_many_files(open_engine: OpenEngine, tmp_path: Path, monkeypatch: py
 )
 def test_no_text_is_lost_and_no_piece_too_long(lines: list[str]) -> None:
     limits = MemorySettings(max_characters=50)
-    notes = list(markdown.parse("\n".join(lines), "n.md", "n", limits))
+    notes = [item for item in markdown.parse("\n".join(lines), "n.md", "n", limits) if isinstance(item, Note)]
     assert all(0 < len(note.content) <= 50 for note in notes)
     text = " ".join(note.content for note in notes)
     assert not ("text." in lines and "text." not in text) or lines[0] == "---"
@@ -235,3 +245,35 @@ def test_an_empty_folder_for_the_export(open_engine: OpenEngine, tmp_path: Path)
         export_memories(engine, Path(folder), format="markdown")
         [file] = Path(folder).rglob("*.md")
         assert file.parent.name == "facts" and file.name.startswith("one-")
+
+
+def test_sections_get_their_headings_as_titles_and_wikilinks_become_links(
+    open_engine: OpenEngine, tmp_path: Path
+) -> None:
+    (tmp_path / "Office.md").write_text(
+        "# Office\n\n## Heating\n\nBroken, see [[Heater|the heater]].\n\n## Keys\n\nAsk [Anna](people/Anna.md).\n"
+    )
+    (tmp_path / "Heater.md").write_text("Installed in 2019 by [[Ove Berg|the plumber]].")
+    (tmp_path / "people").mkdir()
+    (tmp_path / "people" / "Anna.md").write_text("Anna sits in room 4, see ![[Office#Keys]].")
+    engine = open_engine()
+    report = import_memories(engine, tmp_path)
+    assert {memory.content for memory in engine.browse()} == {
+        "Heating\n\nBroken, see the heater.",
+        "Keys\n\nAsk Anna.",
+        "Installed in 2019 by the plumber (Ove Berg).",
+        "Anna sits in room 4, see Office: Keys.",
+    }
+    assert report.links == 3
+
+
+def test_plain_text_becomes_its_paragraphs_and_items(open_engine: OpenEngine, tmp_path: Path) -> None:
+    (tmp_path / "ideas.txt").write_text("The plant drinks\non Mondays.\n\nThe cat sleeps.\n- one\n- two\n")
+    engine = open_engine()
+    report = import_memories(engine, tmp_path / "ideas.txt", dry_run=True)
+    assert [(each.content, each.place) for each in report.memories] == [
+        ("The plant drinks\non Mondays.", "ideas.txt line 1"),
+        ("The cat sleeps.", "ideas.txt line 4"),
+        ("one", "ideas.txt line 5"),
+        ("two", "ideas.txt line 6"),
+    ]

@@ -25,6 +25,9 @@ def engine(open_engine: OpenEngine) -> Engine:
     lamp = engine.remember("The lamp is green", tags=["home"], importance=0.9, valid_from="2026-01-01").id
     engine.edit(lamp, content="The lamp is blue")
     engine.edit(lamp, tags=["home", "light"])
+    engine.edit(lamp, speaker="Zoë", role="user")
+    engine.remember("I would take the green one", speaker="Joanna", session="talk", position=1)
+    engine.remember("The green one is sold out", role="assistant", session="talk", position=2)
     engine.forget(engine.remember("A forgotten remark").id)
     engine.remember("A remark that came back")
     _supersede(engine)
@@ -84,9 +87,20 @@ def test_everything_is_every_version_and_link(engine: Engine, tmp_path: Path) ->
     report = export_memories(engine, tmp_path / "all.jsonl", **EVERYTHING)
     header = json.loads((tmp_path / "all.jsonl").read_text().split("\n")[0])
     census = engine.census()
-    assert header == {"triskele": 2, "versions": census.versions, "links": len(list(engine.store.all_links()))}
+    assert header == {"triskele": 3, "versions": census.versions, "links": len(list(engine.store.all_links()))}
     assert report.written == census.memories + census.forgotten
     assert (report.left_out_private, report.left_out_secret, report.left_out_versions) == (0, 0, 0)
+
+
+def test_who_said_it_is_in_the_export(engine: Engine, open_engine: OpenEngine, tmp_path: Path) -> None:
+    export_memories(engine, tmp_path / "said.jsonl")
+    other = open_engine(tmp_path / "other" / "memories.db")
+    import_memories(other, tmp_path / "said.jsonl")
+    said = {memory.content: (memory.speaker, memory.role) for memory in other.browse(limit=1000)}
+    assert said["The lamp is blue"] == ("Zoë", "user")
+    assert said["I would take the green one"] == ("Joanna", None)
+    assert said["The green one is sold out"] == (None, "assistant")
+    assert said["A remark that came back"] == (None, None)
 
 
 def test_what_is_open_now_is_in_every_export(engine: Engine, tmp_path: Path) -> None:

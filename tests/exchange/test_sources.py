@@ -28,6 +28,7 @@ OpenEngine = Callable[..., Engine]
         ("memory.json", '{"type":"entity","name":"a"}\n', "mcp-memory"),
         ("x.json", '{"name":"a","type":"relation"}\n{"t":', "mcp-memory"),
         ("x.json", '{\n  "entities": [', "mcp-memory"),
+        ("x.jsonl", '{"type":"user","sessionId":"a"}', "transcript"),
         ("x.json", '{"type": "entity", "observations": ["' + "x" * 70_000 + '"]}', "mcp-memory"),
         ("x.json", '{"entities": ["' + "x" * 70_000 + '"]}', "mcp-memory"),
         ("x.jsonl", '\ufeff{"text":"a", "type": "thing"}', "jsonl"),
@@ -45,7 +46,11 @@ def test_a_folder_is_taken_for_notes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("picture.png", b"\x89PNG\r\n", "the format of picture.png is unknown: name one of agents, markdown"),
+        (
+            "picture.png",
+            b"\x89PNG\r\n",
+            "the format of picture.png is unknown: name one of claude-notes, agents",
+        ),
         ("list.json", b"[1]", "is unknown: name one of"),
         ("empty.jsonl", b"", "empty.jsonl is empty"),
         ("blank.md", b" \n\n", "blank.md is empty"),
@@ -63,14 +68,14 @@ def test_files_that_cannot_be_read(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("format", ["jsonl", "agents", "markdown", "mcp-memory"])
+@pytest.mark.parametrize("format", ["jsonl", "agents", "markdown", "mcp-memory", "transcript"])
 def test_an_empty_file_in_any_format(format: str, open_engine: OpenEngine, tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(BadInput, match="empty"):
         import_memories(open_engine(), tmp_path / "empty", format=format)
 
 
-@pytest.mark.parametrize("format", ["jsonl", "agents", "mcp-memory"])
+@pytest.mark.parametrize("format", ["jsonl", "agents", "mcp-memory", "transcript"])
 def test_a_folder_where_a_file_belongs(format: str, open_engine: OpenEngine, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is a folder: this format is a single file"):
         import_memories(open_engine(), tmp_path, format=format)
@@ -81,7 +86,7 @@ def test_paths_that_lead_nowhere(open_engine: OpenEngine, tmp_path: Path) -> Non
     with pytest.raises(BadInput, match="no such file or folder"):
         import_memories(engine, tmp_path / "nothing")
     (tmp_path / "bare").mkdir()
-    with pytest.raises(BadInput, match="no Markdown files in"):
+    with pytest.raises(BadInput, match="no Markdown or text files in"):
         import_memories(engine, tmp_path / "bare")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(BadInput):

@@ -19,7 +19,7 @@ from triskele.base.ids import IdMaker, content_hash
 from triskele.index.catalog import Catalog, Columns
 from triskele.stores.sqlite import vectors
 from triskele.stores.sqlite.store import SqliteOwnerStore, SqliteStore
-from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Scope
+from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Role, Scope
 
 MODEL = "a-model@1"
 OWNERS = ("me", "ada")
@@ -27,6 +27,7 @@ PROJECTS = ("", "garden", "kitchen")
 CATEGORIES = ("facts", "people")
 TAGS = ("red", "very green", 'a "quoted" one')
 SESSIONS = (None, "talk", "walk")
+SPEAKERS = (None, "Ann", "Bo")
 YEARS = (None, 2024, 2025, 2026)
 
 
@@ -89,6 +90,8 @@ def details() -> st.SearchStrategy[dict[str, Any]]:
             "tags": st.lists(st.sampled_from(TAGS), unique=True, max_size=2).map(tuple),
             "session": st.sampled_from(SESSIONS),
             "position": st.none() | st.integers(0, 5),
+            "speaker": st.sampled_from(SPEAKERS),
+            "role": st.sampled_from([None, *Role]),
         }
     )
     return st.tuples(labels, periods).map(
@@ -107,6 +110,8 @@ def scopes(world: World) -> st.SearchStrategy[Scope]:
         as_of=moment,
         known_at=st.sampled_from([None, None, *world.moments]),
         any_time=st.booleans(),
+        since=st.none() | moment,
+        until=st.none() | moment,
     )
 
 
@@ -135,7 +140,7 @@ def carry_out(world: World, what: str, how: Any) -> None:
     elif what == "edit":
         place, found = how
         text = f"edited {next(world.numbers)}"
-        labels = {"category": found["category"], "tags": found["tags"], "valid_to": None}
+        labels = {"category": found["category"], "tags": found["tags"], "valid_to": None, "speaker": found["speaker"]}
         world.edit(world.ids[place % len(world.ids)], content=text, content_hash=content_hash(text), **labels)
     elif what == "link":
         one, other = (world.ids[place % len(world.ids)] for place in how)
@@ -151,7 +156,7 @@ def carry_out(world: World, what: str, how: Any) -> None:
 
 
 def visible(columns: Columns, scope: Scope, store: SqliteOwnerStore) -> set[tuple[str, int]]:
-    found = store.rows(columns.rows[columns.mask(scope)].tolist())
+    found = store.rows(columns.rows[columns.scoped(scope).is_visible].tolist())
     return {(memory.id, memory.version) for memory in found.values()}
 
 
@@ -159,15 +164,20 @@ def plain(columns: Columns) -> list[tuple[Any, ...]]:
     """The columns with names in place of numbers, so that two catalogs compare."""
     names = [
         {code: name for name, code in codes.items()}
-        for codes in (columns.codes.places, columns.codes.categories, columns.codes.sessions)
+        for codes in (
+            columns.codes.places,
+            columns.codes.categories,
+            columns.codes.sessions,
+            columns.codes.speakers,
+        )
     ]
     tags = [
         frozenset(tag for tag, rows in columns.codes.tagged.items() if row in rows) for row in columns.rows.tolist()
     ]
-    coded = (columns.places, columns.categories, columns.sessions)
+    coded = (columns.places, columns.categories, columns.sessions, columns.speakers)
     named = [[each.get(code) for code in column.tolist()] for each, column in zip(names, coded, strict=True)]
     times = (columns.valid_from, columns.valid_to, columns.known_from, columns.known_to)
-    numbers = (columns.rows, columns.importance, columns.positions, columns.slots, *times)
+    numbers = (columns.rows, columns.importance, columns.positions, columns.roles, columns.slots, *times)
     return list(zip(*named, tags, *(column.tolist() for column in numbers), strict=True))
 
 
@@ -181,7 +191,7 @@ def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
             world.add(**found)
         for what, how in data.draw(changes()):
             carry_out(world, what, how)
-        columns = Catalog(world.store, MODEL).columns()
+        columns = Catalog(world.store, MODEL).view()
         for scope in data.draw(st.lists(scopes(world), min_size=4, max_size=12)):
             browsed = {(memory.id, memory.version) for memory in world.store.browse(scope, limit=1000)}
             assert visible(columns, scope, world.store) == browsed
@@ -195,15 +205,15 @@ def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tupl
     with tempfile.TemporaryDirectory() as folder:
         world = World(SqliteStore(Path(folder) / "store.db"))
         kept = Catalog(world.store, MODEL)
-        kept.columns()
+        kept.view()
         for batch in batches:
             for what, how in batch:
                 carry_out(world, what, how)
-            fresh = Catalog(world.store, MODEL).columns()
-            assert plain(kept.columns()) == plain(fresh)
+            fresh = Catalog(world.store, MODEL).view()
+            assert plain(kept.view()) == plain(fresh)
             everyone = np.arange(len(fresh.rows))
             offsets = (-2, -1, 1, 2)
-            neighbours = kept.columns().neighbours(everyone, offsets)
+            neighbours = kept.view().neighbours(everyone, offsets)
             np.testing.assert_array_equal(neighbours, fresh.neighbours(everyone, offsets))
         world.unbound.close()
 
@@ -211,7 +221,7 @@ def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tupl
 def test_masks_are_half_open_at_both_ends_of_both_times(world: World) -> None:
     kept = world.add("kept", valid_from=_year(2024), valid_to=_year(2025))
     world.edit(kept.id, importance=0.9)
-    columns = Catalog(world.store, MODEL).columns()
+    columns = Catalog(world.store, MODEL).view()
     first, second = world.store.history(kept.id)
     assert first.known_to == second.known_from
     tick = timedelta(microseconds=1)
@@ -228,34 +238,34 @@ def test_rows_that_got_a_vector_since_have_their_place(world: World) -> None:
     world.add("first")
     world.add("second")
     catalog = Catalog(world.store, MODEL)
-    assert catalog.columns().slots.tolist() == [-1, -1]
+    assert catalog.view().slots.tolist() == [-1, -1]
     world.embed(1)
-    assert catalog.columns().slots.tolist() == [1, -1]
+    assert catalog.view().slots.tolist() == [1, -1]
     world.embed()
-    assert catalog.columns().slots.tolist() == [1, 2]
+    assert catalog.view().slots.tolist() == [1, 2]
 
 
 def test_many_changes_at_once_keep_the_order_of_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_PAGE", 2)
     old = world.add()
     catalog = Catalog(world.store, MODEL)
-    catalog.columns()
+    catalog.view()
     for _ in range(4):
         world.add()
     # The oldest id now has the newest row.
     world.edit(old.id, importance=0.9)
-    rows = catalog.columns().rows.tolist()
+    rows = catalog.view().rows.tolist()
     assert rows == sorted(rows)
-    assert plain(catalog.columns()) == plain(Catalog(world.store, MODEL).columns())
+    assert plain(catalog.view()) == plain(Catalog(world.store, MODEL).view())
 
 
 def test_nothing_is_read_again_while_nothing_happens(world: World) -> None:
     world.add()
     catalog = Catalog(world.store, MODEL)
-    assert catalog.columns() is catalog.columns()
-    before = catalog.columns()
+    assert catalog.view() is catalog.view()
+    before = catalog.view()
     catalog.rebuild()
-    assert catalog.columns() is not before
+    assert catalog.view() is not before
 
 
 def test_a_restored_store_is_read_anew(world: World, tmp_path: Path) -> None:
@@ -263,37 +273,37 @@ def test_a_restored_store_is_read_anew(world: World, tmp_path: Path) -> None:
     world.unbound.maintenance.backup(tmp_path / "copy.db")
     catalog = Catalog(world.store, MODEL)
     world.add("after")
-    assert len(catalog.columns().rows) == 2
+    assert len(catalog.view().rows) == 2
     world.unbound.maintenance.restore(tmp_path / "copy.db")
-    assert len(catalog.columns().rows) == 1
+    assert len(catalog.view().rows) == 1
 
 
 def test_a_content_known_already_has_its_place_at_once(world: World) -> None:
     world.add("said twice", project="garden")
     world.embed()
     catalog = Catalog(world.store, MODEL)
-    catalog.columns()
+    catalog.view()
     world.add("said twice", project="kitchen")
-    slot = world.store.vectors.last_slot(MODEL)
-    assert catalog.columns().slots.tolist() == [slot, slot]
+    slot = world.store.heads(MODEL).slot
+    assert catalog.view().slots.tolist() == [slot, slot]
 
 
 def test_another_model_s_vectors_do_not_count(world: World) -> None:
     world.add()
     world.embed()
-    assert Catalog(world.store, "another@2").columns().slots.tolist() == [-1]
+    assert Catalog(world.store, "another@2").view().slots.tolist() == [-1]
 
 
 def test_an_empty_store_has_empty_columns(world: World) -> None:
-    columns = Catalog(world.store, MODEL).columns()
-    assert columns.mask(Scope(as_of=timestamps.now())).tolist() == []
+    columns = Catalog(world.store, MODEL).view()
+    assert columns.scoped(Scope(as_of=timestamps.now())).is_visible.tolist() == []
     assert columns.neighbours(columns.find([]), (-1, 1)).shape == (0, 2)
 
 
 def test_neighbours_stand_beside_each_other_by_position(world: World) -> None:
     positions = (30, 10, 20, 40)
     turns = [world.add(session="talk", position=position) for position in positions]
-    columns = Catalog(world.store, MODEL).columns()
+    columns = Catalog(world.store, MODEL).view()
     at = columns.find(range(1, len(turns) + 1))
     # By position: 10 is the second entry, 20 the third, 30 the first, 40 the last.
     assert columns.neighbours(at, (-1, 1, -2, 2)).tolist() == [
@@ -310,7 +320,7 @@ def test_neighbours_are_of_the_same_conversation_owner_and_project(world: World)
     world.add(session="talk", position=2, owner="ada")
     world.add(session="talk", position=2, project="garden")
     world.add(position=2)
-    columns = Catalog(world.store, MODEL).columns()
+    columns = Catalog(world.store, MODEL).view()
     assert (columns.neighbours(np.arange(4), (-1, 1)) == -1).all()
 
 
@@ -318,7 +328,7 @@ def test_only_current_versions_are_neighbours(world: World) -> None:
     first, second, third = (world.add(session="talk", position=position) for position in (1, 2, 3))
     world.edit(third.id, content="edited", content_hash=content_hash("edited"))
     world.apply(Forget(second.id))
-    columns = Catalog(world.store, MODEL).columns()
+    columns = Catalog(world.store, MODEL).view()
     rows = {(memory.id, memory.version): row for row, memory in world.store.versions()}
     at = columns.find([rows[first.id, 1], rows[second.id, 1], rows[third.id, 1], rows[third.id, 2]])
     found = columns.neighbours(at, (-1, 1))
@@ -327,7 +337,7 @@ def test_only_current_versions_are_neighbours(world: World) -> None:
 
 def test_names_may_be_added_while_a_mask_is_made(world: World) -> None:
     world.add()
-    columns = Catalog(world.store, MODEL).columns()
+    columns = Catalog(world.store, MODEL).view()
     places = columns.codes.places
 
     class Interrupted(str):
@@ -339,5 +349,5 @@ def test_names_may_be_added_while_a_mask_is_made(world: World) -> None:
             places.setdefault(("me", f"project {len(places)}"), len(places))
             return str.__eq__(self, other)
 
-    assert columns.mask(Scope(owner=Interrupted("me"), as_of=timestamps.now())).tolist() == [True]
+    assert columns.scoped(Scope(owner=Interrupted("me"), as_of=timestamps.now())).is_visible.tolist() == [True]
     assert len(places) == 2

@@ -45,7 +45,7 @@ class Shelf:
         self.given += list(vectors)
 
     def put_bytes(self, vectors: list[bytes], model: str = MODEL) -> None:
-        start = len(self.catalog.columns().rows)
+        start = len(self.catalog.view().rows)
         texts = [f"text {start + number}" for number in range(len(vectors))]
         self.store.apply([Add(self._make(text)) for text in texts], batch=f"batch {start}")
         digests = [content_hash(text) for text in texts]
@@ -56,7 +56,7 @@ class Shelf:
 
     @property
     def columns(self) -> Columns:
-        return self.catalog.columns()
+        return self.catalog.view()
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shelf, Fl
     opened = Shelf(tmp_path_factory.mktemp("dense"), make)
     vectors = units(300)
     opened.put(vectors[:260])
-    opened.index(tail_cap=1).nearest(vectors[0], opened.columns, everyone(opened.columns), 1)
+    opened.index(tail_cap=1).over(opened.columns).nearest(vectors[0], everyone(opened.columns), 1)
     opened.put(vectors[260:])
     yield opened, vectors
     opened.unbound.close()
@@ -119,7 +119,7 @@ def test_the_nearest_are_those_of_a_plain_scan(
     index, columns = shelf.index(tail_cap=1000), shelf.columns
     mask = np.random.default_rng(seed).random(len(vectors)) < share
     asked = units(1, seed)[0]
-    at, cosines = index.nearest(asked, columns, mask, limit)
+    at, cosines = index.over(columns).nearest(asked, mask, limit)
     assert at.tolist() == brute(vectors, asked, mask, limit)
     np.testing.assert_allclose(cosines, vectors[at] @ asked, atol=1e-6)
 
@@ -127,7 +127,7 @@ def test_the_nearest_are_those_of_a_plain_scan(
 def test_equal_vectors_come_in_the_order_of_rows_even_at_the_cut(shelf: Shelf) -> None:
     one = units(1)[0]
     shelf.put(np.stack([one] * 9))
-    at, _ = shelf.index().nearest(one, shelf.columns, everyone(shelf.columns), 5)
+    at, _ = shelf.index().over(shelf.columns).nearest(one, everyone(shelf.columns), 5)
     assert at.tolist() == [0, 1, 2, 3, 4]
 
 
@@ -136,9 +136,9 @@ def test_the_tail_answers_as_the_file_will(shelf: Shelf) -> None:
     shelf.put(vectors)
     asked, columns = units(1, 5)[0], shelf.columns
     patient, eager = shelf.index(tail_cap=1000), shelf.index(tail_cap=1)
-    before = patient.nearest(asked, columns, everyone(columns), 10)
+    before = patient.over(columns).nearest(asked, everyone(columns), 10)
     assert not list(shelf.folder.glob("dense-*"))
-    after = eager.nearest(asked, columns, everyone(columns), 10)
+    after = eager.over(columns).nearest(asked, everyone(columns), 10)
     assert list(shelf.folder.glob("dense-*"))
     assert before[0].tolist() == after[0].tolist() == brute(vectors, asked, everyone(columns), 10)
     np.testing.assert_allclose(before[1], after[1], atol=1e-6)
@@ -148,10 +148,10 @@ def test_what_is_written_later_is_found_at_once(shelf: Shelf) -> None:
     shelf.put(units(20))
     index = shelf.index(tail_cap=5)
     asked = units(1, 77)[0]
-    index.nearest(asked, shelf.columns, everyone(shelf.columns), 3)
+    index.over(shelf.columns).nearest(asked, everyone(shelf.columns), 3)
     for number in range(8):
         shelf.put(asked[None] * np.float32(1))
-        found, cosines = index.nearest(asked, shelf.columns, everyone(shelf.columns), 1)
+        found, cosines = index.over(shelf.columns).nearest(asked, everyone(shelf.columns), 1)
         assert found.tolist() == [20]
         assert cosines[0] == pytest.approx(1, abs=1e-5)
         assert len(shelf.columns.rows) == 21 + number
@@ -161,15 +161,15 @@ def test_a_memory_without_a_vector_is_not_near_anything(shelf: Shelf, make_memor
     shelf.put(units(3))
     shelf.store.apply([Add(make_memory("not embedded yet"))], batch="later")
     index, asked = shelf.index(), units(1)[0]
-    at, _ = index.nearest(asked, shelf.columns, everyone(shelf.columns), 10)
+    at, _ = index.over(shelf.columns).nearest(asked, everyone(shelf.columns), 10)
     assert sorted(at.tolist()) == [0, 1, 2]
-    cosines = index.cosines(asked, shelf.columns, np.arange(4))
+    cosines = index.over(shelf.columns).cosines(asked, np.arange(4))
     assert np.isnan(cosines).tolist() == [False, False, False, True]
     np.testing.assert_allclose(cosines[:3], units(3) @ asked, atol=1e-6)
 
 
 def test_an_empty_store_has_no_nearest(shelf: Shelf) -> None:
-    at, cosines = shelf.index().nearest(units(1)[0], shelf.columns, everyone(shelf.columns), 5)
+    at, cosines = shelf.index().over(shelf.columns).nearest(units(1)[0], everyone(shelf.columns), 5)
     assert (len(at), len(cosines)) == (0, 0)
 
 
@@ -188,7 +188,7 @@ def test_bits_keep_nearly_all_of_the_nearest(
     kept, exact = [], 0
     for asked in questions:
         mask = random.random(len(vectors)) < 0.8
-        found, cosines = index.nearest(asked, columns, mask, 50)
+        found, cosines = index.over(columns).nearest(asked, mask, 50)
         wanted = brute(vectors, asked, mask, 50)
         assert mask[found].all()
         assert (np.diff(cosines) <= 0).all()
@@ -207,7 +207,7 @@ def test_bits_that_their_file_lacks_are_made_anew(shelf: Shelf, monkeypatch: pyt
     monkeypatch.setattr(dense, "BIT_CANDIDATES", 100)
     vectors = units(200)
     shelf.put(vectors[:120])
-    shelf.index(tail_cap=0).nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [bits] = shelf.folder.glob("dense-*/bits")
     if lost == "all":
         shutil.rmtree(bits)
@@ -220,7 +220,7 @@ def test_bits_that_their_file_lacks_are_made_anew(shelf: Shelf, monkeypatch: pyt
     shelf.put(vectors[120:])
     mask = everyone(shelf.columns)
     asked = units(1, 9)[0]
-    found, _ = shelf.index(tail_cap=1000).nearest(asked, shelf.columns, mask, 5)
+    found, _ = shelf.index(tail_cap=1000).over(shelf.columns).nearest(asked, mask, 5)
     assert found.tolist() == brute(vectors, asked, mask, 5)
 
 
@@ -231,7 +231,7 @@ def test_few_allowed_ones_are_compared_exactly(shelf: Shelf, monkeypatch: pytest
     shelf.put(vectors)
     mask = np.arange(200) % 4 == 0
     asked = units(1, 9)[0]
-    found, _ = shelf.index().nearest(asked, shelf.columns, mask, 20)
+    found, _ = shelf.index().over(shelf.columns).nearest(asked, mask, 20)
     assert found.tolist() == brute(vectors, asked, mask, 20)
 
 
@@ -243,12 +243,14 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
         digest: (-np.frombuffer(raw, dtype="<f4")).tobytes() for _, digest, raw in shelf.store.vectors.page(MODEL)
     }
     shelf.store.vectors.keep(other, mirrored)
-    columns = Catalog(shelf.store, other).columns()
+    columns = Catalog(shelf.store, other).view()
     theirs = DenseIndex(shelf.folder, shelf.store, other, WIDTH, tail_cap=0)
-    assert theirs.nearest(-vectors[2], columns, everyone(columns), 1)[0].tolist() == [2]
+    assert theirs.over(columns).nearest(-vectors[2], everyone(columns), 1)[0].tolist() == [2]
     assert len(list(shelf.folder.glob("dense-*"))) == 1
     for tail_cap in (100, 0):
-        found, cosines = shelf.index(tail_cap=tail_cap).nearest(vectors[2], shelf.columns, everyone(shelf.columns), 4)
+        found, cosines = (
+            shelf.index(tail_cap=tail_cap).over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 4)
+        )
         assert found.tolist() == brute(vectors, vectors[2], everyone(shelf.columns), 4)
         assert cosines[0] == pytest.approx(1, abs=1e-5)
     assert len(list(shelf.folder.glob("dense-*"))) == 2
@@ -259,12 +261,12 @@ def test_a_restored_store_is_read_anew(shelf: Shelf, tmp_path: Path) -> None:
     shelf.unbound.maintenance.backup(tmp_path / "copy.db")
     index = shelf.index(tail_cap=0)
     shelf.put(units(3, 8))
-    index.nearest(units(1)[0], shelf.columns, everyone(shelf.columns), 9)
+    index.over(shelf.columns).nearest(units(1)[0], everyone(shelf.columns), 9)
     shelf.unbound.maintenance.restore(tmp_path / "copy.db")
     # The same slots now mean other vectors.
     shelf.put(units(3, 9))
     vectors = np.concatenate([units(3), units(3, 9)])
-    at, cosines = index.nearest(units(1, 9)[0], shelf.columns, everyone(shelf.columns), 9)
+    at, cosines = index.over(shelf.columns).nearest(units(1, 9)[0], everyone(shelf.columns), 9)
     assert at.tolist() == brute(vectors, units(1, 9)[0], everyone(shelf.columns), 9)
     assert cosines[0] == pytest.approx(1, abs=1e-5)
 
@@ -290,11 +292,11 @@ def test_vectors_that_are_none_are_left_out_and_counted(shelf: Shelf, kind: str,
     shelf.put(vectors[6:])
     index, columns = shelf.index(tail_cap=tail_cap), shelf.columns
     for limit in (3, 50):
-        found, cosines = index.nearest(vectors[8], columns, everyone(columns), limit)
+        found, cosines = index.over(columns).nearest(vectors[8], everyone(columns), limit)
         wanted = brute(vectors, vectors[8], np.ones(12, dtype=bool), limit)
         assert found.tolist() == [place + (place >= 6) for place in wanted]
         assert np.isfinite(cosines).all()
-    assert np.isnan(index.cosines(vectors[8], columns, np.array([6])))[0]
+    assert np.isnan(index.over(columns).cosines(vectors[8], np.array([6])))[0]
     assert index.damaged() == 1
     index.rebuild()
     assert index.damaged() == 0
@@ -305,32 +307,32 @@ def test_vectors_that_are_none_are_left_out_and_counted(shelf: Shelf, kind: str,
 def test_vectors_of_a_damaged_file_do_not_hide_the_others(shelf: Shelf, tail_cap: int) -> None:
     vectors = units(12)
     shelf.put(vectors)
-    shelf.index(tail_cap=0).nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [folder] = shelf.folder.glob("dense-*")
     with (folder / "values").open("r+b") as values:
         for place, bad in ((3, np.nan), (5, 1e30)):
             values.seek(place * WIDTH * 4)
             values.write(np.array([bad], dtype="<f4").tobytes())
     index = shelf.index(tail_cap=tail_cap)
-    found, cosines = index.nearest(vectors[8], shelf.columns, everyone(shelf.columns), 4)
+    found, cosines = index.over(shelf.columns).nearest(vectors[8], everyone(shelf.columns), 4)
     expected = np.isin(np.arange(12), [3, 5], invert=True)
     assert found.tolist() == brute(vectors, vectors[8], expected, 4)
     assert np.isfinite(cosines).all()
     assert index.damaged() == 2
     index.rebuild()
     assert index.damaged() == 0
-    found, _ = index.nearest(vectors[3], shelf.columns, everyone(shelf.columns), 1)
+    found, _ = index.over(shelf.columns).nearest(vectors[3], everyone(shelf.columns), 1)
     assert found.tolist() == [3]
 
 
 def test_a_file_that_is_cut_short_is_written_again(shelf: Shelf) -> None:
     vectors = units(8)
     shelf.put(vectors)
-    shelf.index(tail_cap=0).nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [folder] = shelf.folder.glob("dense-*")
     for name in ("slots", "values"):
         (folder / name).write_bytes((folder / name).read_bytes()[:-8])
-        found, _ = shelf.index(tail_cap=0).nearest(vectors[7], shelf.columns, everyone(shelf.columns), 1)
+        found, _ = shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[7], everyone(shelf.columns), 1)
         assert found.tolist() == [7]
         assert shelf.index().damaged() == 0
 
@@ -343,7 +345,7 @@ def test_where_the_folder_cannot_be_written_memory_serves_alone(shelf: Shelf, mo
         raise PermissionError("read-only")
 
     monkeypatch.setattr(DenseIndex, "_lock_path", refuse)
-    found, _ = shelf.index(tail_cap=0).nearest(vectors[2], shelf.columns, everyone(shelf.columns), 1)
+    found, _ = shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 1)
     assert found.tolist() == [2]
 
 
@@ -356,7 +358,7 @@ def test_while_another_process_writes_the_file_memory_serves_alone(
     index = shelf.index(tail_cap=0)
     with file_lock(index._lock_path(), timeout_s=1) as is_held:
         assert is_held
-        found, _ = index.nearest(vectors[2], shelf.columns, everyone(shelf.columns), 1)
+        found, _ = index.over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 1)
     assert found.tolist() == [2]
     assert not list(shelf.folder.glob("dense-*"))
 
@@ -365,12 +367,12 @@ def test_erased_vectors_leave_no_byte_in_the_rebuilt_file(shelf: Shelf) -> None:
     vectors = units(8)
     shelf.put(vectors)
     index = shelf.index(tail_cap=0)
-    index.nearest(vectors[0], shelf.columns, everyone(shelf.columns), 1)
+    index.over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [folder] = shelf.folder.glob("dense-*")
     assert vectors[5].tobytes() in (folder / "values").read_bytes()
     gone = next(memory.id for _, memory in shelf.store.versions() if memory.content == "text 5")
     shelf.store.erase([gone], batch="erase")
     index.rebuild()
     assert vectors[5].tobytes() not in (folder / "values").read_bytes()
-    found, _ = index.nearest(vectors[6], shelf.columns, everyone(shelf.columns), 1)
+    found, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
     assert shelf.store.rows(shelf.columns.rows[found].tolist()).popitem()[1].content == "text 6"

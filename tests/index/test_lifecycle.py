@@ -22,7 +22,7 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import MentionIndex
 from triskele.index.vectors import DenseIndex, TokenIndex
-from triskele.stores.protocols import OwnerStore
+from triskele.stores.protocols import Heads, OwnerStore
 
 
 class ToyStore:
@@ -35,6 +35,10 @@ class ToyStore:
 
     def epoch(self) -> str:
         return self.name
+
+    def heads(self, fingerprint: str) -> Heads:
+        assert not fingerprint
+        return Heads(self.name)
 
 
 class ToyIndex(DiskIndex[list[str], list[str], list[str]]):
@@ -50,9 +54,6 @@ class ToyIndex(DiskIndex[list[str], list[str], list[str]]):
     def file(self) -> Path:
         return self.path / "lines.json"
 
-    def lines(self) -> list[str]:
-        return self._fresh()
-
     def kept(self) -> list[str] | None:
         return self._open(self._store.epoch())
 
@@ -66,7 +67,7 @@ class ToyIndex(DiskIndex[list[str], list[str], list[str]]):
         except (OSError, ValueError):
             return None
 
-    def _position(self) -> int:
+    def _position(self, heads: Heads) -> int:
         return len(self.toys.lines)
 
     def _open(self, epoch: str) -> list[str] | None:
@@ -105,10 +106,7 @@ class MemoryIndex(DerivedIndex[list[str], list[str], list[str]]):
         super().__init__(cast(OwnerStore, store))
         self.toys = store
 
-    def lines(self) -> list[str]:
-        return self._fresh()
-
-    def _position(self) -> int:
+    def _position(self, heads: Heads) -> int:
         return len(self.toys.lines)
 
     def _open(self, epoch: str) -> list[str] | None:
@@ -130,37 +128,37 @@ def folder(tmp_path: Path) -> Path:
 def test_the_store_is_read_again_only_when_it_has_changed(folder: Path) -> None:
     store = ToyStore("one")
     for index in (ToyIndex(folder, store), MemoryIndex(store)):
-        before = index.lines()
+        before = index.view()
         reads = store.reads
-        assert index.lines() is before
+        assert index.view() is before
         assert store.reads == reads
         store.lines.append("more")
-        assert len(index.lines()) == len(before) + 1
+        assert len(index.view()) == len(before) + 1
         store.lines[:], store.name = ["two"], f"epoch after {store.name}"
-        assert [line.lower() for line in index.lines()] == ["two"]
+        assert [line.lower() for line in index.view()] == ["two"]
 
 
 def test_a_short_tail_stays_in_memory_and_a_long_one_is_written(folder: Path) -> None:
     store = ToyStore("one", "two")
     index = ToyIndex(folder, store, tail_cap=2)
-    assert index.lines() == ["ONE", "TWO"]
+    assert index.view() == ["ONE", "TWO"]
     assert index.kept() is None
     store.lines.append("three")
-    assert index.lines() == ["ONE", "TWO", "THREE"] == index.kept()
+    assert index.view() == ["ONE", "TWO", "THREE"] == index.kept()
     store.lines.append("four")
-    assert index.lines() == ["ONE", "TWO", "THREE", "FOUR"]
+    assert index.view() == ["ONE", "TWO", "THREE", "FOUR"]
     assert index.kept() == ["ONE", "TWO", "THREE"]
-    before = index.lines()
+    before = index.view()
     assert index.catch_up()
-    assert index.kept() == index.lines() == ["ONE", "TWO", "THREE", "FOUR"]
+    assert index.kept() == index.view() == ["ONE", "TWO", "THREE", "FOUR"]
     # The view with the tail in memory is released.
-    assert index.lines() is not before
+    assert index.view() is not before
 
 
 def test_an_index_that_writes_at_once_has_no_first_tail(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToyIndex, "writes_at_once", True)
     index = ToyIndex(folder, ToyStore("one"))
-    assert index.lines() == ["ONE"] == index.kept()
+    assert index.view() == ["ONE"] == index.kept()
 
 
 def die(folder: str, *lines: str) -> None:
@@ -171,7 +169,7 @@ def die(folder: str, *lines: str) -> None:
 @pytest.mark.parametrize("first", [(), ("one", "two", "three")], ids=["first write", "later write"])
 def test_a_kill_in_the_middle_of_a_write_loses_nothing(folder: Path, first: tuple[str, ...]) -> None:
     store = ToyStore(*first)
-    ToyIndex(folder, store).lines()
+    ToyIndex(folder, store).view()
     store.lines += ["four", "five", "six"]
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_lifecycle"
     code += f"; test_lifecycle.die({str(folder)!r}, *{store.lines!r})"
@@ -179,25 +177,25 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing(folder: Path, first: tupl
     index = ToyIndex(folder, store, tail_cap=1000)
     assert (folder / "toy-3-small_one" / "lines.new").exists()
     assert index.kept() == ([line.upper() for line in first] or None)
-    assert index.lines() == [line.upper() for line in store.lines]
+    assert index.view() == [line.upper() for line in store.lines]
     # Without a wait: the lock of a killed process is free.
     assert index.catch_up(wait_s=0)
-    assert index.kept() == index.lines() == [line.upper() for line in store.lines]
+    assert index.kept() == index.view() == [line.upper() for line in store.lines]
     assert index.damaged() == 0
 
 
 def test_damage_is_found_and_rebuilt_and_other_formats_are_removed(folder: Path) -> None:
     store = ToyStore("one", "two", "three")
     index = ToyIndex(folder, store, tail_cap=0)
-    index.lines()
+    index.view()
     older = folder / "toy-2-small_one"
     older.mkdir()
     index.file.write_text(index.file.read_text().replace("TWO", "TOO"))
     assert index.damaged() == 1
-    assert ToyIndex(folder, store).lines() == ["ONE", "TOO", "THREE"]
+    assert ToyIndex(folder, store).view() == ["ONE", "TOO", "THREE"]
     index.rebuild()
     assert index.damaged() == 0
-    assert index.lines() == ["ONE", "TWO", "THREE"]
+    assert index.view() == ["ONE", "TWO", "THREE"]
     assert ToyIndex.files(folder) == [index.path]
 
 
@@ -206,22 +204,22 @@ def test_a_view_read_during_a_rebuild_is_released(folder: Path, monkeypatch: pyt
     views: list[list[str]] = []
 
     def read_and_write(path: Path, content: str) -> None:
-        views.append(index.lines())
+        views.append(index.view())
         path.write_text(content)
 
     monkeypatch.setattr(index, "before_the_rename", read_and_write)
     index.rebuild()
-    assert index.lines() == views[0] == ["ONE", "TWO"]
-    assert index.lines() is not views[0]
+    assert index.view() == views[0] == ["ONE", "TWO"]
+    assert index.view() is not views[0]
 
 
 def test_a_file_of_another_epoch_is_not_used(folder: Path) -> None:
     store = ToyStore("one", "two", "three")
     index = ToyIndex(folder, store)
-    index.lines()
+    index.view()
     store.name, store.lines[:] = "second epoch", ["another"]
     assert index.kept() is None
-    assert index.lines() == ["ANOTHER"]
+    assert index.view() == ["ANOTHER"]
     index.catch_up()
     assert index.kept() == ["ANOTHER"]
 
@@ -231,9 +229,9 @@ def test_where_the_folder_cannot_be_written_memory_serves(folder: Path) -> None:
     folder.write_text("in the way")
     store = ToyStore("one", "two", "three")
     index = ToyIndex(folder, store, tail_cap=0)
-    assert index.lines() == ["ONE", "TWO", "THREE"]
+    assert index.view() == ["ONE", "TWO", "THREE"]
     store.lines.append("four")
-    assert index.lines()[-1] == "FOUR"
+    assert index.view()[-1] == "FOUR"
     for write in (index.catch_up, index.rebuild):
         with pytest.raises(IndexUnavailable, match="the toy index"):
             write()
@@ -242,13 +240,13 @@ def test_where_the_folder_cannot_be_written_memory_serves(folder: Path) -> None:
 def test_while_another_process_writes_readers_do_not_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ToyStore("one", "two", "three")
     index = ToyIndex(folder, store)
-    index.lines()
+    index.view()
     store.lines += ["four", "five", "six"]
     with file_lock(folder / "toy.lock", timeout_s=1) as is_held:
         assert is_held
         # A reader that waited would wait for as long as the test runs.
         monkeypatch.setattr(lifecycle, "FIRST_INDEX_TIMEOUT_S", 10_000)
-        assert index.lines()[-1] == "SIX"
+        assert index.view()[-1] == "SIX"
         assert index.kept() == ["ONE", "TWO", "THREE"]
         assert not index.catch_up(wait_s=0)
         monkeypatch.setattr(lifecycle, "LOCK_TIMEOUT_S", 0.01)
@@ -261,12 +259,12 @@ def test_while_another_process_writes_readers_do_not_wait(folder: Path, monkeypa
 def test_after_close_the_index_reads_again(folder: Path) -> None:
     store = ToyStore("one")
     for index in (ToyIndex(folder, store), MemoryIndex(store)):
-        before = index.lines()
+        before = index.view()
         index.close()
-        assert index.lines() == before
-        assert index.lines() is not before
+        assert index.view() == before
+        assert index.view() is not before
         index.rebuild()
-        assert index.lines() == before
+        assert index.view() == before
         assert index.orphans(np.array([1])) == 0
     assert MemoryIndex(store).damaged() == 0
 
@@ -279,6 +277,6 @@ def test_folders_and_locks_have_the_names_of_existing_stores(folder: Path) -> No
         "tokens.lock": TokenIndex(folder, store, "some/model@1", 4),
         "mentions.lock": MentionIndex(folder, store),
     }
-    names = ["lexical-4-english", "dense-1-some_model@1", "tokens-1-some_model@1", "mentions-1"]
+    names = ["lexical-5-english", "dense-1-some_model@1", "tokens-1-some_model@1", "mentions-1"]
     assert [index.path.name for index in indexes.values()] == names
     assert [index._lock_path().name for index in indexes.values()] == list(indexes)

@@ -62,9 +62,9 @@ def _concepts(layers: Layers, row: int) -> set[int]:
 def test_mentions_are_found_from_both_sides(book: Book, tail_cap: int) -> None:
     index = book.index(tail_cap)
     first = book.add("argo*", "helm")
-    index.layers()
+    index.view()
     second, third = book.add("helm", "argo"), book.add("kite")
-    layers = index.layers()
+    layers = index.view()
     argo, helm = book.concept("argo"), book.concept("helm")
     assert _holders(layers, argo) == {first: True, second: False}
     assert _concepts(layers, second) == {argo, helm}
@@ -77,7 +77,7 @@ def test_mentions_are_found_from_both_sides(book: Book, tail_cap: int) -> None:
 def test_a_list_of_others_may_be_cut(book: Book) -> None:
     for _ in range(4):
         book.add("argo")
-    places, rows, _ = book.index(0).layers().holders(np.array([book.concept("argo")] * 2), most=3)
+    places, rows, _ = book.index(0).view().holders(np.array([book.concept("argo")] * 2), most=3)
     assert places.tolist() == [0, 0, 0, 1, 1, 1]
     assert len(set(rows.tolist())) == 3
 
@@ -85,7 +85,7 @@ def test_a_list_of_others_may_be_cut(book: Book) -> None:
 def test_a_lead_is_a_subject_where_others_mention_it(book: Book) -> None:
     alone = book.add("kite?")
     named, _ = book.add("argo?"), book.add("argo")
-    layers = book.index().layers()
+    layers = book.index().view()
     assert _holders(layers, book.concept("argo"))[named]
     assert not _holders(layers, book.concept("kite"))[alone]
 
@@ -94,36 +94,36 @@ def test_a_lead_is_a_subject_where_others_mention_it(book: Book) -> None:
 def test_names_of_one_concept_count_as_one(book: Book, tail_cap: int) -> None:
     index = book.index(tail_cap)
     first, second = book.add("ci", "continuous integration*"), book.add("ci")
-    index.layers()
+    index.view()
     whole = book.concept("continuous integration")
     book.store.entities.regroup({book.concept("ci"): whole}, "acronym")
-    layers = index.layers()
+    layers = index.view()
     assert _holders(layers, whole) == {first: True, second: False}
     assert _concepts(layers, first) == {whole}
 
 
 def test_the_file_serves_and_is_written_again_when_lost(book: Book) -> None:
     row = book.add("argo*")
-    book.index(0).layers()
-    assert _holders(book.index(1000).layers(), book.concept("argo")) == {row: True}
+    book.index(0).view()
+    assert _holders(book.index(1000).view(), book.concept("argo")) == {row: True}
     shutil.rmtree(book.folder)
-    assert _holders(book.index(0).layers(), book.concept("argo")) == {row: True}
+    assert _holders(book.index(0).view(), book.concept("argo")) == {row: True}
     assert book.index().damaged() == 0
 
 
 def test_a_damaged_file_is_found_and_rebuilt(book: Book) -> None:
     row = book.add("argo*")
     index = book.index(0)
-    index.layers()
+    index.view()
     values = next(book.folder.glob("mentions-*/values"))
     values.write_bytes(bytes(len(values.read_bytes())))
     assert book.index().damaged() == 1
     index.rebuild()
     assert book.index().damaged() == 0
-    assert _holders(index.layers(), book.concept("argo")) == {row: True}
+    assert _holders(index.view(), book.concept("argo")) == {row: True}
 
 
 def test_an_empty_store_mentions_nothing(book: Book) -> None:
-    layers = book.index().layers()
+    layers = book.index().view()
     assert _concepts(layers, 1) == set()
     assert _holders(layers, 1) == {}

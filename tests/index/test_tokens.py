@@ -88,7 +88,7 @@ def test_stop_words_and_punctuation_go_unless_nothing_else_is_left(text: str, ke
 def test_a_byte_per_number_loses_little() -> None:
     text = SENTENCES[0]
     made = bundled().encode_documents([text])[0]
-    telling = [place for place, (start, stop) in enumerate(made.spans) if vectors._is_telling(text[start:stop])]
+    telling = [place for place, (start, stop) in enumerate(made.spans) if vectors._is_content_word(text[start:stop])]
     small = compressed(text, made)
     assert small.dtype == np.int8
     back = small.astype(np.float32) / SCALE
@@ -136,7 +136,7 @@ def _tokens(slot: int, count: int | None = None) -> NDArray[np.int8]:
 
 def _gathered(index: TokenIndex, *slots: int) -> list[list[int]]:
     """Per slot the first number of each of its vectors."""
-    vectors, counts = index.gather(np.array(slots, dtype=np.int64))
+    vectors, counts = index.view().gather(np.array(slots, dtype=np.int64))
     ends = np.cumsum(counts)
     return [vectors[end - count : end, 0].tolist() for end, count in zip(ends.tolist(), counts.tolist(), strict=True)]
 
@@ -254,8 +254,8 @@ def test_lost_tokens_are_encoded_again(tmp_path: Path) -> None:
         assert engine.embed() == len(SENTENCES)
         semantic = engine.semantic()
         assert semantic is not None
-        slots = np.unique(semantic.catalog.columns().slots)
-        before = semantic.tokens.gather(slots)
+        slots = np.unique(semantic.catalog.view().slots)
+        before = semantic.tokens.view().gather(slots)
         semantic.tokens.keep_only(slots[::3])
         lost = np.setdiff1d(slots, slots[::3])
         assert semantic.tokens.missing(slots).tolist() == lost.tolist()
@@ -263,6 +263,6 @@ def test_lost_tokens_are_encoded_again(tmp_path: Path) -> None:
         assert semantic.tokens.missing(slots).tolist() == lost[2:].tolist()
         assert engine.embed() == len(lost) - 2
         assert engine.embed() == 0
-        after = semantic.tokens.gather(slots)
+        after = semantic.tokens.view().gather(slots)
         np.testing.assert_array_equal(before[0], after[0])
         np.testing.assert_array_equal(before[1], after[1])

@@ -58,13 +58,13 @@ def test_a_paraphrase_lies_closer_than_a_distractor(model: BundledEmbedder, quer
     assert max_sim(asked, right) > max_sim(asked, wrong) + 0.05
 
 
-def test_sentence_vectors_are_those_of_the_source_model(model: BundledEmbedder) -> None:
-    # Cosines of all-MiniLM-L6-v2 in full precision; trained weights will bring their own.
+def test_sentence_vectors_are_those_of_the_trained_model(model: BundledEmbedder) -> None:
+    # Cosines of the trained and averaged weights in full precision.
     pairs = {
-        (TRIPLES[0][0], TRIPLES[0][1]): 0.383,
+        (TRIPLES[0][0], TRIPLES[0][1]): 0.405,
         (TRIPLES[1][0], TRIPLES[1][1]): 0.459,
-        (TRIPLES[2][0], TRIPLES[2][1]): 0.630,
-        (TRIPLES[2][2], TRIPLES[1][2]): 0.008,
+        (TRIPLES[2][0], TRIPLES[2][1]): 0.638,
+        (TRIPLES[2][2], TRIPLES[1][2]): 0.025,
     }
     for (left, right), expected in pairs.items():
         found = float(one(model, left).sentence @ one(model, right).sentence)

@@ -111,14 +111,14 @@ class Capture:
 
     @property
     def outside(self) -> HostedServices:
-        found = self.engine.runtime.outside()
+        found = self.engine.runtime.services()
         assert found is not None
         return found
 
     @property
     def reviewer(self) -> CandidateReranker:
-        assert self.outside.reviewer is not None
-        return self.outside.reviewer
+        assert self.outside.reranker is not None
+        return self.outside.reranker
 
     def sightings(self, *, is_hasty: bool = False) -> list[Sighting]:
         """Walk every path, then look everywhere; in haste the first wrong step is the last one."""
@@ -168,7 +168,7 @@ class Capture:
 
     def _embed(self) -> None:
         self.engine.embed()
-        self.engine.runtime.embed_elsewhere()
+        self.engine.runtime.embed_hosted()
         self._run("reindex")
 
     def _close_later(self) -> None:
@@ -177,7 +177,7 @@ class Capture:
             canary.number: engine.remember(canary.memory, sensitivity=Sensitivity.OPEN).id
             for canary in self.later.canaries
         }
-        engine.runtime.embed_elsewhere()
+        engine.runtime.embed_hosted()
         self.facts["what was open arrived"] = all(map(self._has_arrived, [each.memory for each in self.later.canaries]))
         assert self.outside.hosted is not None
         mark = self.outside.hosted.texts.fingerprint
@@ -224,7 +224,7 @@ class Capture:
             ways[number % len(ways)](f"is {canary.secret} in use")
 
     def _ways(self, memories: dict[int, Memory]) -> Sequence[Callable[[str], object]]:
-        hosted, rewording = self.outside.hosted, self.outside.rewording
+        hosted, rewording = self.outside.hosted, self.outside.rewriter
         assert hosted is not None and rewording is not None
         scope = self.engine.scope()
         return (
@@ -248,10 +248,10 @@ class Capture:
         text = self.secrets.canaries[0].memory
         body = {"model": "tiny", "input": [text], "encoding_format": "float"}
         with suppress(NotCleared):
-            self.outside.door.post("hosted", "/embeddings", body, lambda said: said["usage"]["total_tokens"])
+            self.outside.client.post("hosted", "/embeddings", body, lambda said: said["usage"]["total_tokens"])
         with suppress(NotCleared):
-            assert self.outside.rewording is not None
-            self.outside.rewording.llm.complete((text,), most_tokens=20)
+            assert self.outside.rewriter is not None
+            self.outside.rewriter.llm.complete((text,), most_tokens=20)
 
     def _look_after(self) -> None:
         for command in ("reindex", "models list", "doctor --deep", "doctor --json", "config"):

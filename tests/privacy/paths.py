@@ -25,6 +25,7 @@ from triskele.exchange.transfer import export_memories, import_memories
 from triskele.index.entity_linking import read_names
 from triskele.privacy import detect
 from triskele.serving.cli.main import cli
+from triskele.serving.file_memory import FileMemory
 from triskele.serving.hook import events
 from triskele.serving.mcp.server import build
 from triskele.stores.protocols import Document
@@ -252,6 +253,24 @@ def _mcp(folder: Path, canaries: Sequence[Canary]) -> Path:
     return _written(folder / "memory.json", map(json.dumps, entities))
 
 
+def _notes(folder: Path, canaries: Sequence[Canary]) -> Path:
+    return _written(folder / "MEMORY.md", (f"- {canary.memory}" for canary in canaries)).parent
+
+
+def _transcript(folder: Path, canaries: Sequence[Canary]) -> Path:
+    lines = (
+        {"type": "user", "sessionId": "s", "message": {"role": "user", "content": canary.memory}} for canary in canaries
+    )
+    return _written(folder / "talk.jsonl", map(json.dumps, lines))
+
+
+def _file_memory(walk: Walk, canaries: Sequence[Canary], name: str) -> None:
+    folder = FileMemory(walk.engine, "garden")
+    for canary in canaries:
+        path = f"/memories/{name} {canary.number}.md"
+        walk.said.append(folder.run({"command": "create", "path": path, "file_text": canary.memory}))
+
+
 def _old_export(folder: Path, canaries: Sequence[Canary]) -> Path:
     """As written before anybody looked for secrets: everything is open."""
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_MODEL": "none"}
@@ -285,6 +304,9 @@ WRITERS: dict[str, Callable[[Walk, Sequence[Canary], str], None]] = {
     "markdown": _imported(_markdown),
     "agents": _imported(_agents),
     "mcp-memory": _imported(_mcp),
+    "claude-notes": _imported(_notes),
+    "transcript": _imported(_transcript),
+    "file memory": _file_memory,
     "old export": _imported(_old_export),
     "export with secrets": _imported(_export_with_secrets),
 }

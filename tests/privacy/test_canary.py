@@ -84,9 +84,11 @@ def test_every_place_that_writes_memories_is_known() -> None:
     sample = {"serving/cli/showcase.py", "evaluation/harness.py"}
     assert writers - sample == {
         "engine.py",
+        "curation/projects.py",
         "curation/secrecy.py",
         "curation/undo.py",
         "exchange/import_plan.py",
+        "serving/file_memory.py",
         "stores/vault.py",
     }
 
@@ -127,7 +129,7 @@ def _bytes(folder: Path) -> bytes:
 
 
 def test_a_sealing_cut_short_is_finished_by_the_doctor(told: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(_: object) -> None:
+    def die(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

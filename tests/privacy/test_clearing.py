@@ -39,3 +39,40 @@ def test_a_sealed_text_is_opened_once(open_engine: Callable[..., Engine], monkey
     second = engine.remember("the gate opens with Rhabarberkuchen", sensitivity=Sensitivity.SECRET).id
     assert clearing.question("Rhabarberkuchen")[0] is None and clearing.question(QUESTION)[0] is None
     assert opened == [first, second]
+
+
+PRIVATE = "Ingrid Vik earns 84,500 euros a year and wants to leave Meridian in spring"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PRIVATE.upper(),
+        "Ingrid Vik earned 84.500 euros per year, wanted to leave Meridian in the spring!",
+        "In spring Ingrid Vik wants to leave Meridian; she earns 84,500 euros a year.",
+        "Ingrid Vik earns 84,500 euros a year",
+        "Ingrid Vik earns 84,500 euros a year and wants to leave Meridain in sprnig",
+        f"Minutes of Monday: the heating is repaired. {PRIVATE}. Lunch is at noon, the lift is out of order.",
+    ],
+)
+def test_an_open_memory_that_says_nearly_what_a_private_one_says_stays(
+    open_engine: Callable[..., Engine], text: str
+) -> None:
+    engine = open_engine()
+    engine.remember(PRIVATE, sensitivity=Sensitivity.PRIVATE)
+    near = engine.get(engine.remember(text).id)
+    assert engine.runtime.egress_policy.memory(near) is None
+    for other in ("The heating of the office is repaired every spring", "Customers may cancel within thirty days"):
+        assert engine.runtime.egress_policy.memory(engine.get(engine.remember(other).id)) is not None
+
+
+def test_a_name_that_only_private_memories_know_is_a_quotation(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    engine.remember("The surgery of Torvald is on Tuesday, Pixel stays with us", sensitivity=Sensitivity.PRIVATE)
+    clearing = engine.runtime.egress_policy
+    assert clearing.question("where does Torvald live?")[0] is None
+    assert clearing.question("where does the cat live?")[0] is not None
+    known = engine.remember("Torvald writes the minutes of every meeting")
+    assert clearing.question("where does Torvald live?")[0] is not None
+    engine.erase(known.id)
+    assert clearing.question("where does Torvald live?")[0] is None

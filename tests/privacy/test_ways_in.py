@@ -54,6 +54,15 @@ def _mcp(folder: Path, text: str) -> Path:
     return _written(folder / "memory.json", json.dumps(entity))
 
 
+def _transcript(folder: Path, text: str) -> Path:
+    line = {"type": "user", "sessionId": "s", "message": {"role": "user", "content": text}}
+    return _written(folder / "talk.jsonl", json.dumps(line))
+
+
+def _notes(folder: Path, text: str) -> Path:
+    return _written(folder / "MEMORY.md", f"- {text}").parent
+
+
 def _written(path: Path, text: str) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"{text}\n")
@@ -65,6 +74,8 @@ FILES: dict[str, Callable[[Path, str], Path]] = {
     "markdown": _markdown,
     "agents": _agents,
     "mcp-memory": _mcp,
+    "transcript": _transcript,
+    "claude-notes": _notes,
 }
 
 
@@ -81,7 +92,7 @@ def test_an_imported_secret_is_sealed(engine: Engine, tmp_path: Path, format: st
     assert len(memories) == len(TEXTS) and all(map(is_secret, memories))
 
 
-@pytest.mark.parametrize("label", ["tags", "keywords", "session", "project"])
+@pytest.mark.parametrize("label", ["tags", "keywords", "session", "project", "speaker"])
 def test_a_secret_in_an_imported_label_is_refused(engine: Engine, tmp_path: Path, label: str) -> None:
     for number, text in enumerate(IN_LABELS):
         record = {"text": f"kettle {number}", label: [text] if label == "tags" else text}
@@ -104,8 +115,10 @@ def test_a_secret_in_front_matter_is_refused(engine: Engine, tmp_path: Path, lab
 def test_the_command_line_refuses_the_same_labels(engine: Engine, text: str) -> None:
     id = engine.remember("the kettle is red").id
     tag = text.replace(",", " ")
-    for option, value in (("--tags", tag), ("--keywords", text)):
+    for option, value in (("--tags", tag), ("--keywords", text), ("--speaker", text)):
         for command in (["edit", id, option, value], ["add", "the pot is blue", option, value]):
             done = CliRunner().invoke(cli, command, prog_name="triskele")
-            assert done.exit_code != 0 and "looks like a secret" in done.stderr
+            # The longest are no names already by their length.
+            is_told = "looks like a secret" in done.stderr or "the speaker is longer than" in done.stderr
+            assert done.exit_code != 0 and is_told and text not in done.stderr
     assert engine.get(id).sensitivity is Sensitivity.OPEN and engine.get(id).version == 1

@@ -80,6 +80,13 @@ def test_a_title_in_the_question_counts_without_a_walk_too(engine: Engine) -> No
 def test_a_question_that_leaves_nothing_open_asks_no_graph(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _place(engine.recall(QUESTION), FAR) is not None
     monkeypatch.setattr(graph_leg, "OPEN_BELOW", -1.0)
+    monkeypatch.setattr(graph_leg, "LEAST_OPEN", 0.0)
+    assert _place(engine.recall(QUESTION), FAR) is None
+
+
+def test_the_graph_adds_nothing_to_a_stranger(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_leg, "_STRANGER", 1.0)
+    monkeypatch.setattr(graph_leg, "_ACQUAINTED", 1.1)
     assert _place(engine.recall(QUESTION), FAR) is None
 
 

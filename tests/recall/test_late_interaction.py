@@ -53,6 +53,9 @@ class Talks:
             np.zeros(len(rows), dtype=np.float32),
             np.array([self.sessions[place] for place in places], dtype=np.int64),
             np.array(beside, dtype=np.int64).reshape(len(rows), len(offsets)),
+            np.full(len(rows), -1),
+            np.full(len(rows), -1),
+            np.full(len(rows), -1),
         )
 
     def _beside(self, place: int, offset: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 from collections import Counter
@@ -21,7 +22,8 @@ TEAM = Path(__file__).resolve().parents[2] / "src" / "triskele" / "samples" / "t
 CATEGORIES = {"facts", "preferences", "projects", "people", "decisions", "lessons", "procedures"}
 PROJECTS = {"", "berthing", "billing", "metering", "platform"}
 LINKS = ("supersedes", "resolved_by", "part_of", "see_also")
-MINIMUM_PER_TYPE = {"exact": 60, "paraphrase": 60, "multi-hop": 60, "unanswerable": 25}
+MINIMUM_PER_TYPE = {"exact": 60, "paraphrase": 60, "multi-hop": 60, "unanswerable": 300, "prompt": 60, "idle": 60}
+WITHOUT_ANSWER = ("unanswerable", "idle")
 STOP_WORD_TEXT = """
 a about above after again against ain all also am an and any are aren as at be because been before being
 below between both but by can cannot could couldn d did didn do does doesn doing don down during each
@@ -157,6 +159,12 @@ def test_there_are_enough_queries_of_each_type() -> None:
     assert all(counts[kind] >= minimum for kind, minimum in MINIMUM_PER_TYPE.items())
 
 
+@pytest.mark.parametrize("kind", [*WITHOUT_ANSWER, "prompt"])
+def test_both_halves_have_the_same_number_of_queries(kind: str) -> None:
+    halves = Counter(hashlib.sha256(query["id"].encode()).digest()[0] & 1 for query in queries_of(kind))
+    assert halves[0] == halves[1]
+
+
 def test_labels_name_existing_queries_and_memories_once() -> None:
     pairs = [(qid, docid) for qid, docid, _ in QREL_ROWS]
     assert len(set(pairs)) == len(pairs)
@@ -170,7 +178,7 @@ def test_grades_are_between_zero_and_three() -> None:
 
 def test_only_answerable_queries_have_labels() -> None:
     answered = {query["id"] for query in QUERIES if graded(query, 3)}
-    unanswerable = {query["id"] for query in queries_of("unanswerable")}
+    unanswerable = {query["id"] for kind in WITHOUT_ANSWER for query in queries_of(kind)}
     assert answered == {query["id"] for query in QUERIES} - unanswerable
     assert unanswerable.isdisjoint(QRELS)
 

@@ -88,7 +88,7 @@ def test_a_second_one_is_refused_in_one_line(host: Host) -> None:
     child, _ = serving(host)
     second = subprocess.run(SERVE, env=host.environ, capture_output=True, check=False)
     assert (second.returncode, second.stdout) == (1, b"")
-    assert f"process {child.pid} serves this store already".encode() in second.stderr
+    assert f"process {child.pid} serves this data folder already".encode() in second.stderr
     status = subprocess.run([*SERVE, "--status", "--json"], env=host.environ, capture_output=True, check=True)
     assert json.loads(status.stdout)["pid"] == child.pid
     stopped = subprocess.run([*SERVE, "--stop"], env=host.environ, capture_output=True, check=True)
@@ -98,7 +98,7 @@ def test_a_second_one_is_refused_in_one_line(host: Host) -> None:
 
 @pytest.mark.parametrize("option", ["--status", "--stop"])
 def test_where_nobody_serves_the_answer_is_no(run: Run, option: str) -> None:
-    assert run("serve", option).is_refused(1, "no process serves this store")
+    assert run("serve", option).is_refused(1, "no process serves this data folder")
 
 
 def test_a_public_address_is_refused(run: Run, home: Path) -> None:
@@ -127,9 +127,34 @@ def test_the_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: p
     assert "unknown event name" in log and "private" not in log
 
 
-def test_a_store_of_its_own_has_a_resident_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_named_on_the_command_line_is_a_choice_beside_the_settings_file(home: Path) -> None:
     from triskele.serving.cli.invocation import Invocation
 
     usual = hook_client.address(Invocation().environ())
     other = hook_client.address(Invocation(store="sqlite:///other.db").environ())
-    assert usual.key != other.key and other.store == f"sqlite:///{os.getcwd()}/other.db"
+    assert usual.key == other.key
+    assert (usual.choice[0], other.choice[0]) == ("", f"sqlite:///{os.getcwd()}/other.db")
+
+
+def test_hook_explains_why_it_speaks_or_is_silent(run: Run) -> None:
+    id = run("add", "We deploy with Argo CD", "--json").json["id"]
+    event = '{"prompt": "how do we deploy?"}'
+    said = run("hook", "user-prompt-submit", "--explain", "--json", stdin=event).json
+    assert (said["verdict"], said["considered"][0]["id"], said["considered"][0]["left_out"]) == (
+        "gives 1 memory",
+        id,
+        "",
+    )
+    for asked, words in (
+        ('{"prompt": "/clear"}', "silent: the prompt is empty or a command"),
+        ('{"prompt": "how do we deploy?", "cwd": "/elsewhere"}', "silent: nothing was found"),
+    ):
+        assert words in run("hook", "user-prompt-submit", "--explain", stdin=asked).out
+    run("config", "set", "agents.least_confidence", "1")
+    unsure = run("hook", "user-prompt-submit", "--explain", stdin=event).out
+    assert "below agents.least_confidence (1)" in unsure and "the answer is not sure enough" in unsure
+    run("add", "Tabs, not spaces", "--category", "preferences", "--importance", "0.9")
+    assert "gives 1 memory" in run("hook", "session-start", "--explain", stdin="{}").out
+    assert "never gives memories" in run("hook", "stop", "--explain", stdin="{}").out
+    assert run("hook", "nonsense", "--explain", stdin="{}").is_refused(2, "unknown hook event")
+    assert run("hook", "stop", "--explain", stdin="[").is_refused(2, "one JSON object")

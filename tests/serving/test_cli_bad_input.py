@@ -25,11 +25,13 @@ Add = Callable[..., str]
         (["add", "\u200b\u2066"], "empty"),
         (["add", "--split", " "], "empty"),
         (["add", "x" * 1401], "1,401 characters"),
+        (["add", "x" * 1401], "(--split)"),
+        (["add", "x", "--title", "y"], "(--secret)"),
         (["add", "x", "--category", "nope"], "unknown category"),
         (["add", "x", "--importance", "7"], "between 0 and 1"),
         (["add", "x", "--importance", "nan"], "between 0 and 1"),
         (["add", "x", "--importance", "much"], "--importance"),
-        (["add", "x", "--valid-from", "yesterday"], "not a date"),
+        (["add", "x", "--valid-from", "someday"], "not a date"),
         (["add", "x", "--valid-from", "2026-02-01", "--valid-to", "2026-01-01"], "later"),
         (["add", "x", "--tags", "t" * 501], "501 characters"),
         (["add", "x", "--position", "9" * 30], "position"),
@@ -40,7 +42,7 @@ Add = Callable[..., str]
         (["recall", "x", "--limit", "0"], "between 1 and 200"),
         (["recall", "x", "--limit", "9" * 30], "between 1 and 200"),
         (["recall", "x", "--as-of", "soon"], "not a date"),
-        (["recall", "x", "--known-at", "31.12.2025"], "not a date"),
+        (["recall", "x", "--known-at", "31.13.2025"], "not a date"),
         (["recall", "x", "--category", "nope"], "unknown category"),
         (["recall", "x", "--sort", "colour"], "colour"),
         (["recall", "x", "--project", "p", "--all-projects"], "exclude each other"),
@@ -57,6 +59,13 @@ Add = Callable[..., str]
         (["nonsense"], "nonsense"),
         (["recal", "x"], "did you mean recall?"),
         (["--nonsense"], "--nonsense"),
+        (["add", "--halp"], "unknown option '--halp': did you mean --help?"),
+        (["recall", "--explian", "x"], "unknown option '--explian': did you mean --explain?"),
+        (["recall", "-hello world"], "unknown option '-hello…'; a text that begins with a dash goes after --"),
+        (["add", "- an item"], "unknown option '-…'; a text that begins with a dash goes after --"),
+        (["add", "We", "deploy"], "put a text of several words in quotes"),
+        (["serch", "x"], "did you mean recall?"),
+        (["help", "nonsense"], "nonsense"),
         (["list", "--store", "nonsense"], "not a store address"),
     ],
 )
@@ -110,9 +119,9 @@ QUERIES = [
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
 def test_any_query_is_answered(run: Run, add: Add, query: str) -> None:
     id = add("one fact")
-    document = run("recall", query, "--json").json
+    document = run("recall", "--json", "--", query).json
     assert [hit["id"] for hit in document["hits"]] in ([], [id])
-    assert run("recall", query, "--explain", "--superseded").code == 0
+    assert run("recall", "--explain", "--superseded", "--", query).code == 0
 
 
 def test_a_query_of_broken_bytes_is_answered(program: Run) -> None:

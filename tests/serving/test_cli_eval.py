@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sample_team import grades_of, questions_of, written
 
-from triskele.curation import adoption
 from triskele.engine import open_memory
 from triskele.evaluation.own.questions import load_labels
+from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 from triskele.serving.cli import judging_screen
 
@@ -25,7 +25,7 @@ def _adopt(plan: Plan) -> None:
     with open_memory() as engine:
         semantic = engine.semantic()
         assert semantic is not None
-        adoption.adopt(engine.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
+        plans.adopt(engine.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
 
 
 def test_the_whole_path(run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]) -> None:
@@ -34,15 +34,15 @@ def test_the_whole_path(run: Run, tmp_path: Path, answers: dict[str, dict[str, i
         ("exact", "paraphrase", "multi-hop"), 10
     )
     asked = questions_of(answers, 60)
-    assert run("eval", "build", "--import", written(tmp_path / "q.jsonl", asked), "--json").json["added"] == 180
+    assert run("eval", "build", "--import", written(tmp_path / "q.jsonl", asked), "--json").json["added"] == 240
     grades = written(tmp_path / "grades.jsonl", grades_of(asked, answers))
     state = run("eval", "judge", "--scripted", grades, "--json").json
-    assert (state["judged"], state["waiting"]) == (180, 30)
+    assert (state["judged"], state["waiting"]) == (240, 30)
 
     report = run("eval", "run", "--arms", "default", "--json").json
     arms = report["arms"]
     assert arms["default"]["overall"]["ndcg@10"] > arms["fts"]["overall"]["ndcg@10"]
-    assert set(arms["default"]["strata"]) == {"exact", "paraphrase", "multi-hop"}
+    assert set(arms["default"]["strata"]) == {"exact", "paraphrase", "multi-hop", "prompt"}
     assert report["manifest"]["counts"]["left_out"]["not judged yet"] == 30
 
     assert run("eval", "gate").is_refused(2, "no baseline", "--accept")

@@ -134,14 +134,14 @@ def test_bad_input_is_told_in_one_line(run: Run) -> None:
     assert run("graph", "show", "Argo").is_refused(1, "nothing has been remembered yet")
     assert run("graph", "show", "...").is_refused(2, "not the name of anything")
     assert run("graph", "show", "x", "--limit", "0").is_refused(2, "limit")
-    assert run("graph", "path", "x").is_refused(2, "Missing argument")
+    assert run("graph", "path", "x").is_refused(2, "missing argument")
     assert run("graph", "shwo", "x").is_refused(2, "shwo")
     assert run("graph", "stats", "--json").json["concepts"] == 0
     assert run("graph", "rebuild", "--json").json["read"] == 0
 
 
 def test_a_name_may_begin_with_a_dash(run: Run) -> None:
-    assert run("graph", "show", "-x").is_refused(1, "no concept is called “-x”")
+    assert run("graph", "show", "--", "-x").is_refused(1, "no concept is called “-x”")
 
 
 def test_what_is_not_read_yet_is_told(run: Run, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,8 @@ def test_reading_where_there_is_no_store_creates_nothing(
     ran = run(*command, "--json")
     assert ran.code == 0, ran.err
     assert READS[command](json.loads(ran.out))
-    assert f"the store {home / 'memories.db'} does not exist yet" in ran.err
+    state = "is an empty file" if is_empty_file else "does not exist yet"
+    assert f"the store {home / 'memories.db'} {state}" in ran.err
     assert ran.err.count("\n") == 1
     assert (_files(home) if is_empty_file else home.exists()) == ({"memories.db": b""} if is_empty_file else False)
 

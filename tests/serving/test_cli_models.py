@@ -14,7 +14,8 @@ import tiny_onnx
 from sample_team import grades_of, questions_of, written
 
 from triskele.engine import open_memory
-from triskele.models.bundled import MODEL_FOLDER
+from triskele.models import bundled
+from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
 from triskele.recall import runtime
 
 Run = Callable[..., Any]
@@ -177,3 +178,19 @@ def test_an_erased_memory_leaves_the_files_of_every_model(run: Run, add: Any, no
     assert _seen() == [1, 1]
     folders = [path for path in home.rglob("tokens-*") if path.is_dir()]
     assert len(folders) == 1
+
+
+def test_after_an_update_the_vectors_of_the_earlier_weights_are_named_and_wait_for_a_return(
+    run: Run, add: Any, copy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = BundledEmbedder(Path(copy)).fingerprint
+    monkeypatch.setattr(bundled, "EARLIER", (earlier,))
+    add("the kettle is red")
+    run("models", "switch", copy, "--untested")
+    run("models", "switch", "bundled", "--untested")
+    listed = run("models", "list").out
+    assert f"{earlier} · 1 text" in listed and "triskele models switch FOLDER" in listed
+    encoded: list[str] = []
+    monkeypatch.setattr(BundledEmbedder, "encode_documents", lambda _, texts: encoded.extend(texts))
+    assert run("models", "switch", copy, "--untested", "--json").json["switched"]
+    assert encoded == [] and run("stats", "--json").json["waiting"] == 0

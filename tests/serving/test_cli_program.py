@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from triskele import __version__
-from triskele.serving.cli.main import COMMANDS, cli
+from triskele.serving.cli.main import ALIASES, COMMANDS, cli
 
 Run = Callable[..., Any]
 PROGRAM = [sys.executable, "-c", "from triskele.serving.cli.main import main; main()"]
@@ -54,17 +54,55 @@ def test_every_command_has_help_with_examples_and_json(run: Run, name: str) -> N
 def test_the_commands_are_those_of_the_contract() -> None:
     words = (
         "demo add recall why-not show edit forget link history undo list stats import export backup restore reindex"
-        " doctor config bench eval graph secrets completion install uninstall serve hook mcp models"
+        " doctor config bench eval graph secrets completion install uninstall serve hook mcp memory-tool models"
+        " projects code help"
     )
     assert set(COMMANDS) == set(words.split())
 
 
-def test_help_lists_every_command_in_one_line_each(run: Run) -> None:
+def _line(name: str) -> str:
+    command = cli.get_command(None, name)  # type: ignore[arg-type]
+    assert command is not None
+    return f"  {name.ljust(max(map(len, COMMANDS)))}  {command.get_short_help_str(80)}\n"
+
+
+def test_everyday_help_has_a_dozen_commands_and_names_the_others(run: Run) -> None:
     out = run("--help").out
-    assert run().out == out
-    for name in COMMANDS:
-        command = cli.get_command(None, name)  # type: ignore[arg-type]
-        assert f"  {name.ljust(10)}  {command.get_short_help_str(80)}\n" in out
+    assert run().out == run("-h").out == run("help").out == out
+    assert [name for name in COMMANDS if _line(name) in out] == (
+        "demo add edit forget undo recall show list install import export doctor".split()
+    )
+    advanced = out[out.index("Advanced:") : out.index("Examples:")]
+    assert all(f"{name}" in advanced for name in COMMANDS if _line(name) not in out)
+    assert "triskele help --all" in advanced
+
+
+def test_all_help_lists_every_command_in_one_line_each(run: Run) -> None:
+    out = run("help", "--all").out
+    assert all(_line(name) in out for name in COMMANDS)
+
+
+def test_recall_shows_a_few_options_and_names_the_others(run: Run) -> None:
+    everyday, everything = run("recall", "-h").out, run("help", "recall", "--all").out
+    shown = everyday[everyday.index("Options:") : everyday.index("Options of every command:")]
+    assert 3 <= shown.count("\n  --") <= 5 and "--limit" in shown
+    assert "--fusion" in everyday and "[default|rrf" not in everyday
+    assert "[default|rrf" in everything and "Advanced options:" in everything
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("hook", "serve", "mcp")])
+def test_h_is_help_everywhere(run: Run, name: str) -> None:
+    assert run(name, "-h").out == run(name, "--help").out
+
+
+def test_words_of_other_programs_lead_to_the_command(run: Run) -> None:
+    id = run("remember", "We deploy with Argo CD", "--json").json["id"]
+    for word in ("search", "find"):
+        ran = run(word, "deploy", "--json")
+        assert [hit["id"] for hit in ran.json["hits"]] == [id]
+        assert ran.err == f"triskele: {word} is called recall here\n"
+    assert run("delete", id, "--json").json["action"] == "forgotten"
+    assert all(alias not in COMMANDS for aliases in ALIASES.values() for alias in aliases)
 
 
 def test_json_may_stand_before_the_command(run: Run) -> None:

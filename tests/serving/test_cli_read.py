@@ -17,6 +17,7 @@ def test_recall_has_the_shape_of_the_contract(run: Run, add: Add) -> None:
     id = add("We deploy with Argo CD, not Helm hooks", "--category", "decisions", "--tags", "release")
     document = run("recall", "argo release", "--json").json
     told = {"hits", "resolutions", "confidence", "project", "took_ms", "waiting", "missing", "agreement", "wordings"}
+    told |= {"period", "within"}
     assert set(document) == told
     assert document["project"] == "shop"
     assert 0 < document["confidence"] <= 1
@@ -252,3 +253,27 @@ def test_stats_of_used_memories_that_are_gone_or_secret(run: Run, add: Add) -> N
     assert "(forgotten)" in out and "[SECRET] the door" in out
     assert "sesame9" not in out and "Roses" not in out
     assert {each["id"] for each in run("stats", "--json").json["uses"]["memories"]} == {forgotten, secret}
+
+
+def test_history_shows_the_texts_and_who_changed_them(run: Run, add: Add) -> None:
+    id = add("The first text")
+    run("edit", id, "The second text")
+    run("forget", id)
+    for lines in (run("history").out, run("history", id).out):
+        assert lines.count("The first text") == 1 and lines.count("The second text") == 2
+        assert " you " in lines
+    contents = [entry["content"] for entry in run("history", "--json").json["entries"]]
+    assert contents == ["The first text", "The second text", "The second text"]
+
+
+def test_recall_says_where_nothing_fits_well(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("We deploy with Argo CD")
+    assert "Nothing fits well" not in run("recall", "deploy").out
+    monkeypatch.setattr("triskele.serving.cli.render.LEAST_CONFIDENCE", 2.0)
+    assert "Nothing fits well; these are the nearest." in run("recall", "deploy").out
+
+
+def test_recall_says_that_a_project_does_not_exist(run: Run, add: Add) -> None:
+    add("We deploy with Argo CD")
+    assert "No memory belongs to a project called shpo" in run("recall", "deploy", "--project", "shpo").out
+    assert "No memory belongs" not in run("recall", "zebra", "--project", "shop").out

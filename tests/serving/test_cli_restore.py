@@ -138,6 +138,14 @@ def test_the_database_of_another_program_is_not_moved(run: Run, saved: Path, tmp
     assert foreign.is_file()
 
 
+def test_a_file_that_never_was_a_store_is_not_moved(run: Run, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear Ingrid, " * 500)
+    refused = run("restore", str(saved), "--yes", "--store", f"sqlite:///{tmp_path / 'letter.txt'}")
+    assert refused.is_refused(3, "is not a database", "nothing was moved")
+    assert (tmp_path / "letter.txt").read_text().startswith("Dear Ingrid")
+    assert not list(tmp_path.glob("letter.txt.damaged-*"))
+
+
 def test_a_store_is_restored_where_there_was_none(run: Run, saved: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'elsewhere' / 'memories.db'}"
     restored = run("restore", str(saved), "--yes", "--json", "--store", url).json

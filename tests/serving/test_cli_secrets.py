@@ -132,3 +132,26 @@ def test_settings_of_the_vault_are_shown_and_checked(run: Run, monkeypatch: pyte
     assert run("config", "--json").json["settings"]["privacy.key"]["value"] == "file"
     monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "drawer")
     assert run("list").is_refused(2, "privacy.key", "keyring")
+
+
+def test_no_secrets_is_said_in_so_many_words(run: Run) -> None:
+    run("add", "The heron fishes at dawn")
+    assert "No secrets;" in run("secrets", "list").out
+
+
+def test_sealing_shows_the_title(run: Run) -> None:
+    id = run("add", "The heron guards the gate", "--json").json["id"]
+    assert "[SECRET] Gate" in run("secrets", "seal", id, "--title", "Gate").out
+
+
+def test_the_example_key_of_a_manual_is_stored_open_and_that_is_said(run: Run) -> None:
+    said = run("add", "The manual uses AKIAIOSFODNN7EXAMPLE everywhere").out.replace("\n", " ")
+    assert "AKIAIOSFODNN7EXAMPLE looks like the example key of a manual and is stored open" in said
+    assert "example key" not in run("add", "The heron fishes at dawn").out
+
+
+def test_a_backup_says_that_the_key_is_not_in_it(run: Run, tmp_path: Path) -> None:
+    run("add", "The heron fishes at dawn")
+    assert "key" not in run("backup", str(tmp_path / "one.db")).out.replace(str(tmp_path), "")
+    run("add", "The heron guards the gate", "--secret", "--title", "Gate")
+    assert "The key of the vault is not in it" in run("backup", str(tmp_path / "two.db")).out

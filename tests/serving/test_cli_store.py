@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +22,12 @@ def test_backup_and_restore(run: Run, add: Add, tmp_path: Path) -> None:
     assert document["path"] == str(target)
     assert document["bytes"] == target.stat().st_size > 0
     later = add("A later fact")
-    restored = run("restore", str(target), "--json").json
+    restored = run("restore", str(target), "--yes", "--json").json
     assert restored["memories"] == 1
     assert Path(restored["kept"]).is_file()
     assert [memory["id"] for memory in run("list", "--json").json["memories"]] == [kept]
     assert [hit["id"] for hit in run("recall", "fact", "--json").json["hits"]] == [kept]
-    run("restore", restored["kept"])
+    run("restore", restored["kept"], "--yes")
     assert {memory["id"] for memory in run("list", "--json").json["memories"]} == {kept, later}
 
 
@@ -43,7 +44,9 @@ def test_restore_refuses_what_is_no_backup(run: Run, add: Add, tmp_path: Path) -
     assert run("restore", str(tmp_path / "missing.db")).is_refused(2, "no backup at")
     broken = tmp_path / "broken.db"
     broken.write_bytes(b"no database " * 1000)
-    assert run("restore", str(broken)).is_refused(3, str(broken))
+    assert run("restore", str(broken), "--yes").is_refused(
+        3, str(broken), "not a triskele backup", "nothing was changed"
+    )
     assert [memory["id"] for memory in run("list", "--json").json["memories"]] == [id]
 
 
@@ -136,3 +139,100 @@ def completed(run: Run, monkeypatch: pytest.MonkeyPatch, typed: list[str]) -> li
     ran = run()
     assert ran.err == ""
     return [line for line in ran.out.splitlines() if line]
+
+
+def test_restore_over_a_sound_store_needs_consent(run: Run, add: Add, tmp_path: Path) -> None:
+    id = add("A fact worth keeping")
+    run("backup", str(tmp_path / "saved.db"))
+    later = add("A later fact")
+    assert run("restore", str(tmp_path / "saved.db")).is_refused(2, "the store holds 2 memories", "--yes")
+    assert run("restore", str(tmp_path / "saved.db"), "--json").code == 2
+    assert {memory["id"] for memory in run("list", "--json").json["memories"]} == {id, later}
+
+
+def test_the_backup_of_a_damaged_store_blames_the_store(run: Run, add: Add, home: Path, tmp_path: Path) -> None:
+    add("A fact worth keeping")
+    store = home / "memories.db"
+    store.write_bytes(store.read_bytes().replace(b"A fact worth", b"A fact w\xc3\xc3th"))
+    refused = run("backup", str(tmp_path / "new.db"))
+    assert refused.is_refused(3, f"the store {store} is damaged", "no backup was written", "triskele restore FILE")
+    assert "new.db" not in refused.err and not (tmp_path / "new.db").exists()
+
+
+def test_damage_names_the_command_that_helps(run: Run, add: Add, home: Path) -> None:
+    add("A fact worth keeping")
+    (home / "memories.db").write_bytes(b"no database " * 1000)
+    assert run("list").is_refused(3, "triskele restore FILE")
+
+
+def test_a_mistyped_store_makes_no_folders(run: Run, tmp_path: Path) -> None:
+    wrong = tmp_path / "tpyo" / "deep" / "notes.db"
+    assert run("add", "lost in space", "--store", f"sqlite:///{wrong}").is_refused(2, f"mkdir -p {wrong.parent}")
+    assert not (tmp_path / "tpyo").exists()
+    assert run("add", "found", "--store", f"sqlite:///{tmp_path / 'one' / 'notes.db'}").code == 0
+
+
+def test_an_empty_file_becomes_a_store_and_that_is_said(run: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "memories.db").write_bytes(b"")
+    assert "is an empty file" in run("list").err
+    ran = run("add", "The first fact")
+    assert ran.code == 0 and "was an empty file" in ran.err
+    assert run("add", "The second fact").err == ""
+
+
+def test_a_backup_makes_no_folders(run: Run, add: Add, tmp_path: Path) -> None:
+    add("A fact worth keeping")
+    assert run("backup", str(tmp_path / "stick" / "copy.db")).is_refused(2, "stick does not exist")
+    assert not (tmp_path / "stick").exists()
+
+
+def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_read(run: Run, home: Path) -> None:
+    home.mkdir(parents=True)
+    file = home / "config.toml"
+    file.write_text("# mine\n[recall]\nlimit = 7 # seven\nlog = true\n")
+    changed = run("config", "set", "recall.limit", "5", "--json").json
+    assert (changed["value"], changed["origin"], changed["file"]) == (5, str(file), str(file))
+    run("config", "set", "project", "shop")
+    run("config", "set", "agents.private_to", "codex, cursor")
+    run("config", "set", "recall.log", "no")
+    before = file.read_text()
+    assert "# mine" in before and run("config", "get", "recall.log").out == "false\n"
+    assert run("config", "get", "agents.private_to", "--json").json["value"] == ["codex", "cursor"]
+    assert run("config", "get", "project").out == "shop\n"
+    for key, value, words in (
+        ("recall.limit", "0", "between 1 and 200"),
+        ("recall.limit", "many", "a whole number"),
+        ("recall.log", "maybe", "true or false"),
+        ("recall.limt", "5", "did you mean recall.limit?"),
+        ("privacy.key", "nowhere", "one of"),
+        ("home", "elsewhere", "TRISKELE_HOME"),
+    ):
+        assert run("config", "set", key, value).is_refused(2, words)
+    assert file.read_text() == before
+    run("config", "unset", "recall.limit")
+    assert run("config", "get", "recall.limit").out == "10\n"
+
+
+def test_config_set_says_that_the_environment_wins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "3")
+    ran = run("config", "set", "recall.limit", "5")
+    assert ran.out.startswith("recall.limit is 3 ") and "TRISKELE_RECALL_LIMIT" in ran.err
+
+
+def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add, home: Path, tmp_path: Path) -> None:
+    add("A fact worth keeping")
+    run("backup", str(tmp_path / "older.db"))
+    lost = add("A later fact")
+    (home / "memories.db").write_bytes((tmp_path / "older.db").read_bytes())
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "1 acknowledged write lost" in ran.out and lost in ran.out
+    document = json.loads(run("doctor", "--deep", "--json").out)
+    assert document["healthy"] is False
+    assert [entry["id"] for entry in document["lost"][0]["entries"]] == [lost]
+    assert run("recall", "fact", "--json").json["hits"]
+    [folder] = home.glob("memories.db.lost-*")
+    assert document["lost"][0]["kept"] == str(folder)
+    shutil.rmtree(folder)
+    assert run("doctor", "--json").json["healthy"]

@@ -22,7 +22,7 @@ def test_a_dry_run_changes_nothing_and_the_import_can_be_undone(run: Run, tmp_pa
     done = run("import", str(source), "--json").json
     assert (done["read"], done["added"], done["project"]) == (2, 2, "shop")
     assert run("import", str(source), "--json").json["duplicates"] == 2
-    run("undo", "--batch", done["batch"])
+    run("undo", "--batch", done["batch"], "--yes")
     assert run("list", "--json").json["memories"] == []
 
 
@@ -108,3 +108,12 @@ def test_a_dash_exports_to_standard_output(run: Run, tmp_path: Path, monkeypatch
     run("add", "the kettle is red")
     assert "the kettle is red" in run("export", "-").out
     assert not (tmp_path / "-").exists()
+
+
+def test_an_export_says_that_it_holds_forgotten_memories(run: Run, add: Callable[..., str], tmp_path: Path) -> None:
+    add("Kept")
+    run("forget", add("Forgotten"))
+    said = run("export", str(tmp_path / "all.jsonl"))
+    assert "1 forgotten memory among them (left out with --current-only)." in said.out
+    assert "forgotten" not in run("export", str(tmp_path / "now.jsonl"), "--current-only").out
+    assert run("export", str(tmp_path / "again.jsonl"), "--json").json["forgotten"] == 1

@@ -22,7 +22,7 @@ def test_add_answers_with_id_project_and_action(run: Run) -> None:
 
 def test_add_keeps_every_detail(run: Run, add: Add) -> None:
     options = "--category decisions --tags Deploy,cd --importance 0.9 --private --session standup --position 3"
-    dates = "--valid-from 2026-01-01 --valid-to 2026-06-01 --project other"
+    dates = "--valid-from 2026-01-01 --valid-to 2026-06-01 --project other --speaker Marta --role user"
     id = add("We deploy with Argo CD", "--keywords", "release ship", *options.split(), *dates.split())
     stored = run("show", id, "--json").json
     expected = {
@@ -34,6 +34,8 @@ def test_add_keeps_every_detail(run: Run, add: Add) -> None:
         "sensitivity": "private",
         "session": "standup",
         "position": 3,
+        "speaker": "Marta",
+        "role": "user",
         "valid_from": "2026-01-01T00:00:00Z",
         "valid_to": "2026-06-01T00:00:00Z",
         "project": "other",
@@ -42,6 +44,22 @@ def test_add_keeps_every_detail(run: Run, add: Add) -> None:
         "forgotten": False,
     }
     assert {name: stored[name] for name in expected} == expected
+
+
+def test_edit_changes_and_removes_who_said_it(run: Run, add: Add) -> None:
+    id = add("We deploy with Argo CD")
+    run("edit", id, "--speaker", " Marta  Lindqvist ", "--role", "assistant")
+    stored = run("show", id, "--json").json
+    assert (stored["speaker"], stored["role"], stored["version"]) == ("Marta Lindqvist", "assistant", 2)
+    assert "Marta Lindqvist · assistant" in run("show", id).out
+    assert "Marta Lindqvist · assistant" in run("recall", "how do we deploy").out
+    run("undo")
+    assert run("show", id, "--json").json["speaker"] is None
+    run("undo")
+    run("edit", id, "--speaker", "", "--role", "none")
+    stored = run("show", id, "--json").json
+    assert (stored["speaker"], stored["role"]) == (None, None)
+    assert run("edit", id, "--role", "king").code == 2
 
 
 def test_add_everywhere_belongs_to_no_project(run: Run) -> None:
@@ -54,8 +72,18 @@ def test_add_reads_standard_input(run: Run, add: Add) -> None:
 
 
 def test_add_takes_text_that_begins_with_a_dash(run: Run) -> None:
-    id = run("add", "- item of a list", "--json").json["id"]
+    id = run("add", "--json", "--", "- item of a list").json["id"]
     assert run("show", id, "--json").json["content"] == "- item of a list"
+
+
+def test_tag_and_tags_are_the_same_option(run: Run, add: Add) -> None:
+    id = add("Tagged", "--tag", "one", "--tags", "two,three")
+    assert run("show", id, "--json").json["tags"] == ["one", "two", "three"]
+    add("Tagged otherwise", "--tag", "one")
+    for options in (["--tags", "one,two"], ["--tag", "one", "--tag", "two"]):
+        assert [hit["id"] for hit in run("recall", "tagged", *options, "--json").json["hits"]] == [id]
+    run("edit", id, "--tag", "")
+    assert run("show", id, "--json").json["tags"] == []
 
 
 def test_add_cleans_control_and_bidi_characters(run: Run, add: Add) -> None:
@@ -151,8 +179,72 @@ def test_undo_says_what_it_unlinked(run: Run, add: Add) -> None:
     one, two = add("The first fact"), add("The second fact")
     run("link", one, "see-also", two)
     said = run("undo").out
-    assert said.startswith("Unlinked ")
+    assert "\nUnlinked " in said
     assert "see-also" in said
+
+
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+
+
+def _act_as(monkeypatch: pytest.MonkeyPatch, actor: str) -> None:
+    monkeypatch.setattr("triskele.engine.USER", actor)
+
+
+def test_undo_shows_text_project_time_and_actor_and_what_stands_afterwards(run: Run, add: Add) -> None:
+    id = add("Deploys happen on Tuesday")
+    run("edit", id, "Deploys happen daily")
+    said = run("undo").out
+    assert "a change by you in project shop on 20" in said and "UTC" in said
+    assert "edited" in said and "Deploys happen daily" in said
+    assert "Restored the earlier text of" in said and ": Deploys happen on Tuesday" in said
+    assert "Deploys happen on Tuesday" in run("undo").out
+    run("edit", add("Backups run at night"), "--importance", "1")
+    assert "Restored the earlier details of" in run("undo").out
+
+
+def test_undo_stays_in_the_project_and_names_the_wider_options(run: Run, add: Add) -> None:
+    add("The other fact", "--project", "other")
+    assert run("undo").is_refused(1, "nothing to undo of yours in project shop", "--all-projects", "project other")
+    undone = run("undo", "--all-projects", "--json").json["undone"]
+    assert [(each["content"], each["project"], each["actor"]) for each in undone] == [
+        ("The other fact", "other", "user")
+    ]
+
+
+def test_ids_stay_short_after_an_import(run: Run, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text("".join(f'{{"content": "Fact number {number}"}}\n' for number in range(300)))
+    run("import", str(notes))
+    shown = [line.split()[0] for line in run("list", "--limit", "300").out.splitlines()[1:301]]
+    assert {len(id) for id in shown} == {8}
+    assert run("show", shown[7]).code == 0
+
+
+def test_several_changes_without_a_terminal_need_yes(run: Run, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text('{"content": "One"}\n{"content": "Two"}\n')
+    batch = run("import", str(notes), "--json").json["batch"]
+    assert run("undo").is_refused(2, "2 changes by an import in project shop", "--yes")
+    assert run("undo", "--batch", batch, "--json").is_refused(2, "--yes")
+    assert len(run("list", "--json").json["memories"]) == 2
+    assert "added" in run("undo", "--yes").out
+    assert run("list", "--json").json["memories"] == []
+
+
+def test_a_change_of_another_actor_needs_anyone_and_consent(
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        _act_as(patched, "client:codex")
+        add("Noted by an agent")
+    assert run("undo").is_refused(1, "nothing to undo of yours", "--anyone", "1 change by codex")
+    assert run("undo", "--anyone").is_refused(2, "1 change by codex", "--yes")
+    _terminal(monkeypatch)
+    refused = run("undo", "--anyone", stdin="n\n")
+    assert refused.code == 1 and "Noted by an agent" in refused.out and "Undo 1 change by codex" in refused.err
+    assert run("undo", "--anyone", stdin="y\n").code == 0
+    assert run("list", "--json").json["memories"] == []
 
 
 def test_nothing_to_undo_is_a_no(run: Run) -> None:
@@ -163,10 +255,11 @@ def test_nothing_to_undo_is_a_no(run: Run) -> None:
 def test_forget_hard_erases_every_byte_and_names_copies(run: Run, add: Add, home: Path) -> None:
     id = add("The canary sings xylophonically")
     run("backup", "kept.db")
-    run("restore", "kept.db")
+    run("restore", "kept.db", "--yes")
     document = run("forget", "--hard", id, "--yes", "--json").json
     assert document["action"] == "erased"
-    assert [Path(path).name[:22] for path in document["kept_copies"]] == ["memories.before-restor"]
+    assert [Path(path).name[:22] for path in document["erased_copies"]] == ["memories.before-restor"]
+    assert [Path(path).name for path in document["kept_copies"]] == ["kept.db"]
     files = [path for path in home.rglob("*") if path.is_file() and str(path) not in document["kept_copies"]]
     assert files and not any(b"xylophonically" in path.read_bytes() for path in files)
     assert run("show", id).is_refused(1, "no memory")

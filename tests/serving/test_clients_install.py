@@ -34,6 +34,7 @@ FILES = {
     "cursor": [".cursor/mcp.json"],
     "vscode": [".config/Code/User/mcp.json"],
     "gemini": [".gemini/settings.json"],
+    "antigravity": [".gemini/antigravity-cli/mcp_config.json"],
 }
 JSON = '{\n    "theme": "dark",\n    "mcpServers": {"other": {"command": "x"}},\n    "hooks": {}\n}'
 TOML = '# mine\nmodel = "o3"\n\n[mcp_servers.other]\ncommand = "x"\n'
@@ -255,7 +256,8 @@ def test_a_dry_run_writes_nothing_at_all(run: Run, user: Path, home: Path, clien
     assert contents(user) == before and not home.exists()
     run("install", client, "--yes")
     installed = contents(user)
-    assert "\n-" in run("uninstall", client, "--dry-run").out
+    assert "\n-" in run("uninstall", client, "--dry-run", "--diff").out
+    assert "Removes from" in run("uninstall", client, "--dry-run").out
     assert contents(user) == installed
 
 
@@ -279,16 +281,65 @@ def test_without_anybody_to_ask_nothing_is_written(run: Run, user: Path, home: P
 
 
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
-def test_a_person_is_asked_after_the_diff(user: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
+def test_a_person_is_asked_after_a_summary(user: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
     monkeypatch.setattr(commands, "_has_terminal", lambda: True)
     asked = CliRunner().invoke(cli, ["install", "cursor"], input=said, prog_name="triskele")
     assert asked.exit_code == code
-    assert asked.stdout.startswith("--- /dev/null\n+++ ")
+    assert asked.stdout.startswith("Adds to ") and "+++" not in asked.stdout
     assert "Write this for Cursor?" in asked.stderr
     assert bool(contents(user)) == (code == 0)
     if code == 0:
         asked = CliRunner().invoke(cli, ["uninstall", "cursor"], input="n\n", prog_name="triskele")
         assert asked.exit_code == 1 and contents(user)
+
+
+def test_the_diff_is_shown_on_request(user: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "+++ " in run("install", "cursor", "--dry-run", "--diff").out
+    monkeypatch.setattr(commands, "_has_terminal", lambda: True)
+    asked = CliRunner().invoke(cli, ["install", "cursor"], input="d\nn\n", prog_name="triskele")
+    assert asked.exit_code == 1 and "--- /dev/null\n+++ " in asked.stdout and not contents(user)
+
+
+@every_client
+def test_files_that_teams_commit_hold_nothing_of_this_machine(run: Run, user: Path, home: Path, client: str) -> None:
+    run("install", client, "--yes", "--project")
+    for file in CLIENTS[client].files:
+        text = (Path.cwd() / file.project).read_text()
+        if not file.is_personal:
+            assert "triskele" in text and not any(str(each) in text for each in (Path.home(), home, sys.prefix, HOOK))
+    assert run("install", client, "--yes", "--project").out.startswith("Nothing to change")
+
+
+@pytest.mark.parametrize(
+    ("version", "calls"), [("2.1.325 (Claude Code)", True), ("2.1.117 (Claude Code)", False), ("?", False)]
+)
+def test_hooks_ask_the_running_server_where_the_client_can(
+    run: Run, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, calls: bool
+) -> None:
+    program = tmp_path / f"bin{calls}{len(version)}" / "claude"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{version}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    run("install", "claude-code", "--yes")
+    hooks = {event: group[0]["hooks"][0] for event, group in value(user / ".claude/settings.json")["hooks"].items()}
+    asking = {event for event, entry in hooks.items() if entry["type"] == "mcp_tool"}
+    assert asking == ({"UserPromptSubmit", "PreCompact"} if calls else set())
+    if calls:
+        assert hooks["UserPromptSubmit"]["input"]["prompt"] == "${prompt}"
+    assert run("install", "claude-code", "--yes").out.startswith("Nothing to change")
+    run("uninstall", "claude-code")
+    assert contents(user) == {}
+
+
+def test_the_notes_of_clients_are_never_switched_off(run: Run, user: Path) -> None:
+    path = user / ".claude/settings.json"
+    path.parent.mkdir()
+    path.write_text('{"autoMemoryEnabled": true, "env": {"A": "1"}}')
+    run("install", "claude-code", "--yes")
+    kept = value(path)
+    assert (kept["autoMemoryEnabled"], kept["env"]) == (True, {"A": "1"})
+    assert set(kept) == {"autoMemoryEnabled", "env", "hooks", "disabledMcpjsonServers"}
 
 
 @every_client
@@ -418,3 +469,12 @@ def test_any_configuration_comes_back(user: Path, home: Path, texts: list[str], 
     assert not any(change.is_needed for change in installer.plan_install(row, setting))
     installer.uninstall(installer.plan_uninstall(row, setting), setting)
     assert [path.read_bytes() for path in paths] == before
+
+
+def test_a_store_beside_the_settings_file_is_told(
+    run: Callable[..., Any], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "hooks will stay silent" not in run("install", "claude-code", "--dry-run").err
+    monkeypatch.setenv("TRISKELE_STORE", f"sqlite:///{tmp_path}/other.db")
+    assert "hooks will stay silent" in run("install", "claude-code", "--dry-run").err

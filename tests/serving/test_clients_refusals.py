@@ -155,7 +155,7 @@ def test_a_link_in_a_circle_is_told(run: Run, user: Path) -> None:
 def test_content_cannot_steer_the_terminal(run: Run, user: Path) -> None:
     hostile = '{\n  "name": "\x9b31m\x7f\u202e",\n  "mcpServers": {}\n}'
     (user / ".claude.json").write_text(hostile)
-    out = run("install", "claude-code", "--dry-run").out
+    out = run("install", "claude-code", "--dry-run", "--diff").out
     assert not any(character in out for character in "\x9b\x7f\u202e")
     run("install", "claude-code", "--yes")
     assert hostile.split("\n")[1] in (user / ".claude.json").read_text()

@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from triskele import config
+from triskele.curation.projects import project_of
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.hook import events, fence, injection
@@ -111,6 +112,16 @@ def test_the_project_is_that_of_the_folder(desk: Desk, monkeypatch: pytest.Monke
     assert desk.prompt("kettle", cwd="/\0" + "x" * 9000) == []
     assert desk.prompt("kettle", cwd=str(desk.folder / "kitchen"), project="garden") == ["The kettle is red"]
     assert desk.prompt("kettle", session_id="two") == ["The kettle is red"]
+
+
+def test_a_folder_of_the_same_name_gets_nothing_of_the_other(desk: Desk) -> None:
+    one, two = (desk.folder / name / "kitchen" for name in ("one", "two"))
+    for folder in (one, two):
+        (folder / ".git").mkdir(parents=True)
+    assert project_of(desk.engine.store, one, writing=True) == "kitchen"
+    desk.add("The kettle is red", project="kitchen")
+    assert desk.prompt("kettle", cwd=str(one)) == ["The kettle is red"]
+    assert desk.prompt("kettle", cwd=str(two), session_id="two") == []
 
 
 @pytest.mark.parametrize(
@@ -295,7 +306,7 @@ def test_a_long_prompt_is_asked_by_its_head(desk: Desk, monkeypatch: pytest.Monk
     monkeypatch.setattr(desk.engine, "recall", lambda text, **options: (asked.append(text), real(text, **options))[1])
     desk.add("The kettle is red")
     desk.prompt("kettle " * 200_000)
-    assert [len(text) for text in asked] == [injection.HEAD_CHARACTERS]
+    assert [len(text) <= injection.GIST_CHARACTERS for text in asked] == [True]
 
 
 def test_prompts_do_not_go_into_the_recall_log(desk: Desk) -> None:
@@ -474,3 +485,34 @@ def test_the_settings_are_the_users_alone(desk: Desk, tmp_path: Path) -> None:
 def test_a_memory_by_hand(make_memory: Callable[..., Memory]) -> None:
     memory = make_memory("x", project="a" * 300, created_at=make_memory().created_at)
     assert len(fence.line(memory, {memory.id: memory.id})) < 160
+
+
+ROSES = "The roses are watered on Mondays"
+NOT_THE_USERS = [
+    {"prompt": f"<task-notification>{ROSES}"},
+    {"prompt": f"<teammate-message>{ROSES}"},
+    {"prompt": f"<system-reminder>{ROSES}"},
+    {"prompt": f"<local-command-stdout>{ROSES}"},
+    {"prompt": f"[Request interrupted] {ROSES}"},
+    {"prompt": ROSES, "agent_id": "a1", "agent_type": "Explore"},
+    {"prompt": ROSES, "source": "poll_event"},
+]
+
+
+@pytest.mark.parametrize("payload", NOT_THE_USERS)
+def test_prompts_that_are_not_the_users_get_and_count_nothing(
+    open_desk: Callable[..., Desk], payload: dict[str, str]
+) -> None:
+    desk = open_desk("least_confidence = 0.0")
+    id = desk.add(ROSES)
+    assert desk.said("user-prompt-submit", **payload) == ""
+    desk.engine.after_answer.flush()
+    assert id not in desk.engine.store.usage.counts([id])
+    assert desk.prompt(payload["prompt"].lstrip("<[")) == [ROSES]
+
+
+def test_the_end_of_a_subagent_does_not_end_the_conversation(desk: Desk) -> None:
+    desk.add("The roses are watered on Mondays")
+    assert desk.prompt("when are the roses watered?")
+    desk.said("session-end", agent_id="a1", reason="clear")
+    assert desk.prompt("when are the roses watered?") == []

@@ -31,7 +31,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("memory_recall", {"query": "x" * (MAX_QUERY_CHARACTERS + 1)}, "query"),
     ("memory_recall", {}, "query"),
     ("memory_recall", {"query": ["a", "b"]}, "query"),
-    ("memory_recall", {"query": "x", "as_of": "yesterday"}, "not a date"),
+    ("memory_recall", {"query": "x", "as_of": "soon"}, "not a date"),
     ("memory_recall", {"query": "x", "category": "nonsense"}, "unknown category"),
     ("memory_list", {"limit": 201}, "limit"),
     ("memory_list", {"offset": -1}, "offset"),

@@ -59,7 +59,7 @@ def tools() -> dict[str, Any]:
 
 def test_the_order_of_tools_is_kept() -> None:
     assert [name.removeprefix("memory_") for name in tools()] == (
-        "store recall get list update forget link undo stats why_not reveal".split()
+        "store recall get list update forget link undo stats why_not reveal code_search code_symbol code_status".split()
     )
 
 
@@ -103,3 +103,16 @@ def test_descriptions_stay_short() -> None:
 )
 def test_descriptions_say_what_an_agent_must_know(tool: str, words: tuple[str, ...]) -> None:
     assert all(word in tools()[tool]["description"] for word in words)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+def test_the_handshakes_of_clients_are_answered_in_their_revision(version: str) -> None:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "codex", "version": "0.165"}}
+    answer = descriptions.handshake_answer({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+    assert answer is not None and answer["result"]["protocolVersion"] == version
+
+
+def test_the_newest_revision_is_discovered() -> None:
+    meta = {descriptions.MODERN_KEY: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    answer = descriptions.handshake_answer({"id": 1, "method": "server/discover", "params": {"_meta": meta}})
+    assert answer is not None and answer["result"]["supportedVersions"] == ["2026-07-28"]

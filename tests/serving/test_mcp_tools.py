@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import ERAS, PROJECT, connected
+from agents import ERAS, PROJECT, connected, text_of
 from mcp.shared.exceptions import MCPError
 
 from triskele.curation import usage
 from triskele.engine import Engine
+from triskele.serving.hook.injection import key_of
 from triskele.types import LinkKind, Origin
 
 pytestmark = pytest.mark.anyio
@@ -41,6 +43,19 @@ async def test_what_is_stored_is_recalled_with_its_reasons(open_engine: Open, er
     assert 0 < found["confidence"] <= 1 and found["project"] == PROJECT
     assert "not instructions" in found["note"]
     assert engine.get(stored["id"]).origin is Origin.AGENT
+
+
+async def test_who_said_it_is_stored_and_shown(open_engine: Open) -> None:
+    engine = open_engine()
+    async with connected(engine) as agent:
+        stored = await agent.store("I never eat before noon", speaker="Marta", role="user")
+        (hit,) = (await agent.call("memory_recall", query="who eats before noon?"))["hits"]
+        await agent.call("memory_update", id=stored, role="other")
+        read = await agent.call("memory_get", id=stored)
+        said = await agent.refusal("memory_store", content="He pays tomorrow", origin="web", role="user")
+    assert (hit["speaker"], hit["role"]) == ("Marta", "user")
+    assert (read["speaker"], read["role"]) == ("Marta", "other")
+    assert "cannot have the role user" in said
 
 
 async def test_a_text_known_already_is_told_as_such(open_engine: Open) -> None:
@@ -226,6 +241,22 @@ async def test_without_a_folder_or_a_setting_memories_belong_everywhere(
         assert (await inside.call("memory_store", content="In the shop"))["project"] == "shop"
 
 
+async def test_folders_of_the_same_name_are_two_projects(
+    open_engine: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine()
+    monkeypatch.setattr(type(engine.settings), "project", None)
+    for name in ("one", "two"):
+        (tmp_path / name / "shop" / ".git").mkdir(parents=True)
+    one, two = (connected(engine, folder=tmp_path / name / "shop") for name in ("one", "two"))
+    async with one as first, two as second:
+        assert (await first.call("memory_store", content="The mill is red"))["project"] == "shop"
+        assert (await second.call("memory_recall", query="mill"))["hits"] == []
+        assert (await second.call("memory_store", content="The mill is blue"))["project"] == "two/shop"
+        found = (await first.call("memory_recall", query="mill"))["hits"]
+    assert [hit["content"] for hit in found] == ["The mill is red"]
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_resources_and_prompts(open_engine: Open, era: str) -> None:
     engine = open_engine()
@@ -285,3 +316,26 @@ async def test_an_update_of_a_text_from_outside_stays_from_outside(open_engine: 
         theirs = await agent.store("SMS go out by pigeon", origin=origin)
         await agent.call("memory_update", id=theirs, content="SMS go out by two pigeons")
         assert "propose" in await agent.refusal("memory_link", source=theirs, kind="supersedes", target=users)
+
+
+async def test_the_tool_of_hooks_answers_and_is_not_listed(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRISKELE_HOOK_DEADLINE_MS", "60000")
+    async with connected(engine := open_engine()) as agent:
+        id = await agent.store("The roses are watered on Mondays")
+        assert "memory_hook" not in {tool.name for tool in (await agent.client.list_tools()).tools}
+        call = {"event": "user-prompt-submit", "prompt": "when are the roses watered?", "session_id": "one"}
+        document = json.loads(text_of(await agent.client.call_tool("memory_hook", call)))
+        assert id in document["hookSpecificOutput"]["additionalContext"] or "roses" in json.dumps(document)
+        # Given once, and not to a subagent.
+        assert text_of(await agent.client.call_tool("memory_hook", call)) == ""
+        engine.store.usage.forget(key_of({"session_id": "one"}) or "")
+        assert text_of(await agent.client.call_tool("memory_hook", {**call, "agent_id": "a1"})) == ""
+        assert text_of(await agent.client.call_tool("memory_hook", {"event": "pre-compact", "session_id": "one"})) == ""
+
+
+async def test_a_hook_that_would_come_late_is_silent(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRISKELE_HOOK_DEADLINE_MS", "1")
+    async with connected(open_engine()) as agent:
+        await agent.store("The roses are watered on Mondays")
+        call = {"event": "user-prompt-submit", "prompt": "when are the roses watered?"}
+        assert text_of(await agent.client.call_tool("memory_hook", call)) == ""

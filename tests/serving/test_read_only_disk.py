@@ -47,11 +47,13 @@ def test_a_read_only_disk_answers(team: Path, run: Run, program: Run, request: p
         ("export",),
         ("why-not", id, "boats"),
         ("recall", "deploy"),
+        ("doctor",),
+        ("doctor", "--deep"),
     ):
         ran = program(*command)
         assert (ran.code, ran.err) == (0, "") or command == ("export",), (command, ran.err)
         assert ran.code == 0 and ran.out
-    for command in (("add", "one more"), ("forget", id), ("undo",)):
+    for command in (("add", "one more"), ("forget", id), ("undo", "--yes", "--json")):
         assert program(*command).is_refused(3, "is read-only")
 
 

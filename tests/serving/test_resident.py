@@ -24,6 +24,7 @@ from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listener, resident
 from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import release
+from triskele.serving.mcp import connector
 from triskele.stores.protocols import Cursor
 
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
@@ -372,23 +373,65 @@ def test_a_path_too_long_for_a_socket_is_shortened(make_host: Callable[..., Host
     os.unlink(host.place.socket("mcp"))
 
 
-def test_homes_and_stores_have_residents_of_their_own(tmp_path: Path) -> None:
+def test_a_data_folder_has_one_resident_whatever_the_environment_names(tmp_path: Path) -> None:
     deep = "/".join(["a-folder-with-a-long-name"] * 5)
-    environs = [
-        {"TRISKELE_HOME": home, **more}
-        for home in ("/a", "/b", f"/a/{deep}", f"/b/{deep}")
-        for more in ({}, {"TRISKELE_STORE": "sqlite:////x.db"}, {"TRISKELE_CONFIG": "/x.toml"})
-    ]
-    places = [hook_client.address(environ).socket("http") for environ in environs]
-    assert len(set(places)) == len(environs)
+    homes = ("/a", "/b", f"/a/{deep}", f"/b/{deep}")
+    more = ({}, {"TRISKELE_STORE": "sqlite:////x.db"}, {"TRISKELE_CONFIG": "/x.toml"}, {"TRISKELE_MEMORY_OWNER": "ada"})
+    places = [{hook_client.address({"TRISKELE_HOME": home, **each}).socket("http") for each in more} for home in homes]
+    assert [len(place) for place in places] == [1] * len(homes)
+    assert len(set().union(*places)) == len(homes)
 
 
 def test_a_relative_store_means_the_folder_it_was_named_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     relative = hook_client.address({"TRISKELE_HOME": "/a", "TRISKELE_STORE": "sqlite:///notes.db"})
-    absolute = hook_client.address({"TRISKELE_HOME": "/a", "TRISKELE_STORE": f"sqlite:///{tmp_path}/notes.db"})
-    assert relative.key == absolute.key
-    assert config.sqlite_path(relative.store) == tmp_path / "notes.db"
+    assert config.sqlite_path(relative.choice[0]) == tmp_path / "notes.db"
+
+
+OTHER = {"TRISKELE_STORE": "sqlite:////nowhere/x.db"}
+
+
+@pytest.mark.parametrize(
+    ("served", "asked", "is_served"),
+    [
+        ({}, {}, True),
+        ({}, OTHER, False),
+        ({}, {"TRISKELE_MEMORY_OWNER": "ada"}, False),
+        ({}, {"TRISKELE_CONFIG": "/nowhere/config.toml"}, False),
+        ({}, {"TRISKELE_STORE": "sqlite:///{home}/memories.db", "TRISKELE_MEMORY_OWNER": "me"}, True),
+        ({}, {"TRISKELE_CONFIG": "{home}/config.toml"}, True),
+        (OTHER, OTHER, True),
+        (OTHER, {}, False),
+        ({"TRISKELE_MEMORY_OWNER": "ada"}, {"TRISKELE_MEMORY_OWNER": "ada"}, True),
+        ({"TRISKELE_MEMORY_OWNER": "ada"}, {}, False),
+    ],
+)
+def test_a_process_serves_one_store_and_one_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: dict[str, str], asked: dict[str, str], is_served: bool
+) -> None:
+    base = {"TRISKELE_HOME": str(tmp_path)}
+    for name, value in {**base, **served}.items():
+        monkeypatch.setenv(name, value)
+    host = EngineHost(config.load({**base, **served}))
+    environ = base | {name: value.format(home=tmp_path) for name, value in asked.items()}
+    assert host.serves(hook_client.address(environ).choice) is is_served
+
+
+def test_a_hook_for_another_store_is_silent_and_says_why(host: Host) -> None:
+    host.serving()
+    assert host.hook("who", b"{}").stdout
+    for other in (OTHER, {"TRISKELE_MEMORY_OWNER": "ada"}):
+        answer = host.hook("who", b"{}", environ=other)
+        assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
+    assert host.log().count(hook_client.OTHER_STORE) == 2
+
+
+def test_an_mcp_client_for_another_store_works_in_its_own_process(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "START_S", 60.0)
+    host.serving()
+    connector.resident(host.environ).close()
+    with pytest.raises(connector.ResidentUnavailable, match="another store"):
+        connector.resident({**host.environ, **OTHER})
 
 
 @pytest.mark.parametrize("kind", ["link", "foreign"])

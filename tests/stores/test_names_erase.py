@@ -65,7 +65,7 @@ def test_nothing_is_left_of_the_names_of_a_memory(
     index = MentionIndex(engine.lexical.path.parent, engine.store)
     assert index.damaged() == 0
     concepts = np.array([name.concept for name in engine.store.entities.known()])
-    _, holders, _ = index.layers().holders(concepts)
+    _, holders, _ = index.view().holders(concepts)
     assert holders.size and not rows & set(holders.tolist())
 
 

@@ -112,6 +112,11 @@ def _zeroed(data: bytes, place: int) -> bytes:
         ("UPDATE links SET target = source WHERE row = 3", "links"),
         ("DELETE FROM versions WHERE row = 3", "link"),
         ("DROP TRIGGER journal_keeps_words; UPDATE journal SET id = 'x' WHERE seq = 3", "journal"),
+        ("DROP TRIGGER journal_keeps_lines; DELETE FROM journal WHERE seq = 3", "journal"),
+        (
+            "DROP TRIGGER journal_keeps_lines; DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)",
+            "journal",
+        ),
     ],
 )
 def test_a_row_changed_behind_our_back_is_named(
@@ -123,8 +128,8 @@ def test_a_row_changed_behind_our_back_is_named(
     unbound = SqliteStore(tmp_path / "sound.db")
     findings = unbound.maintenance.check(deep=True)
     unbound.close()
-    assert findings
-    assert {finding.subject.split()[0] for finding in findings} == {subject}
+    # A memory is named too where versions and journal no longer agree.
+    assert {finding.subject.split()[0] for finding in findings} - {"memory"} == {subject}
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM journal", "UPDATE journal SET id = 'other'"])

@@ -161,7 +161,7 @@ from triskele.engine import Engine
 from triskele.stores.sqlite import maintenance
 
 folder, id = Path(sys.argv[1]), sys.argv[2]
-maintenance.scrub = lambda connection: os.kill(os.getpid(), signal.SIGKILL)
+maintenance.scrub = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 Engine(config.load({"TRISKELE_HOME": str(folder / "home")}), folder).erase(id)
 """
 

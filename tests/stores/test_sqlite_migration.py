@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,30 @@ import pytest
 from triskele import config
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
-from triskele.curation import adoption, recall_log
+from triskele.curation import recall_log
 from triskele.engine import Engine
 from triskele.errors import StoreNewer, StoreUnavailable
 from triskele.exchange.transfer import export_memories
-from triskele.stores.derived import EMBED, NAMES
+from triskele.index import local
+from triskele.models.bundled import EARLIER, BundledEmbedder
+from triskele.models.embedders import Encoding
+from triskele.recall import plan as plans
+from triskele.stores.derived import EMBED
 from triskele.stores.protocols import VAULT
 from triskele.stores.sqlite import schema
 from triskele.stores.sqlite.database import index_folder
 from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_link, from_memory, row_hash
 from triskele.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from triskele.stores.sqlite.store import SqliteStore
-from triskele.types import USER, Add, Link, LinkKind, Memory, Sensitivity
+from triskele.types import USER, Add, Answer, Link, LinkKind, Memory, Revise, Role, Sensitivity
 
 Make = Callable[..., Memory]
 FIXTURE = Path(__file__).parent.parent / "data" / "store_0_1_0"
 # The format of 0.1.0, and what make.py beside the fixture set.
 FORMAT = 6
+# The format before there were speakers, and what a version had until then.
+UNSPOKEN = 10
+OLD_COLUMNS = VERSION_COLUMNS.removesuffix(", speaker, role")
 PASSPHRASE, AS_OF = "nine herons on the weir", "2026-11-20"
 
 
@@ -71,14 +78,22 @@ def test_an_old_store_exports_what_it_exported(open_home: Callable[..., Engine])
     assert written.getvalue() == (FIXTURE / "export.jsonl").read_text()
 
 
-def test_an_old_store_answers_as_it_answered(open_home: Callable[..., Engine]) -> None:
-    engine = open_home()
+def test_an_old_store_answers_by_words_at_once_and_finds_what_it_found(open_home: Callable[..., Engine]) -> None:
+    """The weights that made its vectors no longer ship: those are left alone, and everything is embedded again."""
+    engine = open_home(TRISKELE_RECALL_EMBED_FIRST="0")
     answers = json.loads((FIXTURE / "answers.json").read_text())
-    found = {
-        question: [hit.memory.id for hit in engine.recall(question, as_of=AS_OF, logged=False).hits]
-        for question in answers
-    }
-    assert found == answers
+
+    def asked(question: str) -> Answer:
+        return engine.recall(question, as_of=AS_OF, logged=False)
+
+    for question, (first, *_) in answers.items():
+        answer = asked(question)
+        assert answer.waiting == 31 and first in [hit.memory.id for hit in answer.hits]
+        assert {leg for hit in answer.hits for leg in hit.legs} <= {"lexical", "graph"}
+    assert engine.embed() == 31
+    for question, (first, *_) in answers.items():
+        answer = asked(question)
+        assert answer.waiting == 0 and first in [hit.memory.id for hit in answer.hits[:2]]
 
 
 def test_an_old_store_keeps_everything_else(open_home: Callable[..., Engine]) -> None:
@@ -88,8 +103,10 @@ def test_an_old_store_keeps_everything_else(open_home: Callable[..., Engine]) ->
     assert engine.maintenance.check(deep=True) == []
     [title] = {row.id for row in engine.store.sealed()}
     assert engine.reveal(title) == "the code of the gauge cabinet is 7391"
-    adopted = engine.adopted()
-    assert adopted is not None and adopted.plan.fusion == "cc"
+    # Kept, and not in force: it was measured with weights that no longer ship.
+    adopted = plans.adopted(engine.store)
+    assert adopted is not None and adopted.plan.fusion == "cc" and adopted.fingerprint in EARLIER
+    assert engine.adopted() is None
     assert [asked.text for asked in recall_log.entries(engine.store)] == ["which boat do we have", "who opens the weir"]
     # Of the three that were injected one is a secret, of which no text is noted.
     assert (len(engine.store.usage.given("talk-7")), len(engine.store.usage.most_used())) == (2, 3)
@@ -98,22 +115,29 @@ def test_an_old_store_keeps_everything_else(open_home: Callable[..., Engine]) ->
     assert [outcome.action.value for outcome in engine.undo()] == ["forgotten"]
 
 
-def test_an_old_store_is_not_embedded_again(open_home: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_returns_to_the_model_of_an_old_store_finds_its_vectors(
+    open_home: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    class Earlier(BundledEmbedder):
+        """The weights of 0.1.0, as far as a store can tell."""
+
+        fingerprint = EARLIER[0]
+
+        def encode_documents(self, given: Sequence[str]) -> list[Encoding]:
+            texts.extend(given)
+            return super().encode_documents(given)
+
+    open_home().embed()
+    monkeypatch.setattr(local, "bundled", Earlier)
     engine = open_home()
     semantic = engine.semantic()
-    assert semantic is not None
-    texts: list[str] = []
-    encode = type(semantic.embedder).encode_documents
-
-    def watched(embedder: Any, given: list[str]) -> Any:
-        texts.extend(given)
-        return encode(embedder, given)
-
-    monkeypatch.setattr(type(semantic.embedder), "encode_documents", watched)
-    assert engine.store.jobs.count(EMBED) == engine.store.jobs.count(NAMES) == 1
+    assert semantic is not None and semantic.embedder.fingerprint == EARLIER[0]
+    assert engine.store.jobs.count(EMBED) == 1
     engine.embed()
     assert len(texts) == 1 and texts[0].startswith("Written last")
-    assert len(semantic.tokens.missing(semantic.catalog.columns().slots)) == 0
+    assert len(semantic.tokens.missing(semantic.catalog.view().slots)) == 0
 
 
 # Killed at every step
@@ -175,7 +199,7 @@ def _older_store(path: Path, format: int, memories: list[Memory], links: list[Li
     connection.pragma("user_version", format)
     connection.pragma("application_id", APPLICATION_ID)
     for memory in memories:
-        _insert(connection, "versions", VERSION_COLUMNS, from_memory(memory))
+        _insert(connection, "versions", OLD_COLUMNS, from_memory(memory)[: OLD_COLUMNS.count(",") + 1])
         entry = [
             timestamps.to_micros(memory.known_from),
             "added",
@@ -193,6 +217,16 @@ def _older_store(path: Path, format: int, memories: list[Memory], links: list[Li
     for link in links:
         _insert(connection, "links", "source, kind, target, known_from, known_to", from_link(link))
     return connection
+
+
+def _go_on(connection: apsw.Connection, since: int, until: int) -> None:
+    """Take some further steps of the migration."""
+    for step in MIGRATIONS[since:until]:
+        if callable(step):
+            step(connection, "me")
+        else:
+            connection.execute(step)
+    connection.pragma("user_version", until)
 
 
 def _insert(connection: apsw.Connection, table: str, columns: str, values: list[Any]) -> None:
@@ -332,10 +366,7 @@ def test_a_backup_of_any_older_format_can_be_restored(tmp_path: Path, make_memor
     else:
         _older_store(tmp_path / "old.db", FORMAT, [make_memory("from the old days")]).close()
         connection = apsw.Connection(str(tmp_path / "old.db"))
-        for step in MIGRATIONS[FORMAT:format]:
-            assert callable(step)
-            step(connection, "me")
-        connection.pragma("user_version", format)
+        _go_on(connection, FORMAT, format)
         connection.close()
     unbound = SqliteStore(tmp_path / "new" / "store.db")
     store = unbound.of("me")
@@ -346,6 +377,29 @@ def test_a_backup_of_any_older_format_can_be_restored(tmp_path: Path, make_memor
     store.documents.swap("song", "a", None, "x")
     assert store.usage.most_used() == []
     assert unbound.maintenance.check(deep=True) == []
+    unbound.close()
+
+
+def test_a_store_without_speakers_keeps_its_hashes_and_takes_speakers(tmp_path: Path, make_memory: Make) -> None:
+    connection = _older_store(tmp_path / "old.db", FORMAT, [make_memory("from the old days"), make_memory("another")])
+    _go_on(connection, FORMAT, UNSPOKEN)
+    before = connection.execute("SELECT id, row_hash FROM versions ORDER BY row").fetchall()
+    connection.close()
+    unbound = SqliteStore(tmp_path / "old.db")
+    store = unbound.of("me")
+    first, second = (memory for _, memory in store.versions())
+    assert (first.speaker, first.role) == (None, None)
+    read = apsw.Connection(str(tmp_path / "old.db"))
+    assert read.execute("SELECT id, row_hash FROM versions ORDER BY row").fetchall() == before
+    store.apply([Revise(replace(first, speaker="Ann", role=Role.USER), base=1)], batch="new")
+    assert store.memories([first.id])[first.id].role is Role.USER
+    assert unbound.maintenance.check(deep=True) == []
+    # Speaker and role are under the hash, in rows that have them and in rows that do not.
+    read.execute("UPDATE versions SET speaker = 'Bo' WHERE id = ?", [second.id])
+    read.execute("UPDATE versions SET role = NULL, speaker = NULL WHERE id = ? AND version = 2", [first.id])
+    read.close()
+    damaged = {finding.subject for finding in unbound.maintenance.check(deep=True)}
+    assert damaged == {f"versions {first.id}", f"versions {second.id}"}
     unbound.close()
 
 
@@ -406,9 +460,9 @@ def test_a_file_that_an_older_program_put_in_its_place_is_refused(
 def test_adopted_plans_of_two_owners_stand_side_by_side(tmp_path: Path) -> None:
     unbound = SqliteStore(tmp_path / "store.db")
     alice, bob = unbound.of("alice"), unbound.of("bob")
-    plan = replace(adoption.Plan(), fusion="cc")
-    adoption.adopt(alice, plan, fingerprint="model", questions=40)
-    found = adoption.in_force(alice)
+    plan = replace(plans.Plan(), fusion="cc")
+    plans.adopt(alice, plan, fingerprint="model", questions=40)
+    found = plans.adopted(alice)
     assert found is not None and found.plan.fusion == "cc"
-    assert adoption.in_force(bob) is None
+    assert plans.adopted(bob) is None
     unbound.close()

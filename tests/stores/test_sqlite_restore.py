@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from triskele.engine import Engine, restore_memory
-from triskele.errors import StoreUnavailable
+from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
 from triskele.stores.sqlite.store import SqliteStore
 
 JUNK = b"no database " * 1000
@@ -155,3 +156,46 @@ def _state(open_engine: Callable[..., Engine], home: Path) -> str:
         assert (aside / "memories.db").read_bytes() == JUNK
         assert (aside / "memories.db-wal").read_bytes() == JUNK[:500]
     return "old" if len(found) == 2 else "restored"
+
+
+# A database that is replaced while a process has it open
+
+
+def test_a_database_replaced_under_a_live_process_is_opened_again(
+    open_engine: Callable[..., Engine], backup: Path
+) -> None:
+    engine = open_engine()
+    path = engine.store._database.path  # type: ignore[attr-defined]
+    engine.remember("written to the old file")
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+    shutil.copyfile(backup, path.with_name("new"))
+    path.with_name("new").rename(path)
+    engine.remember("written to the new file")
+    assert _texts(engine) == {"the heron fishes at dawn", "written to the new file"}
+    assert [hit.memory.content for hit in engine.recall("written").hits] == ["written to the new file"]
+    with open_engine() as other:
+        assert _texts(other) == _texts(engine)
+        # The old file went without `restore`: what was acknowledged since is told.
+        assert other.inspect(deep=True).lost
+
+
+def test_a_database_removed_under_a_live_process_takes_no_more_writes(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    engine.remember("the heron fishes at dawn")
+    path = engine.store._database.path  # type: ignore[attr-defined]
+    path.rename(path.with_name("elsewhere.db"))
+    with pytest.raises(StoreDamaged, match="was removed while it was open"):
+        engine.remember("nobody would ever see this")
+    assert not path.exists()
+
+
+def test_a_newer_database_in_its_place_is_refused(open_engine: Callable[..., Engine], backup: Path) -> None:
+    engine = open_engine()
+    path = engine.store._database.path  # type: ignore[attr-defined]
+    connection = apsw.Connection(str(backup))
+    connection.pragma("user_version", 99)
+    connection.close()
+    backup.rename(path)
+    with pytest.raises(StoreNewer):
+        engine.remember("too new for me")

@@ -1,1 +1,1 @@
-"""Helpers that every room may use: ids, timestamps, text, files, deadlines, project names."""
+"""Helpers that every room may use: ids, timestamps, text, files, deadlines, threads, project names."""

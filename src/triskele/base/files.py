@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -13,12 +14,21 @@ from pathlib import Path
 from triskele.errors import BadInput, Unavailable
 
 _RETRY_S = 0.02
+_LITTLE_BYTES = 65536
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def is_full(error: OSError) -> bool:
     """Whether the disk, or the user's share of it, has no room left."""
     return error.errno in _FULL
+
+
+def has_no_room(folder: Path) -> bool:
+    """Whether the disk of a folder is as good as full."""
+    try:
+        return shutil.disk_usage(folder).free < _LITTLE_BYTES
+    except OSError:
+        return False
 
 
 @contextmanager

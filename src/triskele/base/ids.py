@@ -19,7 +19,9 @@ _START = datetime(2020, 1, 1, tzinfo=UTC)
 _TICKS_PER_SECOND = 8
 _TIME_LIMIT = 32**TIME_CHARACTERS - 1
 _RANDOM_LIMIT = 32**RANDOM_CHARACTERS - 1
-# Wide steps keep short prefixes unique even among the ids of one bulk import.
+# Each id of a bulk import takes a tick of its own, up to an hour ahead of the clock: ids differ in their first eight
+# characters. After that, wide steps within a tick keep prefixes short.
+_MAX_LEAD = 3600 * _TICKS_PER_SECOND
 _STEP = 2**30
 
 
@@ -31,18 +33,16 @@ class IdMaker:
         self._last = (-1, 0)
 
     def make(self, moment: datetime) -> str:
-        """A new id: 125 ms of time first, then random bits."""
+        """A new id: first the next free 125 ms of time, then random bits."""
         tick = int((moment - _START).total_seconds() * _TICKS_PER_SECOND)
         tick = min(max(tick, 0), _TIME_LIMIT)
         with self._lock:
             last_tick, last_random = self._last
             following = last_random + _STEP // 2 + secrets.randbelow(_STEP)
-            if tick > last_tick:
-                self._last = (tick, secrets.randbelow(_RANDOM_LIMIT // 2))
-            elif following <= _RANDOM_LIMIT:
-                self._last = (last_tick, following)
+            if last_tick - tick < _MAX_LEAD or following > _RANDOM_LIMIT:
+                self._last = (max(tick, last_tick + 1), secrets.randbelow(_RANDOM_LIMIT // 2))
             else:
-                self._last = (last_tick + 1, secrets.randbelow(_RANDOM_LIMIT // 2))
+                self._last = (last_tick, following)
             return _base32(self._last[0], TIME_CHARACTERS) + _base32(self._last[1], RANDOM_CHARACTERS)
 
 

@@ -1,26 +1,119 @@
-"""Which project a folder belongs to: the name of its git repository, else of the folder itself."""
+"""Which project a folder belongs to: what identifies it, and what it may be called.
+
+A git repository is identified by its remote, whatever folder it is cloned into; any folder by its path.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+
+REMOTE, ROOT = "git:", "path:"
 
 _GIT_POINTER = b"gitdir:"
 # A path has 4,096 bytes at most; a longer file is no pointer.
 _MAX_POINTER_BYTES = 4096 + 16
+# A longer configuration is read to here: the first remote is near the beginning.
+_MAX_CONFIG_BYTES = 64 * 1024
+_MAX_REMOTE_CHARACTERS = 500
+_SECTION = re.compile(r'\s*\[\s*remote\s+"((?:[^"\\]|\\.)*)"\s*\]', re.IGNORECASE)
+_ANY_SECTION = re.compile(r"\s*\[")
+_URL = re.compile(r"\s*url\s*=\s*(\S+)", re.IGNORECASE)
+_WITH_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>[^/]*)/*(?P<path>.*)", re.IGNORECASE)
+_SCP = re.compile(r"(?P<host>[^/:\\]{2,}):/*(?P<path>[^\\]*)")
+# Hosts whose addresses mean the same in any case.
+_ANY_CASE = frozenset({"github.com", "gitlab.com", "bitbucket.org", "codeberg.org"})
 
 
-def resolve(folder: Path) -> str:
-    """The project name for work done in `folder`; empty at the root of the file system."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder where work is done; `remote` is empty where no git remote is known."""
+
+    root: Path
+    remote: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What identifies it, the folder first; nothing at the root of the file system."""
+        return tuple(filter(None, (self.root_key, self.remote_key)))
+
+    @property
+    def root_key(self) -> str:
+        """The folder as a key; a path that is no text is written with escapes."""
+        return f"{ROOT}{_written(self.root)}" if self.root.name else ""
+
+    @property
+    def remote_key(self) -> str:
+        """The remote as a key; empty without a remote."""
+        return f"{REMOTE}{self.remote}" if self.remote else ""
+
+    @property
+    def name(self) -> str:
+        """What it is called as long as no other place is called so; empty at the root of the file system."""
+        return self.root.name
+
+    def names(self) -> Iterator[str]:
+        """What it may be called, best first: its name, with the owner of the remote or the folder above, numbered."""
+        yield self.name
+        above = self.remote.split("/")[-2] if self.remote.count("/") > 1 else self.root.parent.name
+        if above:
+            yield f"{above}/{self.name}"
+        yield from (f"{self.name}-{number}" for number in count(2))
+
+
+def discover(folder: Path) -> Place:
+    """The place of work that is done in `folder`: its git repository, else the folder itself."""
     folder = _resolved(folder) or folder.absolute()
     for candidate in (folder, *folder.parents):
         marker = candidate / ".git"
         if _is(marker, Path.is_dir):
-            return candidate.name
+            return Place(candidate, _remote(marker))
         if _is(marker, Path.is_file):
-            return _main_checkout(marker).name
-    return folder.name
+            main = _main_checkout(marker)
+            return Place(main, "" if main == candidate else _remote(main / ".git"))
+    return Place(folder)
+
+
+def is_gone(key: str) -> bool:
+    """Whether a key names a folder that is not there any more; unknown, so False, for a path with escapes."""
+    return key.startswith(ROOT) and "\\" not in key and not _is(Path(key.removeprefix(ROOT)), Path.is_dir)
+
+
+def _remote(git: Path) -> str:
+    """The address of `origin`, else of the only remote; empty where there is none or several."""
+    config = git / "config"
+    if not _is(config, Path.is_file):
+        return ""
+    remotes: dict[str, str] = {}
+    name = None
+    for line in _head(config, _MAX_CONFIG_BYTES).decode("utf-8", "replace").splitlines():
+        if _ANY_SECTION.match(line):
+            section = _SECTION.match(line)
+            name = section[1] if section else None
+        elif name is not None and (url := _URL.match(line)):
+            remotes.setdefault(name, url[1].strip('"'))
+    chosen = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else "")
+    return normalised(chosen)
+
+
+def normalised(url: str) -> str:
+    """A remote as host/path, without scheme, user, password, port and `.git`; a local path is no remote."""
+    found = _WITH_SCHEME.fullmatch(url) or _SCP.fullmatch(url)
+    if found is None or not found["host"] or len(url) > _MAX_REMOTE_CHARACTERS or not url.isprintable():
+        return ""
+    host = re.sub(r":\d*$", "", found["host"].rpartition("@")[2]).lower()
+    path = re.sub("/+", "/", re.split("[?#]", found["path"])[0]).strip("/").removesuffix(".git").strip("/")
+    if not host or not path:
+        return ""
+    return f"{host}/{path.lower() if host in _ANY_CASE else path}"
+
+
+def _written(path: Path) -> str:
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _main_checkout(marker: Path) -> Path:
@@ -40,7 +133,7 @@ def _pointed_at(file: Path, prefix: bytes = b"") -> Path | None:
     """The path written in the file, relative to its folder; nothing where the file holds no path."""
     if not _is(file, Path.is_file):
         return None
-    content = _head(file)
+    content = _head(file, _MAX_POINTER_BYTES + 1)
     if len(content) > _MAX_POINTER_BYTES or b"\0" in content or not content.startswith(prefix):
         return None
     written = os.fsdecode(content.removeprefix(prefix).strip())
@@ -52,14 +145,14 @@ def _pointed_at(file: Path, prefix: bytes = b"") -> Path | None:
     return parent / path.name if parent and path.name not in ("", "..") else _resolved(path)
 
 
-def _head(file: Path) -> bytes:
-    """The beginning of a file, one byte more than a pointer may have; without waiting where it became a pipe."""
+def _head(file: Path, most: int) -> bytes:
+    """The first bytes of a file; without waiting where it became a pipe."""
     try:
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError):
         return b""
     try:
-        return os.read(descriptor, _MAX_POINTER_BYTES + 1)
+        return os.read(descriptor, most)
     except OSError:
         return b""
     finally:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from triskele.config import BUNDLED
+from triskele.curation import projects
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
+from triskele.index.local import SemanticIndex
 from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.derived import JobCounts
-from triskele.stores.protocols import IntegrityIssue, Maintenance, OwnerStore
+from triskele.stores.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
 
@@ -23,12 +26,18 @@ from triskele.types import Sensitivity
 class Health:
     """What an inspection found and repaired; `waiting` memories have no vectors yet.
 
-    `model_problem` is why the model cannot be used, and `vault_problem` why secrets cannot be read.
+    `model_problem` is why the model cannot be used, `vault_problem` why secrets cannot be read and `repair_problem` why
+    a repair failed.
+    `lost` are acknowledged writes that are gone; `index_ahead` counts the versions that only an older index has.
+    `leftovers` are copies that killed backups and restores left; a repair removes them.
     `exposed` memories look like secrets and are not; only a deep inspection looks for them.
+    `mixed` are projects whose older memories may belong to the projects of other folders of the same name.
     `outside` are the hosts in the settings by their purpose, and `left` is what was sent to them, by day.
     """
 
     findings: tuple[IntegrityIssue, ...]
+    lost: tuple[LostWrites, ...]
+    index_ahead: Mapping[str, int]
     index_behind: int | None
     index_faults: int
     vectors_damaged: int
@@ -39,9 +48,19 @@ class Health:
     vault_problem: str | None
     exposed: tuple[str, ...]
     repaired: tuple[str, ...]
+    repair_problem: str | None
+    mixed: Mapping[str, tuple[str, ...]]
     outside: Mapping[str, str]
     outside_problems: tuple[str, ...]
     left: tuple[Day, ...]
+    leftovers: tuple[Path, ...]
+    is_deep: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is damaged and nothing was lost; a deep inspection must have read every secret."""
+        unread = self.is_deep and self.vault_problem is not None
+        return not (self.findings or self.lost or self.index_ahead or unread)
 
 
 def inspect(
@@ -59,25 +78,36 @@ def inspect(
     findings = [] if maintenance is None else maintenance.check(deep=deep)
     locked = vault.problem()
     findings += _unreadable(store, vault) if deep and locked is None else []
+    lost = [] if maintenance is None else maintenance.lost()
+    ahead = {str(path): count for path, count in lexical.ahead().items()}
     behind = lexical.behind()
     faults = lexical.damaged() if deep else 0
     damaged = semantic.damaged() if deep and semantic is not None else 0
     orphaned = semantic.orphans() if semantic is not None else 0
+    leftovers = [] if maintenance is None else maintenance.leftovers()
     repaired: list[str] = []
-    if repair and not findings:
-        repaired += _repaired_words(lexical, behind, faults)
-        if semantic is not None and (damaged or orphaned):
-            semantic.rebuild()
-            repaired += _repaired_vectors(damaged, orphaned)
-        if maintenance is not None and not maintenance.is_scrubbed():
-            lexical.rebuild()
-            if semantic is not None:
-                semantic.mentions.rebuild()
-            maintenance.scrub()
-            repaired.append("finished an interrupted erasure")
+    problem: str | None = None
+    try:
+        if repair and maintenance is not None:
+            removed = maintenance.remove_leftovers()
+            leftovers = [each for each in leftovers if each not in removed]
+            repaired += [f"removed {each}, which a killed backup or restore left" for each in removed]
+        if repair and not findings:
+            repaired += _repaired_words(lexical, behind, faults)
+            # What only the files of lost writes hold is evidence, not the rest of an erasure.
+            if semantic is not None and (damaged or orphaned) and not ahead:
+                semantic.rebuild()
+                repaired += _repaired_vectors(damaged, orphaned)
+            if maintenance is not None and not maintenance.is_scrubbed():
+                repaired.append(_finished_erasure(maintenance, lexical, semantic))
+    except (Unavailable, OSError) as error:
+        # A disk that cannot be written: what was found is still told.
+        problem = str(error)
     jobs = store.jobs.counts()
     return Health(
         findings=tuple(findings),
+        lost=tuple(lost),
+        index_ahead=ahead,
         index_behind=behind,
         index_faults=faults,
         vectors_damaged=damaged,
@@ -88,9 +118,13 @@ def inspect(
         vault_problem=locked,
         exposed=tuple(_exposed(store)) if deep else (),
         repaired=tuple(repaired),
+        repair_problem=problem,
+        mixed={} if findings else projects.mixed(store),
         outside=models.hosts(),
         outside_problems=models.problems(),
         left=tuple(egress_log.days(store)),
+        leftovers=tuple(leftovers),
+        is_deep=deep,
     )
 
 
@@ -117,6 +151,14 @@ def _model_problem() -> str | None:
     except ModelUnavailable as error:
         return str(error)
     return None
+
+
+def _finished_erasure(maintenance: Maintenance, lexical: LexicalIndex, semantic: SemanticIndex | None) -> str:
+    lexical.rebuild()
+    if semantic is not None:
+        semantic.mentions.rebuild()
+    maintenance.scrub()
+    return "finished an interrupted erasure"
 
 
 def _repaired_vectors(damaged: int, orphaned: int) -> list[str]:

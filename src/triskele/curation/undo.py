@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from triskele import validation
 from triskele.base import timestamps
 from triskele.base.ids import same_words
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.stores.protocols import OwnerStore
 from triskele.types import (
+    CURATION,
+    IMPORT,
     LASTING,
     USER,
     Action,
+    Bind,
     Change,
     Connect,
     Disconnect,
@@ -25,22 +30,85 @@ from triskele.types import (
 
 _PAGE = 500
 _FINAL = (Action.SEALED, Action.ERASED)
+_OF_MEMORIES = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, *_FINAL, Action.REVEALED})
 
 
-def undoable(store: OwnerStore, batch: str | None, actor: str) -> list[JournalEntry]:
-    """The entries of a batch, or of the last one that can be undone; a client reaches only its own changes."""
-    own = None if actor == USER else actor
-    name = _last_undoable(store, own) if batch is None else batch
+@dataclass(frozen=True, slots=True)
+class UndoScope:
+    """Whose changes, in which projects, an undo may choose as the last one; None is all of them."""
+
+    actors: frozenset[str] | None
+    projects: frozenset[str] | None
+
+    @classmethod
+    def of(cls, actor: str, project: str, *, all_projects: bool = False, anyone: bool = False) -> UndoScope:
+        """The actor's own changes to a project and to what is everywhere, or more; only the user reaches others'."""
+        actors = None if anyone and actor == USER else own_actors(actor)
+        return cls(actors, None if all_projects else frozenset({project, ""}))
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """A batch that can be undone: its journal entries, the changes that undo it, and the versions that they name."""
+
+    entries: tuple[JournalEntry, ...]
+    changes: tuple[Change, ...]
+    versions: Mapping[tuple[str, int], Memory]
+
+    @property
+    def batch(self) -> str:
+        """The batch to undo."""
+        return self.entries[0].batch
+
+    @property
+    def projects(self) -> list[str]:
+        """The projects of the memories, before and after the changes."""
+        return sorted({memory.project for entry in self.entries for memory in self.named(entry)})
+
+    @property
+    def size(self) -> int:
+        """How many memories change; a batch that only links counts its links."""
+        changed = {entry.id for entry in self.entries if entry.action in _OF_MEMORIES}
+        return len(changed) or len(self.entries)
+
+    def named(self, entry: JournalEntry) -> list[Memory]:
+        """The versions after and before an entry, as far as it names them; of a link the newest of its source."""
+        numbers = _numbers(entry) or [max((number for id, number in self.versions if id == entry.id), default=0)]
+        return [self.versions[entry.id, number] for number in numbers if (entry.id, number) in self.versions]
+
+    def is_own(self, actor: str) -> bool:
+        """Whether this actor made the changes."""
+        return self.entries[0].actor in own_actors(actor)
+
+
+def own_actors(actor: str) -> frozenset[str]:
+    """The actors whose changes are this one's: the user's own commands also import and curate."""
+    return frozenset({USER, IMPORT, CURATION} if actor == USER else {actor})
+
+
+def plan(store: OwnerStore, actor: str, project: str, batch: str | None = None, **wider: bool) -> UndoPlan:
+    """What undoing a batch, or the last one of the scope, takes back; a client reaches only its own changes."""
+    name = None if batch is None else validation.check_name(batch, "the batch")
+    scope = UndoScope.of(actor, validation.check_name(project, "the project"), **wider)
+    entries = _undoable(store, name, actor, scope)
+    changes = inverse(entries, store)
+    ids = sorted({entry.id for entry in entries} | {entry.other for entry in entries if entry.other})
+    versions = {(memory.id, memory.version): memory for _, memory in store.versions(ids)}
+    return UndoPlan(tuple(entry for entry in entries if entry.action not in LASTING), tuple(changes), versions)
+
+
+def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope) -> list[JournalEntry]:
+    name = _last_undoable(store, scope) if batch is None else batch
     entries = store.journal(batch=name, limit=2**31) if name else []
-    if own is not None and any(entry.actor != own for entry in entries):
+    if actor != USER and any(entry.actor != actor for entry in entries):
         raise NotFound(f"batch {batch} is not this client's: a client can undo only its own changes")
     if not entries:
         raise NotFound(f"no batch {batch}" if batch is not None else "there is nothing to undo")
     return entries
 
 
-def _last_undoable(store: OwnerStore, actor: str | None) -> str | None:
-    """The newest batch of an actor, or of any, that is neither undone nor an undo.
+def _last_undoable(store: OwnerStore, scope: UndoScope) -> str | None:
+    """The newest batch in the scope that is neither undone nor an undo.
 
     An erasure and a sealing cannot be undone, and nothing older is undone in their place.
     """
@@ -51,14 +119,33 @@ def _last_undoable(store: OwnerStore, actor: str | None) -> str | None:
             continue
         if first.undoes is not None:
             cancelled.add(first.undoes)
-        elif actor is None or first.actor == actor:
+        elif (scope.actors is None or first.actor in scope.actors) and _touches(store, entries, scope.projects):
             # A sealing also erases what was derived.
             final = next((action for action in _FINAL if any(entry.action is action for entry in entries)), None)
             if final is not None:
-                raise Conflict(f"the last change {final} a memory, which cannot be undone: name an earlier batch")
+                raise Conflict(
+                    f"the last change {final} a memory, which cannot be undone: name an earlier batch of the history"
+                )
             if not all(entry.action in LASTING for entry in entries):
                 return first.batch
     return None
+
+
+def _touches(store: OwnerStore, entries: Sequence[JournalEntry], projects: frozenset[str] | None) -> bool:
+    """Whether a batch changed a memory of these projects; nothing is left of an erased one, which may have been."""
+    own = [entry for entry in entries if entry.action in _OF_MEMORIES or entry.link_kind is not None]
+    if projects is None or not own:
+        return True
+    numbers = {(entry.id, number) for entry in own for number in _numbers(entry)}
+    known = [memory for _, memory in store.versions(sorted({entry.id for entry in own}))]
+    if {memory.id for memory in known} != {entry.id for entry in own}:
+        return True
+    named = [memory for memory in known if (memory.id, memory.version) in numbers]
+    return any(memory.project in projects for memory in named or known)
+
+
+def _numbers(entry: JournalEntry) -> list[int]:
+    return [number for number in (entry.version, entry.previous) if number is not None]
 
 
 def inverse(entries: Sequence[JournalEntry], store: OwnerStore) -> list[Change]:
@@ -73,6 +160,7 @@ def inverse(entries: Sequence[JournalEntry], store: OwnerStore) -> list[Change]:
     texts = {(row.id, row.version): row.sealed_as for row in store.sealed(sorted(histories))}
     changes = [_before(own, histories[id], texts) for id, own in of_memories.items() if id in histories]
     changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
+    changes += [_bound_back(entry) for entry in reversed(entries) if entry.action is Action.BOUND]
     if not changes:
         done = entries[-1].action if entries[-1].action in LASTING else "erased"
         raise BadInput(f"{entries[0].id} was {done}: this cannot be undone")
@@ -106,6 +194,11 @@ def _opposite(entry: JournalEntry) -> Change:
     assert entry.link_kind is not None and entry.other is not None
     link = Link(source=entry.id, kind=entry.link_kind, target=entry.other, known_from=timestamps.now())
     return Disconnect(link) if entry.action is Action.LINKED else Connect(link)
+
+
+def _bound_back(entry: JournalEntry) -> Change:
+    assert entry.other is not None
+    return Bind(int(entry.id.removeprefix("place ")), entry.other)
 
 
 def _start(entry: JournalEntry, store: OwnerStore) -> int:

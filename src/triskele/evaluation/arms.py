@@ -8,7 +8,7 @@ from typing import Any
 
 from triskele.errors import BadInput
 from triskele.recall.fusion import METHODS, SHARES
-from triskele.recall.plan import CROSS, DEFAULT, LEGS, Plan
+from triskele.recall.plan import CROSS, DEFAULT, GATED, LEGS, Plan
 from triskele.types import Sort
 
 FTS = "fts"
@@ -35,7 +35,10 @@ class Arm:
 
     def to_json(self) -> dict[str, Any]:
         """The arm with its plan as plain values."""
-        plan = asdict(self.plan) | {"legs": sorted(self.plan.legs)} if self.plan is not None else None
+        if self.plan is None:
+            return {"about": self.about, "plan": None, "sort": str(self.sort)}
+        named = {"legs": sorted(self.plan.legs), "evidence": sorted(self.plan.evidence)}
+        plan = asdict(self.plan) | named
         return {"about": self.about, "plan": plan, "sort": str(self.sort)}
 
 
@@ -72,8 +75,23 @@ ARMS = {
         ),
         Arm(name="default-late", about="the default without late interaction", plan=Plan(rerank="off")),
         Arm(name="default-context", about="the default without neighbouring turns", plan=Plan(context=False)),
+        Arm(
+            name="default-speaker",
+            about="the default without evidence of speaker and role",
+            plan=Plan(evidence=frozenset({"time"})),
+        ),
+        Arm(
+            name="default-time",
+            about="the default without evidence of time",
+            plan=Plan(evidence=frozenset({"speaker"})),
+        ),
         Arm(name="default-prior", about="the default without the importance prior", plan=Plan(prior=0.0)),
         Arm(name=CROSS, about="the default with its top reranked by the cross-encoder", plan=Plan(rerank=CROSS)),
+        Arm(
+            name="default+cross",
+            about="the default with the bundled cross-encoder as a gated second stage",
+            plan=Plan(rerank=GATED),
+        ),
         Arm(
             name="default+exact",
             about="the default with a bonus for memories with all query terms",

@@ -12,13 +12,15 @@ from triskele import validation
 from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
+from triskele.types import Role
 
 # Queries of these types have no relevant document, so they stay out of ranked metrics.
-UNRANKED_TYPES = frozenset({"adversarial", "unanswerable", "abstention"})
+UNRANKED_TYPES = frozenset({"adversarial", "unanswerable", "abstention", "idle"})
 DEFAULT_TYPE = "all"
 MAX_CHARACTERS = MemorySettings().max_characters
 DEFAULT_IMPORTANCE = 0.5
-_SPOKEN_DATE = "%I:%M %p on %d %B, %Y"
+# 7:31 pm on 21 January, 2022 · 29.12.2023, 22:42:04 · March-15-2024 · 2023/05/20 (Sat) 00:42
+_DATE_FORMS = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S", "%B-%d-%Y", "%Y/%m/%d (%a) %H:%M")
 
 Qrels = Mapping[str, Mapping[str, int]]
 Half = Literal["tune", "test"]
@@ -104,6 +106,8 @@ class Window:
     position: int | None
     importance: float
     created: datetime | None = None
+    speaker: str | None = None
+    role: Role | None = None
 
 
 def windows(documents: Iterable[BenchDocument], limit: int = MAX_CHARACTERS) -> list[Window]:
@@ -116,8 +120,8 @@ def windows(documents: Iterable[BenchDocument], limit: int = MAX_CHARACTERS) -> 
             if document.session is not None:
                 session = (document.scope, document.session)
                 position = positions[session] = positions.get(session, -1) + 1
-            importance, created = _importance(document), _created(document)
-            found.append(Window(document.id, text, document.scope, document.session, position, importance, created))
+            details = (_importance(document), _created(document), *_said_by(document))
+            found.append(Window(document.id, text, document.scope, document.session, position, *details))
     return found
 
 
@@ -128,7 +132,7 @@ def _pieces(text: str, limit: int) -> list[str]:
 
 
 def _created(document: BenchDocument) -> datetime | None:
-    """The date of a document, in ISO form or in the form of conversations (7:31 pm on 21 January, 2022)."""
+    """The date of a document, in ISO form or in a form of the public conversations."""
     given = document.meta.get("created") or document.meta.get("date")
     if not isinstance(given, str):
         return None
@@ -136,10 +140,21 @@ def _created(document: BenchDocument) -> datetime | None:
         return timestamps.parse(given)
     except BadInput:
         pass
-    try:
-        return datetime.strptime(given, _SPOKEN_DATE).replace(tzinfo=UTC)
-    except ValueError:
-        return None
+    for form in _DATE_FORMS:
+        try:
+            return datetime.strptime(given, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return None
+
+
+def _said_by(document: BenchDocument) -> tuple[str | None, Role | None]:
+    """The speaker and the role that a document names."""
+    speaker, role = (document.meta.get(name) for name in ("speaker", "role"))
+    return (
+        validation.check_speaker(speaker) if isinstance(speaker, str) else None,
+        validation.role_called(role) if isinstance(role, str) else None,
+    )
 
 
 def _importance(document: BenchDocument) -> float:

@@ -6,8 +6,9 @@ import hashlib
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 RUN_DEPTH = 100
 # As deep as recall@30 needs; deeper lists would make recall rescore more candidates than it does for a user.
 OWN_DEPTH = 30
-FORMAT = 3
+FORMAT = 4
 _BATCH = 2000
 _IDS = "ids.txt"
 
@@ -82,6 +83,11 @@ class Harness(ABC):
     def ranking(self, documents: Sequence[RankedDocument]) -> list[tuple[str, float]]:
         """The documents of a run with their scores, best first, each once."""
 
+    @property
+    def moments(self) -> Mapping[str | None, datetime]:
+        """When the queries of a project are asked; none where they are asked now."""
+        return {}
+
     @abstractmethod
     def _open(self) -> Engine:
         """The engine over the memories."""
@@ -104,6 +110,7 @@ class Harness(ABC):
             depth=self.depth,
             model=self._model if plan.asks_meaning else None,
             document=self.document,
+            moments=self.moments,
         )
 
     def precompute(self, queries: Sequence[str]) -> None:
@@ -162,6 +169,16 @@ class BenchHarness(Harness):
     def document(self, memory: str) -> str:
         """The document that a window was cut from."""
         return self.windows_by_memory[memory].document
+
+    @property
+    def moments(self) -> Mapping[str | None, datetime]:
+        """The newest date of each scope: `last week` in a query counts from there."""
+        newest: dict[str | None, datetime] = {}
+        for window in self.windows:
+            if window.created is not None:
+                for scope in {window.scope, None}:
+                    newest[scope] = max(newest.get(scope, window.created), window.created)
+        return newest
 
     def ranking(self, documents: Sequence[RankedDocument]) -> list[tuple[str, float]]:
         """Each document with the score of its best window; ties are ordered by id."""
@@ -274,4 +291,5 @@ def _memory(window: Window, engine: Engine) -> Memory:
         session=window.session,
         created_at=window.created,
     )
-    return replace(draft, position=window.position)
+    # As the set has them: a name is not checked for secrets either.
+    return replace(draft, position=window.position, speaker=window.speaker, role=window.role)

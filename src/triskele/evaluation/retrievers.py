@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
@@ -71,7 +72,10 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRetriever:
-    """Recall by a plan: `limit` and `depth` are those of `Engine.ask`, `document` maps memory ids to documents."""
+    """Recall by a plan: `limit` and `depth` are those of `Engine.ask`, `document` maps memory ids to documents.
+
+    `moments` are the times at which queries of a project are asked; others are asked now.
+    """
 
     engine: Engine
     plan: Plan
@@ -80,6 +84,7 @@ class RecallRetriever:
     depth: int | None
     model: SemanticIndex | None
     document: Callable[[str], str]
+    moments: Mapping[str | None, datetime] = field(default_factory=dict)
 
     def search(self, text: str, project: str | None) -> RankedList:
         """Recall without reasons; hosted services are not asked."""
@@ -91,6 +96,7 @@ class RecallRetriever:
             sort=self.sort,
             project=project,
             all_projects=project is None,
+            as_of=self.moments.get(project),
             model=self.model,
             hurried=True,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from triskele import validation
@@ -11,7 +11,7 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
 from triskele.exchange.markdown import Block, blocks, fitting, labels
-from triskele.exchange.records import Item, Note
+from triskele.exchange.records import Item, Note, Skipped
 from triskele.privacy.detect import is_cut
 from triskele.types import Sensitivity
 
@@ -23,6 +23,24 @@ _TASTE = re.compile(
     r"|style|conventions?|preferences?)\b",
     re.IGNORECASE,
 )
+_LESSON = re.compile(r"\b(gotcha|pitfall|beware|watch out|careful|lesson|learned|caveat)s?\b", re.IGNORECASE)
+_DECISION = re.compile(r"\b(we|it was) (decided|chose|agreed|picked|settled)\b|\bdecision:", re.IGNORECASE)
+# A command, or a sentence that begins with what to do.
+_STEP = re.compile(
+    r"^(?:[\w ]{1,30}: )?`[^`]+`|^(?:to \w+|run|use|install|build|test|start|stop|deploy|release|format|lint|check"
+    r"|create|add|update|commit|push|call|copy|set|open|regenerate|generate|restart|execute|write|read|before|after|when)\b",
+    re.IGNORECASE,
+)
+_HEADINGS = {
+    kind: re.compile(rf"\b(?:{words})", re.IGNORECASE)
+    for kind, words in {
+        "lessons": "gotcha|pitfall|lesson|caveat|known issue|troubleshoot|watch out",
+        "decisions": "decision",
+        "people": "people|team|contact|who",
+        "preferences": "style|convention|preference|rule|guideline|don.t|principle",
+        "procedures": "command|build|test|deploy|workflow|how to|setup|set up|install|release|run|develop|usage",
+    }.items()
+}
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _LONGEST_LEAD = 200
 
@@ -40,14 +58,17 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
         notes = list(parse(sources.text(path), settings))
     except BadInput as error:
         raise BadInput(f"{sources.printable(path.name)} {error}") from error
-    if not notes:
+    if not any(isinstance(note, Note) for note in notes):
         raise BadInput(f"{sources.printable(path.name)} holds no instructions")
     yield from notes
 
 
-def parse(text: str, settings: MemorySettings) -> Iterator[Note]:
+def parse(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
     """Bullets and paragraphs as notes; a line that introduces a list is added to each of its bullets."""
     _, body, first_line = frontmatter.parse(text)
+    for number, line in enumerate(body.split("\n"), first_line):
+        if _IMPORT.match(line):
+            yield Skipped(f"line {number}", f"refers to another file ({line.strip()[:80]}): import that file itself")
     lead: Block | None = None
     waiting = False
     for block in blocks("\n".join(_instructions(body)), first_line):
@@ -59,7 +80,9 @@ def parse(text: str, settings: MemorySettings) -> Iterator[Note]:
             yield from _notes(lead, settings)
         waiting = not block.is_item and block.text.endswith(":") and len(block.text) <= _LONGEST_LEAD
         lead = block if waiting else None
-        if not waiting and not _BOILERPLATE.match(block.text):
+        if not waiting and _BOILERPLATE.match(block.text):
+            yield Skipped(f"line {block.line}", "is the introduction that every such file has")
+        elif not waiting:
             yield from _notes(block, settings)
     if lead is not None and waiting:
         yield from _notes(lead, settings)
@@ -78,13 +101,27 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
             place=f"line {block.line}",
             content=piece,
             sensitivity=sensitivity,
-            category=_category(" ".join([*headings, piece]), settings),
+            category=category_of(piece, headings, settings),
             tags=fitting(labels(name for name in headings if name.lower() not in _FILE_NAMES), settings),
         )
 
 
-def _category(text: str, settings: MemorySettings) -> str:
-    wanted = "preferences" if _TASTE.search(text.split("```", 1)[0]) else "procedures"
+def category_of(text: str, headings: Sequence[str], settings: MemorySettings) -> str:
+    """The category of an instruction, by its own words and by the heading that it stands under."""
+    under = next((kind for name in reversed(headings) for kind, words in _HEADINGS.items() if words.search(name)), "")
+    said = text.split("```", 1)[0]
+    if under in ("lessons", "decisions", "people"):
+        wanted = under
+    elif under != "lessons" and _LESSON.search(said):
+        wanted = "lessons"
+    elif _DECISION.search(said):
+        wanted = "decisions"
+    elif _TASTE.search(said) or under == "preferences":
+        wanted = "preferences"
+    elif _STEP.search(said) or "```" in text or under == "procedures":
+        wanted = "procedures"
+    else:
+        wanted = "facts"
     return wanted if wanted in settings.categories else settings.categories[0]
 
 

@@ -10,15 +10,17 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Protocol
 
+from triskele import validation
 from triskele.base import timestamps
 from triskele.base.ids import content_hash, same_words
 from triskele.config import Settings
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
-from triskele.exchange.records import NamedLink, Note, Problem, StoredLink, StoredVersion
+from triskele.exchange.records import NamedLink, Note, Preview, Problem, StoredLink, StoredVersion
 from triskele.stores.protocols import OwnerStore
 from triskele.stores.vault import StoreVault, row_of
 from triskele.types import (
+    Action,
     Add,
     Change,
     Link,
@@ -70,6 +72,8 @@ class ExchangeEngine(Protocol):
         origin: Origin,
         session: str | None,
         position: int | None,
+        speaker: str | None,
+        role: str | None,
         created_at: datetime | str | None,
         valid_from: datetime | str | None,
         valid_to: datetime | str | None,
@@ -96,6 +100,19 @@ class ImportPlan:
     groups: tuple[tuple[Change, ...], ...]
     links: tuple[Link, ...]
     problems: tuple[Problem, ...] = ()
+    previews: tuple[Preview, ...] = ()
+
+
+def _preview(memory: Memory, action: Action, id: str, place: str = "") -> Preview:
+    return Preview(
+        action=action.value,
+        id=id,
+        content=memory.content,
+        category=memory.category,
+        tags=memory.tags,
+        project=memory.project,
+        place=place,
+    )
 
 
 def for_notes(
@@ -107,6 +124,7 @@ def for_notes(
     sealed: dict[Identity, str] | None = None
     names: dict[str, str] = {}
     groups: list[tuple[Change, ...]] = []
+    previews: list[Preview] = []
     for note in notes:
         try:
             memory = _drafted(engine, note, project)
@@ -121,6 +139,7 @@ def for_notes(
             id = known.setdefault(_identity(memory), memory.id)
         if id == memory.id:
             groups.append((Add(memory),))
+        previews.append(_preview(memory, Action.ADDED if id == memory.id else Action.DUPLICATE, id, note.place))
         if note.name is not None:
             names[note.name] = id
     return ImportPlan(
@@ -129,6 +148,7 @@ def for_notes(
         groups=tuple(groups),
         links=() if problems else tuple(_tied_links(engine.store, names, ties)),
         problems=tuple(problems),
+        previews=tuple(previews),
     )
 
 
@@ -162,6 +182,12 @@ def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequ
         groups=tuple(group for group in groups if group),
         links=tuple(_missing_links(store, [tie.link for tie in links])),
         problems=tuple(problems),
+        previews=tuple(
+            _preview(change.memory, Action.ADDED, change.memory.id)
+            for group in groups
+            for change in group[-1:]
+            if isinstance(change, Add | Revise)
+        ),
     )
 
 
@@ -184,6 +210,8 @@ def _drafted(engine: ExchangeEngine, note: Note, project: str | None) -> Memory:
         origin=Origin.IMPORT,
         session=note.session,
         position=note.position,
+        speaker=note.speaker,
+        role=None if note.role is None else validation.role_called(note.role),
         created_at=note.created,
         valid_from=note.valid_from,
         valid_to=note.valid_to,
@@ -209,7 +237,7 @@ def _secrets(engine: ExchangeEngine) -> dict[Identity, str]:
 
 def _identity(memory: Memory, digest: str | None = None) -> Identity:
     """The values by which the store detects a duplicate."""
-    place = (memory.project, memory.session, memory.position)
+    place = (memory.project, memory.session, memory.position, memory.speaker, memory.role)
     return (digest or memory.content_hash, *place, memory.valid_from, memory.valid_to)
 
 

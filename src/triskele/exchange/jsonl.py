@@ -22,11 +22,13 @@ from triskele.exchange import sources
 from triskele.exchange.json_text import number, parse_object, shown, string, strings, whole
 from triskele.exchange.records import Item, Note, Problem, StoredLink, StoredVersion
 from triskele.privacy import detect
-from triskele.types import Link, LinkKind, Memory, Origin, Sensitivity, is_secret
+from triskele.types import Link, LinkKind, Memory, Origin, Role, Sensitivity, is_secret
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # Format 1 is older than secret detection, so "open" was not a decision there.
 _CLASSIFIED_SINCE = 2
+_SPOKEN_SINCE = 3
+_SPOKEN = frozenset({"speaker", "role"})
 _COUNTED = {"memory": "versions", "link": "links"}
 _MAX_VERSION = 2**31
 _SECRET = "secret"
@@ -62,12 +64,12 @@ def _read_export(
     if isinstance(header, Problem):
         yield header
         return
-    is_classified = first["triskele"] >= _CLASSIFIED_SINCE
+    format: int = first["triskele"]
     found = dict.fromkeys(header, 0)
     for place, record in records:
         for name in _COUNTED.keys() & (record if isinstance(record, dict) else ()):
             found[_COUNTED[name]] += 1
-        yield _attempt(record, place, lambda values, place: _stored(values, place, settings, is_classified))
+        yield _attempt(record, place, lambda values, place: _stored(values, place, settings, format))
     for name, announced in header.items():
         if found[name] != announced:
             yield Problem("the end", f"{announced} {name} announced, {found[name]} found: the file is incomplete")
@@ -97,12 +99,17 @@ def _attempt(
 
 
 def lines(histories: Sequence[Sequence[Memory]], links: Sequence[Link], *, ascii_only: bool = False) -> Iterator[str]:
-    """An export, line by line: each memory's versions oldest first, then the links."""
-    versions = sum(len(history) for history in histories)
-    yield _line({"triskele": FORMAT_VERSION, "versions": versions, "links": len(links)}, ascii_only)
-    for history in histories:
-        for memory in history:
-            yield _line({"memory": _values_of(memory)}, ascii_only)
+    """An export, line by line: each memory's versions oldest first, then the links.
+
+    Without speakers the records have format 2, which older programs read.
+    """
+    versions = [memory for history in histories for memory in history]
+    is_spoken = any(memory.speaker is not None or memory.role is not None for memory in versions)
+    format, unknown = (FORMAT_VERSION, frozenset[str]()) if is_spoken else (_SPOKEN_SINCE - 1, _SPOKEN)
+    yield _line({"triskele": format, "versions": len(versions), "links": len(links)}, ascii_only)
+    for memory in versions:
+        values = {name: value for name, value in _values_of(memory).items() if name not in unknown}
+        yield _line({"memory": values}, ascii_only)
     for link in links:
         yield _line({"link": _values_of(link)}, ascii_only)
 
@@ -119,9 +126,7 @@ def _checked_header(record: dict[str, Any], _place: str) -> dict[str, int]:
     return {name: whole(record[name], f"the number of {name}") for name in _COUNTED.values()}
 
 
-def _stored(
-    record: dict[str, Any], place: str, settings: MemorySettings, is_classified: bool
-) -> StoredVersion | StoredLink:
+def _stored(record: dict[str, Any], place: str, settings: MemorySettings, format: int) -> StoredVersion | StoredLink:
     kind = next(iter(record), "")
     if len(record) != 1 or kind not in _COUNTED:
         raise BadInput(f"has an unknown kind: {', '.join(map(shown, record))[:60] or 'an empty object'}")
@@ -130,7 +135,7 @@ def _stored(
         raise BadInput(f"the {kind} is not a JSON object")
     if kind == "link":
         return StoredLink(place, _link_of(values))
-    return StoredVersion(place, _memory_of(values, settings, is_classified=is_classified))
+    return StoredVersion(place, _memory_of(values, settings, format))
 
 
 def _note(record: dict[str, Any], place: str) -> Note:
@@ -173,13 +178,14 @@ def _link_of(values: dict[str, Any]) -> Link:
     return link
 
 
-def _memory_of(values: dict[str, Any], settings: MemorySettings, *, is_classified: bool) -> Memory:
+def _memory_of(values: dict[str, Any], settings: MemorySettings, format: int) -> Memory:
     """The version that the values describe; refuses what validation would refuse or change.
 
-    If it `is_classified`, an open memory stays open; else its text decides.
+    An open memory stays open, unless the format is older than the detection of secrets; then its text decides.
     """
     rows = {name: value for name, value in values.items() if name != _SECRET}
-    memory: Memory = _built(Memory, rows, _MEMORY_FIELDS, "the memory")
+    readers = _MEMORY_FIELDS if format >= _SPOKEN_SINCE else _UNSPOKEN_FIELDS
+    memory: Memory = _built(Memory, rows, readers, "the memory")
     _check_id(memory.id)
     _check_texts(memory, settings)
     if content_hash(memory.content) != memory.content_hash:
@@ -192,20 +198,24 @@ def _memory_of(values: dict[str, Any], settings: MemorySettings, *, is_classifie
         raise BadInput("valid_to must be later than valid_from")
     _check_known(memory)
     ingest.refuse_secret_labels(
-        tags=memory.tags, keywords=memory.keywords, session=memory.session, project=memory.project
+        tags=memory.tags,
+        keywords=memory.keywords,
+        session=memory.session,
+        project=memory.project,
+        speaker=memory.speaker,
     )
     if is_secret(memory):
         return _unsealed(memory, values, settings)
     if _SECRET in values:
         raise BadInput(f"has the text of a secret although it is {memory.sensitivity}")
-    is_decided = is_classified and memory.sensitivity is Sensitivity.OPEN
+    is_decided = format >= _CLASSIFIED_SINCE and memory.sensitivity is Sensitivity.OPEN
     given = memory.sensitivity if is_decided or memory.sensitivity is not Sensitivity.OPEN else None
     return ingest.classified(memory, given, settings)
 
 
 def _unsealed(memory: Memory, values: dict[str, Any], settings: MemorySettings) -> Memory:
     if _SECRET not in values:
-        raise BadInput("is a secret without its text: export it again with --with-secrets")
+        raise BadInput("is a secret without its text: export it again together with the secrets")
     text = string(values[_SECRET], "the secret")
     if validation.check_content(text, settings) != text:
         raise BadInput("invisible characters or extra spaces in the secret")
@@ -227,6 +237,7 @@ def _check_texts(memory: Memory, settings: MemorySettings) -> None:
         "keywords": (memory.keywords, validation.check_keywords(memory.keywords, settings)),
         "project": (memory.project, validation.check_name(memory.project, "the project")),
         "session": (memory.session, validation.check_name(memory.session or "", "the session") or None),
+        "speaker": (memory.speaker, validation.check_speaker(memory.speaker or "")),
     }
     changed = [name for name, (given, kept) in checked.items() if given != kept]
     # Outer spaces are allowed in tags only: validation turns a comma at a tag's end into one.
@@ -263,7 +274,7 @@ def _timestamp(value: Any, what: str) -> datetime:
     return timestamps.parse(string(value, what))
 
 
-def _choice(kinds: type[Sensitivity] | type[Origin] | type[LinkKind]) -> _Reader:
+def _choice(kinds: type[Sensitivity] | type[Origin] | type[LinkKind] | type[Role]) -> _Reader:
     def read_choice(value: Any, what: str) -> Any:
         try:
             return kinds(string(value, what))
@@ -287,6 +298,8 @@ _MEMORY_FIELDS: dict[str, _Reader] = {
     "origin": _choice(Origin),
     "session": _optional(string),
     "position": _optional(whole),
+    "speaker": _optional(string),
+    "role": _optional(_choice(Role)),
     "created_at": _timestamp,
     "updated_at": _timestamp,
     "valid_from": _optional(_timestamp),
@@ -294,6 +307,7 @@ _MEMORY_FIELDS: dict[str, _Reader] = {
     "version": whole,
     **_KNOWN,
 }
+_UNSPOKEN_FIELDS = {name: reader for name, reader in _MEMORY_FIELDS.items() if name not in _SPOKEN}
 _ALIASES = {"text": "content", "created_at": "created", "updated_at": "updated"}
 _NOTE_FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "content": string,
@@ -305,6 +319,8 @@ _NOTE_FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "project": string,
     "session": string,
     "position": whole,
+    "speaker": string,
+    "role": string,
     "created": string,
     "updated": string,
     "valid_from": string,

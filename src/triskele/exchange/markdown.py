@@ -1,4 +1,7 @@
-"""Markdown notes: a file is one memory, or several if it is longer than a memory may be."""
+"""Markdown and plain text notes: a file is one memory, or one for each of its sections.
+
+Headings become titles and tags, and links between notes become links between memories.
+"""
 
 from __future__ import annotations
 
@@ -17,39 +20,44 @@ from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
 from triskele.exchange.frontmatter import Value
 from triskele.exchange.json_text import shown
-from triskele.exchange.records import Item, Note, Problem, Skipped
+from triskele.exchange.records import Item, NamedLink, Note, Problem, Skipped
 from triskele.privacy.detect import is_cut
 from triskele.types import Memory, Sensitivity
 
-SUFFIXES = (".md", ".markdown")
+PLAIN = ".txt"
+SUFFIXES = (".md", ".markdown", PLAIN)
 _SLUG_CHARACTERS = 48
 _NAMES = {"date": "created", "created_at": "created", "updated_at": "updated", "modified": "updated", "tag": "tags"}
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)$")
+_HASHES = re.compile(r"^#{1,6}\s+", re.MULTILINE)
 _ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(\S.*)$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _RULE = re.compile(r"\s*([-*_=])(?:\s*\1){2,}\s*$")
 _MARKUP = re.compile(r"[*`_#\[\]]+|\(https?://[^)]*\)")
+_WIKILINK = re.compile(r"!?\[\[([^\[\]|#^\n]{1,200})(?:[#^]([^\[\]|\n]{0,200}))?(?:\|([^\[\]\n]{1,200}))?\]\]")
+_NOTE_LINK = re.compile(r"\[([^\[\]\n]{1,200})\]\((?!\w+:)([^()\s#]{1,200}\.(?:md|markdown))(?:#[^()\s]*)?\)")
 _LONGEST_HEADING = 300
 _LONGEST_LABEL = 60
 _TEXTS = ("sensitivity", "session", "created", "updated", "valid_from", "valid_to")
 
 
 def recognises(path: Path, _head: str) -> bool:
-    """A folder, or a file with a Markdown ending."""
+    """A folder, or a file that ends as Markdown or plain text does."""
     return path.is_dir() or path.name.lower().endswith(SUFFIXES)
 
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
-    """The notes of a file, or of every Markdown file in a folder."""
+    """The notes of a file, or of every Markdown and text file in a folder."""
     found, skipped = sources.files(path, SUFFIXES) if path.is_dir() else ([path], [])
     yield from skipped
     if not found:
-        raise BadInput(f"no Markdown files in {sources.printable(path.name)}")
+        raise BadInput(f"no Markdown or text files in {sources.printable(path.name)}")
     is_empty = True
     for file in found:
         place = sources.place(file, path)
         try:
-            items: list[Item] = list(parse(sources.text(file), place, file.stem, settings))
+            reader = parse_plain if file.name.lower().endswith(PLAIN) else parse
+            items: list[Item] = list(reader(sources.text(file), place, file.stem, settings))
         except BadInput as error:
             items = [Problem(place, str(error))]
         is_empty = is_empty and not items
@@ -58,8 +66,17 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
         raise BadInput(f"{sources.printable(path.name)} holds no text")
 
 
-def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Note]:
-    """The memories that one file holds."""
+def parse_plain(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
+    """The memories of a text without markup: one for each paragraph or list item."""
+    limit = settings.max_characters
+    found = [(block.line, piece) for block in blocks(text) for piece in _within(block.text, limit)]
+    details = _details({}, text, stem, settings) | _class_of_pieces(text, [piece for _, piece in found], {})
+    for line, piece in found:
+        yield Note(place=f"{place} line {line}", content=piece, **details)
+
+
+def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
+    """The memories that one file holds, and its links to other notes."""
     head, body, first_line = frontmatter.parse(text)
     values = {_NAMES.get(name, name): value for name, value in head.items()}
     first_line += body[: len(body) - len(body.lstrip())].count("\n")
@@ -69,14 +86,54 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
     if not whole:
         return
     details = _details(values, whole, stem, settings)
-    if len(whole) <= settings.max_characters:
+    if "id" in values and len(whole) <= settings.max_characters:
+        # An export of our own comes back word for word.
         yield Note(place=place, content=whole, **details)
         return
-    pieces = list(_pieces(body, first_line, settings.max_characters))
+    limit = settings.max_characters
+    # A note of headings alone keeps them as its text.
+    pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each) for each in _bare(whole, limit)]
     details |= _class_of_pieces(whole, [piece for _, _, piece in pieces], details)
-    for line, headings, piece in pieces:
-        tags = fitting((*details["tags"], *labels([title, *headings])), settings)
-        yield Note(place=f"{place} line {line}", content=piece, **(details | {"tags": tags}))
+    for number, (line, headings, piece) in enumerate(pieces):
+        tags = fitting((*details["tags"], *labels([title, *headings] if len(pieces) > 1 else ())), settings)
+        name = f"{stem.lower()}#{number}" if number else stem.lower()
+        text, targets = _linked(_titled(piece, [title, *headings], limit))
+        where = f"{place} line {line}" if len(pieces) > 1 else place
+        yield Note(place=where, content=text, name=name, **(details | {"tags": tags}))
+        yield from (NamedLink(name, target) for target in targets)
+
+
+def _bare(text: str, limit: int) -> list[str]:
+    return [piece for piece in _within(_HASHES.sub("", text).strip(), limit) if piece]
+
+
+def _titled(piece: str, headings: Sequence[str], limit: int) -> str:
+    """A piece under its nearest heading, unless it says it already."""
+    [*_, title] = ["", *labels(headings)]
+    is_new = title and title.lower() not in piece.lower()
+    titled = f"{title}\n\n{piece}" if is_new else piece
+    return titled if len(titled) <= limit else piece
+
+
+def _linked(text: str) -> tuple[str, list[str]]:
+    """A text with the names of other notes instead of links to them, and the notes that it links to."""
+    targets: list[str] = []
+
+    def named(target: str, shown_as: str) -> str:
+        targets.append(target.strip().replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".md").lower())
+        return shown_as.strip()
+
+    text = _WIKILINK.sub(lambda found: named(found[1], _shown_link(*found.groups())), text)
+    text = _NOTE_LINK.sub(lambda found: named(found[2], found[1]), text)
+    return text, list(dict.fromkeys(targets))
+
+
+def _shown_link(target: str, heading: str | None, alias: str | None) -> str:
+    """A wikilink as text; an alias keeps the name that it stands for, which people search by."""
+    name = target.rsplit("/", 1)[-1]
+    if alias:
+        return alias if name.casefold() in alias.casefold() else f"{alias} ({name})"
+    return f"{name}: {heading}" if heading else name
 
 
 def _class_of_pieces(whole: str, pieces: Sequence[str], details: Mapping[str, Any]) -> dict[str, str]:
@@ -103,6 +160,8 @@ def file_of(memory: Memory) -> tuple[str, str]:
     values |= {"sensitivity": memory.sensitivity.value} if memory.sensitivity is not Sensitivity.OPEN else {}
     values |= {"session": memory.session} if memory.session is not None else {}
     values |= {"position": memory.position} if memory.position is not None else {}
+    values |= {"speaker": memory.speaker} if memory.speaker is not None else {}
+    values |= {"role": memory.role.value} if memory.role is not None else {}
     values |= {"created": timestamps.to_text(memory.created_at), "updated": timestamps.to_text(memory.updated_at)}
     values |= {"valid_from": timestamps.to_text(memory.valid_from)} if memory.valid_from else {}
     values |= {"valid_to": timestamps.to_text(memory.valid_to)} if memory.valid_to else {}
@@ -121,6 +180,9 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
         tags, category = (*tags, category), usual
     details: dict[str, Any] = {"tags": tags, "category": category, "keywords": _keywords(values, body, stem)}
     details |= {name: _text(values[name]) for name in _TEXTS if values.get(name)}
+    if "id" in values:
+        # Elsewhere a role is a job or a duty.
+        details |= {name: _text(values[name]) for name in ("speaker", "role") if values.get(name)}
     details |= {"project": _text(values["project"])} if "project" in values else {}
     details |= {"importance": _number(values["importance"])} if values.get("importance") else {}
     details |= {"position": _whole(values["position"])} if values.get("position") else {}
@@ -145,8 +207,12 @@ def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple
             yield section[0].line, headings, whole
             continue
         for block in section:
-            for piece in [block.text] if len(block.text) <= limit else validation.split_sentences(block.text, limit):
+            for piece in _within(block.text, limit):
                 yield block.line, headings, piece
+
+
+def _within(text: str, limit: int) -> list[str]:
+    return [text] if len(text) <= limit else validation.split_sentences(text, limit)
 
 
 def _as_written(block: Block) -> str:

@@ -37,6 +37,8 @@ class Note:
     project: str | None = None
     session: str | None = None
     position: int | None = None
+    speaker: str | None = None
+    role: str | None = None
     created: str | None = None
     updated: str | None = None
     valid_from: str | None = None
@@ -72,8 +74,21 @@ Item = Note | NamedLink | StoredVersion | StoredLink | Problem | Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A memory that an import would write, or that is stored already; of a secret only the title."""
+
+    action: str
+    id: str
+    content: str
+    category: str
+    tags: tuple[str, ...]
+    project: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import did, or would do; it counts memories, not versions."""
+    """What an import did, or would do; it counts memories, not versions. `memories` is filled by a dry run alone."""
 
     format: str
     read: int
@@ -84,11 +99,12 @@ class ImportReport:
     batch: str
     problems: tuple[Problem, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    memories: tuple[Preview, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """How many memories were written, how many secrets among them, and how many were left out.
+    """How many memories were written, how many forgotten ones and secrets among them, and how many were left out.
 
     `left_out_versions` counts private or secret versions of memories that were written because they are open now.
     """
@@ -98,3 +114,4 @@ class ExportReport:
     left_out_secret: int
     left_out_versions: int = 0
     revealed: int = 0
+    forgotten: int = 0

@@ -1,11 +1,13 @@
 """Import and export, and the table of their formats.
 
-An import reads and checks everything, then writes it in resumable steps under one batch.
+An import reads and checks everything, then writes it in one transaction.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TextIO
@@ -13,8 +15,18 @@ from typing import TextIO
 from triskele import validation
 from triskele.base.ids import content_hash
 from triskele.config import MemorySettings
-from triskele.errors import BadInput
-from triskele.exchange import agents_file, export, import_plan, jsonl, markdown, mcp_memory, sources
+from triskele.errors import BadInput, Conflict, NotFound
+from triskele.exchange import (
+    agents_file,
+    claude_notes,
+    export,
+    import_plan,
+    jsonl,
+    markdown,
+    mcp_memory,
+    sources,
+    transcript,
+)
 from triskele.exchange.export import Progress, Snapshot, take_snapshot
 from triskele.exchange.import_plan import ExchangeEngine, ImportPlan
 from triskele.exchange.records import (
@@ -44,6 +56,7 @@ from triskele.types import (
 )
 
 CHUNK = 500
+_TRIES = 3
 MAX_PROBLEMS = 1000
 _NAMED_PROBLEMS = 3
 _BATCH_CHARACTERS = 12
@@ -59,9 +72,11 @@ class ImportFormat:
 
 # In the order in which they are tried: specific formats before general ones.
 IMPORTS: dict[str, ImportFormat] = {
+    "claude-notes": ImportFormat(claude_notes.recognises, claude_notes.read),
     "agents": ImportFormat(agents_file.recognises, agents_file.read),
     "markdown": ImportFormat(markdown.recognises, markdown.read),
     "mcp-memory": ImportFormat(mcp_memory.recognises, mcp_memory.read),
+    "transcript": ImportFormat(transcript.recognises, transcript.read),
     "jsonl": ImportFormat(jsonl.recognises, jsonl.read),
 }
 
@@ -111,7 +126,7 @@ def import_memories(
     keep_origin: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Import the memories of a file or folder, all or none; after a crash the same import continues.
+    """Import the memories of a file or folder, all or none: a kill leaves nothing of it.
 
     The author of a file is unknown: its memories get the origin `import`, unless the caller sets `keep_origin`.
     """
@@ -129,23 +144,36 @@ def import_memories(
         raise BadInput("a triskele export keeps the projects of its memories: import it without a project")
     if not keep_origin:
         found.versions = [replace(each, memory=_distrusted(each.memory)) for each in found.versions]
-    planned = _planned(engine, found, target)
-    problems = (*found.problems, *planned.problems)[:MAX_PROBLEMS]
-    if problems and not dry_run:
-        raise BadInput(_complaint(path, problems))
     place = "" if is_export else engine.project if target is None else target
-    report = ImportReport(
+    batch = content_hash(f"{name}\0{place}\0{digest}")[:_BATCH_CHARACTERS]
+    for _ in range(_TRIES):
+        planned = _planned(engine, found, target)
+        problems = (*found.problems, *planned.problems)[:MAX_PROBLEMS]
+        if problems and not dry_run:
+            raise BadInput(_complaint(path, problems))
+        report = _report(name, planned, batch, problems, tuple(found.skipped))
+        if dry_run:
+            return replace(report, memories=planned.previews)
+        # Another process may store the text of a link's end after the plan was made.
+        with suppress(NotFound):
+            return _write(engine.acting_as(IMPORT), planned, report, report_progress)
+    raise Conflict(f"other processes write what {sources.printable(path.name)} holds: nothing was imported, try again")
+
+
+def _report(
+    name: str, planned: ImportPlan, batch: str, problems: tuple[Problem, ...], skipped: tuple[Skipped, ...]
+) -> ImportReport:
+    return ImportReport(
         format=name,
         read=planned.read,
         added=len(planned.groups),
         duplicates=planned.duplicates,
         secrets=sum(any(isinstance(_memory(change), Unsealed) for change in group) for group in planned.groups),
         links=len(planned.links),
-        batch=content_hash(f"{name}\0{place}\0{digest}")[:_BATCH_CHARACTERS],
+        batch=batch,
         problems=problems,
-        skipped=tuple(found.skipped),
+        skipped=skipped,
     )
-    return report if dry_run else _write(engine.acting_as(IMPORT), planned, report, report_progress)
 
 
 def export_memories(
@@ -176,6 +204,7 @@ def export_memories(
         left_out_secret=taken.left_out_secret,
         left_out_versions=taken.left_out_versions,
         revealed=revealed,
+        forgotten=sum(history[-1].known_to is not None for history in taken.histories),
     )
 
 
@@ -249,39 +278,21 @@ def _planned(engine: ExchangeEngine, found: _Found, project: str | None) -> Impo
 
 
 def _write(engine: ExchangeEngine, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
-    """The second pass: the changes of a memory stay together, and links follow when both ends exist."""
-    total = sum(len(group) for group in planned.groups) + len(planned.links)
-    done = repeated = linked = 0
-    taken_for: dict[str, str] = {}
-    for changes in _chunks(planned.groups):
-        for change, outcome in zip(changes, engine.apply(changes, batch=report.batch), strict=True):
-            # Another process may have stored the same text since the first pass.
-            if outcome.action is Action.DUPLICATE:
-                repeated += 1
-                taken_for[_id(change)] = outcome.id
-        done += len(changes)
-        progress(done, total)
-    links = [
-        replace(link, source=taken_for.get(link.source, link.source), target=taken_for.get(link.target, link.target))
-        for link in planned.links
-    ]
-    for changes in _chunks([(Connect(link),) for link in links]):
-        outcomes = engine.apply(changes, batch=report.batch)
-        linked += sum(outcome.action is Action.LINKED for outcome in outcomes)
-        done += len(changes)
-        progress(done, total)
-    return replace(report, added=report.added - repeated, duplicates=report.duplicates + repeated, links=linked)
-
-
-def _chunks(groups: Iterable[tuple[Change, ...]]) -> Iterator[list[Change]]:
-    changes: list[Change] = []
-    for group in groups:
-        if changes and len(changes) + len(group) > CHUNK:
-            yield changes
-            changes = []
-        changes.extend(group)
-    if changes:
-        yield changes
+    """The second pass, one transaction: all memories, then the links between them; a kill leaves all or nothing."""
+    changes: list[Change] = [change for group in planned.groups for change in group]
+    changes += map(Connect, planned.links)
+    progress(0, len(changes))
+    outcomes = engine.apply(changes, batch=report.batch) if changes else []
+    actions = Counter(outcome.action for outcome in outcomes)
+    progress(len(changes), len(changes))
+    # Another process may have stored the same text since the first pass.
+    repeated = actions[Action.DUPLICATE]
+    return replace(
+        report,
+        added=report.added - repeated,
+        duplicates=report.duplicates + repeated,
+        links=actions[Action.LINKED],
+    )
 
 
 def _complaint(path: Path, problems: tuple[Problem, ...]) -> str:
@@ -292,11 +303,6 @@ def _complaint(path: Path, problems: tuple[Problem, ...]) -> str:
 
 def _digest(path: Path) -> str:
     return sources.digest(sources.files(path, markdown.SUFFIXES)[0] if path.is_dir() else [path], path)
-
-
-def _id(change: Change) -> str:
-    assert isinstance(change, Add)
-    return change.memory.id
 
 
 def _silent(done: int, total: int | None) -> None:

@@ -144,8 +144,8 @@ class Analyzer:
             place for t in tokens if IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
         }
         asked = [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
-        telling = [term for term in asked if term not in self._stop_terms]
-        return tuple(dict.fromkeys(telling or asked))
+        content_terms = [term for term in asked if term not in self._stop_terms]
+        return tuple(dict.fromkeys(content_terms or asked))
 
     @property
     def _stop_terms(self) -> frozenset[str]:

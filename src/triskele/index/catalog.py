@@ -5,21 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base import timestamps
+from triskele.index.corpus import Facts, Ints
 from triskele.index.lifecycle import DerivedIndex
 from triskele.stores.derived import CatalogRow
-from triskele.stores.protocols import Cursor, OwnerStore
-from triskele.types import Action, Scope
+from triskele.stores.protocols import Cursor, Heads, OwnerStore
+from triskele.types import Action, Role, Scope
 
 _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
 
-Ints = NDArray[np.int64]
+_ROLES = {role.value: code for code, role in enumerate(Role)}
+# The turns beside another, nearest first.
+_OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
+
+
+class ScopeView(NamedTuple):
+    """Which entries a scope contains, and which its reader may read at all; None where it may read every one."""
+
+    is_visible: NDArray[np.bool_]
+    is_readable: NDArray[np.bool_] | None
 
 
 @dataclass(slots=True)
@@ -30,6 +40,7 @@ class Codes:
     access: dict[tuple[str, str], int] = field(default_factory=dict)
     categories: dict[str, int] = field(default_factory=dict)
     sessions: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    speakers: dict[str, int] = field(default_factory=dict)
     tagged: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -44,6 +55,9 @@ class Columns:
     importance: NDArray[np.float32]
     sessions: Ints
     positions: Ints
+    speakers: Ints
+    roles: Ints
+    happened: Ints
     valid_from: Ints
     valid_to: Ints
     known_from: Ints
@@ -51,8 +65,12 @@ class Columns:
     slots: Ints
     codes: Codes
 
-    def mask(self, scope: Scope) -> NDArray[np.bool_]:
-        """Which versions a scope may see."""
+    def scoped(self, scope: Scope) -> ScopeView:
+        """Which versions a scope contains, and which it may read at all."""
+        is_readable = self._readable(scope)
+        return ScopeView(self._mask(scope, is_readable), is_readable)
+
+    def _mask(self, scope: Scope, is_readable: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         wanted: list[int] = [
             code
             # A copy: another thread may be adding names.
@@ -62,8 +80,8 @@ class Columns:
         is_wanted = np.zeros(len(self.codes.places), dtype=np.bool_)
         is_wanted[wanted] = True
         seen = is_wanted[self.places]
-        if (readable := self.readable(scope)) is not None:
-            seen &= readable
+        if is_readable is not None:
+            seen &= is_readable
         if scope.known_at is None:
             seen &= self.known_to == _EVER
         else:
@@ -72,13 +90,17 @@ class Columns:
         if not scope.any_time:
             moment = timestamps.to_micros(scope.as_of)
             seen &= (self.valid_from <= moment) & (moment < self.valid_to)
+        if scope.since is not None:
+            seen &= self.happened >= timestamps.to_micros(scope.since)
+        if scope.until is not None:
+            seen &= self.happened < timestamps.to_micros(scope.until)
         if scope.category is not None:
             seen &= self.categories == self.codes.categories.get(scope.category, -1)
         for tag in scope.tags:
             seen &= np.isin(self.rows, self.codes.tagged.get(tag, []))
         return seen
 
-    def readable(self, scope: Scope) -> NDArray[np.bool_] | None:
+    def _readable(self, scope: Scope) -> NDArray[np.bool_] | None:
         """Which versions the sensitivities and origins of a scope allow; None where it allows all of them."""
         if scope.sensitivities is None and scope.origins is None:
             return None
@@ -101,6 +123,30 @@ class Columns:
             return np.zeros(len(rows), dtype=np.bool_)
         at = np.minimum(self.find(rows), len(self.rows) - 1)
         return np.equal(self.rows[at], rows)
+
+    def locate(self, rows: Ints) -> tuple[NDArray[np.bool_], Ints]:
+        """Whether each row is known, and the places of those that are."""
+        is_known = self.holds(rows)
+        return is_known, self.find(rows[is_known])
+
+    def facts(self, rows: Ints, view: ScopeView, reach: int) -> Facts:
+        """What is known of some rows in a scope, with the neighbours up to `reach` turns away that it may read."""
+        is_known, at = self.locate(rows)
+        is_visible = np.zeros(len(rows), dtype=np.bool_)
+        importance = np.zeros(len(rows), dtype=np.float32)
+        sessions, speakers, roles, times = (np.full(len(rows), -1, dtype=np.int64) for _ in range(4))
+        neighbours = np.full((len(rows), 2 * reach), -1, dtype=np.int64)
+        is_visible[is_known] = view.is_visible[at]
+        importance[is_known] = self.importance[at]
+        sessions[is_known], times[is_known] = self.sessions[at], self.happened[at]
+        speakers[is_known], roles[is_known] = self.speakers[at], self.roles[at]
+        if reach:
+            beside = self.neighbours(at, _OFFSETS[: 2 * reach])
+            has = beside >= 0
+            if view.is_readable is not None:
+                has &= view.is_readable[beside]
+            neighbours[is_known] = np.where(has, self.rows[beside], -1)
+        return Facts(is_visible, importance, sessions, neighbours, speakers, roles, times)
 
     @cached_property
     def _conversations(self) -> tuple[Ints, Ints]:
@@ -152,14 +198,10 @@ class Catalog(DerivedIndex[_Kept, _Changes, Columns]):
 
     def __init__(self, store: OwnerStore, fingerprint: str) -> None:
         super().__init__(store)
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
 
-    def columns(self) -> Columns:
-        """The columns as of now."""
-        return self._fresh()
-
-    def _position(self) -> tuple[Cursor, int]:
-        return self._store.position(), self._store.vectors.last_slot(self._fingerprint)
+    def _position(self, heads: Heads) -> tuple[Cursor, int]:
+        return heads.journal, heads.slot
 
     def _open(self, epoch: str) -> _Kept | None:
         if self._view is None or self._stamp[0] != epoch:
@@ -170,9 +212,9 @@ class Catalog(DerivedIndex[_Kept, _Changes, Columns]):
         vectors = self._store.vectors
         changed = None if kept is None else self._changed_since(kept.cursor)
         if kept is None or changed is None:
-            return _Changes(_columns(vectors.catalog(self._fingerprint), Codes()))
-        columns = _columns(vectors.catalog(self._fingerprint, ids=sorted(changed)), kept.columns.codes)
-        return _Changes(columns, vectors.newly_placed(self._fingerprint, after=kept.slot), is_all=False)
+            return _Changes(_columns(vectors.catalog(self.fingerprint), Codes()))
+        columns = _columns(vectors.catalog(self.fingerprint, ids=sorted(changed)), kept.columns.codes)
+        return _Changes(columns, vectors.newly_placed(self.fingerprint, after=kept.slot), is_all=False)
 
     def _changed_since(self, cursor: Cursor) -> set[str] | None:
         """The memories that changed; None where some were erased, so that all have to be read again."""
@@ -214,7 +256,7 @@ def _columns(entries: Iterable[CatalogRow], codes: Codes) -> Columns:
     listed = list(entries)
     columns: list[Any] = list(zip(*listed, strict=True)) if listed else [()] * len(CatalogRow._fields)
     rows, owners, projects, *access, categories, tags, importance, sessions, positions = columns[:10]
-    valid_from, valid_to, known_from, known_to, slots = columns[10:]
+    speakers, roles, happened, valid_from, valid_to, known_from, known_to, slots = columns[10:]
     talks = [
         codes.sessions.setdefault((owner, project, session), len(codes.sessions)) if session is not None else -1
         for owner, project, session in zip(owners, projects, sessions, strict=True)
@@ -230,6 +272,9 @@ def _columns(entries: Iterable[CatalogRow], codes: Codes) -> Columns:
         importance=np.array(importance, dtype=np.float32),
         sessions=np.array(talks, dtype=np.int64),
         positions=np.array([position or 0 for position in positions], dtype=np.int64),
+        speakers=_coded(speakers, codes.speakers),
+        roles=np.array([_ROLES.get(role, -1) for role in roles], dtype=np.int64),
+        happened=np.array(happened, dtype=np.int64),
         valid_from=_times(valid_from, _NEVER),
         valid_to=_times(valid_to, _EVER),
         known_from=_times(known_from, _NEVER),
@@ -240,7 +285,8 @@ def _columns(entries: Iterable[CatalogRow], codes: Codes) -> Columns:
 
 
 def _coded(names: Iterable[Any], codes: dict[Any, int]) -> Ints:
-    return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int64)
+    """The numbers of some names, new ones where they are new; −1 for no name."""
+    return np.array([-1 if name is None else codes.setdefault(name, len(codes)) for name in names], dtype=np.int64)
 
 
 def _times(values: Iterable[int | None], missing: int) -> Ints:

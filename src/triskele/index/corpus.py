@@ -46,12 +46,17 @@ class Facts:
 
     A row outside the scope, or unknown, is not visible. `sessions` are codes, -1 outside conversations. `neighbours`
     are rows of the same conversation, the nearest first: one before, one after, two before, …; -1 for no row.
+    `speakers` are codes that `Corpus.speakers` names, `roles` are places in `Role`; -1 where a row has none.
+    `times` say when it happened or was said, in microseconds.
     """
 
     is_visible: Bools
     importance: Floats
     sessions: Ints
     neighbours: Ints
+    speakers: Ints
+    roles: Ints
+    times: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,13 +87,8 @@ class Vectors(Protocol):
         ...
 
 
-class Corpus(Vectors, Protocol):
-    """What ranking reads of the memories of one scope at one moment."""
-
-    @property
-    def size(self) -> int:
-        """The number of versions, inside the scope or not: statistics go by it."""
-        ...
+class Words(Protocol):
+    """What the lexical leg reads: rows by their terms."""
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""
@@ -96,6 +96,20 @@ class Corpus(Vectors, Protocol):
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over the whole corpus."""
+        ...
+
+
+class Corpus(Words, Vectors, Protocol):
+    """What ranking reads of the memories of one scope at one moment."""
+
+    @property
+    def waiting(self) -> int:
+        """How many contents wait for their vectors."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """The number of versions, inside the scope or not: statistics go by it."""
         ...
 
     def vectors(self, rows: Ints) -> Floats:
@@ -107,7 +121,11 @@ class Corpus(Vectors, Protocol):
         ...
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
-        """Visibility, importance and session of some rows, with the neighbours up to `reach` turns away."""
+        """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""
+        ...
+
+    def speakers(self, codes: Iterable[int]) -> dict[int, str]:
+        """The names of some speakers, by the codes of `Facts.speakers`; -1 has no name."""
         ...
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:

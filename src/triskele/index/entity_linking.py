@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from triskele.base import timestamps
 from triskele.base.text import COMMON_WORDS
 from triskele.graph.canonical import Gazetteer, Names, Reason, block, expansions, key, runs
 from triskele.graph.extract import Kind, Mention, mentions
-from triskele.index.lexical import LexicalIndex
+from triskele.index.analysis import Analyzer
+from triskele.index.lexical import LexicalIndex, Shards
+from triskele.index.shard import Found
 from triskele.stores.derived import Name, Named
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Memory, Scope
@@ -57,45 +60,52 @@ def read_names(
 def _read(sweep: Unread, store: OwnerStore, lexical: LexicalIndex, *, wait: bool) -> Iterator[int]:
     """First the names of the whole sweep, then every text for all names known by then, in durable steps."""
     owners = {memory.owner for _, memory in sweep}
-    known = {owner: _Known.at_hand(owner, store, lexical, sweep) for owner in owners}
+    # One view for the whole sweep: a fresh one would read the position of the store for every single name.
+    texts = _Texts(lexical.view(), lexical.analyzer)
+    known = {owner: _Known.at_hand(owner, store, texts, sweep) for owner in owners}
     older: dict[int, list[Named]] = {}
-    # In one snapshot: the lexical index would read the position of the store for every single name.
-    with store.snapshot():
-        for owner, names in known.items():
-            fresh = names.meet([memory for _, memory in sweep if memory.owner == owner])
-            for row, named in _older(names, fresh, store, lexical, before=sweep[0][0]):
-                older.setdefault(row, []).append(named)
+    for owner, names in known.items():
+        fresh = names.meet([memory for _, memory in sweep if memory.owner == owner])
+        for row, named in _older(names, fresh, store, before=sweep[0][0]):
+            older.setdefault(row, []).append(named)
     if older:
         store.entities.keep(older, wait=wait)
     for start in range(0, len(sweep), BATCH):
         batch = sweep[start : start + BATCH]
-        with store.snapshot():
-            found = {row: known[memory.owner].named(memory) for row, memory in batch}
+        found = {row: known[memory.owner].named(memory) for row, memory in batch}
         store.entities.keep(found, read=[row for row, _ in batch], wait=wait)
         yield len(batch)
 
 
-def _older(
-    known: _Known, fresh: Mapping[str, str], store: OwnerStore, lexical: LexicalIndex, *, before: int
-) -> Iterator[tuple[int, Named]]:
+class _Texts(NamedTuple):
+    """The texts of a store as the lexical index holds them."""
+
+    shards: Shards
+    analyzer: Analyzer
+
+    def spread(self, name: str) -> int:
+        """The number of texts that contain the rarest term of a name."""
+        return self.shards.rarest(self.analyzer.terms(name))
+
+    def search(self, name: str, scope: Scope) -> list[Found]:
+        """The texts that contain a term of a name, best first."""
+        return self.shards.search(list(dict.fromkeys(self.analyzer.terms(name))), scope, limit=_MOST_OLDER)
+
+
+def _older(known: _Known, fresh: Mapping[str, str], store: OwnerStore, *, before: int) -> Iterator[tuple[int, Named]]:
     """Memories read earlier that contain a new name."""
     # Most new names are new terms too, which no older text contains.
-    wanted = {
-        own: text for own, text in fresh.items() if before > 1 and lexical.rarest(lexical.analyzer.terms(text)) > 1
-    }
-    if len(wanted) * _TEXTS_PER_SEARCH < before:
-        return _by_search(known, wanted, store, lexical, before)
-    return _by_reading(known, wanted, store, before)
+    wanted = {own: text for own, text in fresh.items() if before > 1 and known.texts.spread(text) > 1}
+    by = _by_search if len(wanted) * _TEXTS_PER_SEARCH < before else _by_reading
+    return by(known, wanted, store, before)
 
 
-def _by_search(
-    known: _Known, wanted: Mapping[str, str], store: OwnerStore, lexical: LexicalIndex, before: int
-) -> Iterator[tuple[int, Named]]:
+def _by_search(known: _Known, wanted: Mapping[str, str], store: OwnerStore, before: int) -> Iterator[tuple[int, Named]]:
     """Search for each name: the cost of a few new memories does not grow with the store."""
     scope = Scope(owner=known.owner, as_of=timestamps.now(), any_time=True)
     for own, text in wanted.items():
-        hits = lexical.search(list(dict.fromkeys(lexical.analyzer.terms(text))), scope, limit=_MOST_OLDER)
-        for row, memory in store.rows(hit.row for hit in hits if hit.row < before).items():
+        hits = known.texts.search(text, scope)
+        for row, memory in store.rows([hit.row for hit in hits if hit.row < before]).items():
             # A cheap test first: most texts contain only a part of the name.
             folded = memory.content.casefold()
             is_likely = not folded.isascii() or all(word in folded for word in own.split())
@@ -118,9 +128,9 @@ def _by_reading(
 class _Known:
     """The names of one owner that some texts may contain, and which of them are the same."""
 
-    def __init__(self, owner: str, lexical: LexicalIndex, names: Iterable[Name], akin: Iterable[Name]) -> None:
+    def __init__(self, owner: str, texts: _Texts, names: Iterable[Name], akin: Iterable[Name]) -> None:
         self.owner = owner
-        self._lexical = lexical
+        self.texts = texts
         self.gazetteer = Gazetteer()
         for name in names:
             self.gazetteer.add(name.text.lower() if name.any_case else name.text)
@@ -128,15 +138,15 @@ class _Known:
         self._aliases: dict[str, tuple[str, str]] = {}
 
     @staticmethod
-    def at_hand(owner: str, store: OwnerStore, lexical: LexicalIndex, sweep: Unread) -> _Known:
+    def at_hand(owner: str, store: OwnerStore, texts: _Texts, sweep: Unread) -> _Known:
         """Every name for many texts; for a few, those that they could contain."""
         if len(sweep) > BATCH:
             names = list(store.entities.known())
-            return _Known(owner, lexical, names, names)
+            return _Known(owner, texts, names, names)
         memories = [memory for _, memory in sweep if memory.owner == owner]
         keys = {run for memory in memories for run in runs(memory.content)}
         blocks = {block(mention.text) for memory in memories for mention in _mentioned(memory)}
-        return _Known(owner, lexical, store.entities.find(keys).values(), store.entities.akin(blocks))
+        return _Known(owner, texts, store.entities.find(keys).values(), store.entities.akin(blocks))
 
     def meet(self, memories: Iterable[Memory]) -> dict[str, str]:
         """Add the names of more memories; returns the new ones by key."""
@@ -146,7 +156,7 @@ class _Known:
                 self._aliases[key(acronym)] = (key(expansion), Reason.ACRONYM)
             for mention in _mentioned(memory):
                 own = key(mention.text)
-                if mention.kind in _NAMING and _is_telling(own) and self.gazetteer.add(mention.text):
+                if mention.kind in _NAMING and _is_content_word(own) and self.gazetteer.add(mention.text):
                     fresh[own] = mention.text
         return fresh
 
@@ -170,7 +180,7 @@ class _Known:
             joins = (concept, str(reason)) if reason is not None and concept != own else None
             if reason is None:
                 self._names.add(text, own)
-        spread = self._lexical.rarest(self._lexical.analyzer.terms(text))
+        spread = self.texts.spread(text)
         text = text.removesuffix("'s").removesuffix("’s")
         return Named(own, block(text), text, not any(map(str.isupper, text)), kind, joins, spread)
 
@@ -180,5 +190,5 @@ def _mentioned(memory: Memory) -> list[Mention]:
     return mentions(memory.content, memory.tags, memory.keywords)
 
 
-def _is_telling(own: str) -> bool:
+def _is_content_word(own: str) -> bool:
     return len(own) >= _SHORTEST and own not in COMMON_WORDS and any(map(str.isalpha, own))

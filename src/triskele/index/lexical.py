@@ -18,11 +18,13 @@ from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.lifecycle import DiskIndex
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
-from triskele.stores.protocols import START, Cursor, OwnerStore
+from triskele.stores.protocols import START, Cursor, Heads, OwnerStore
 from triskele.types import Action, JournalEntry, Scope, Sort
 
 MAX_TERMS = 256
 _REMOVALS = 5
+# Begins the name of an index that is kept because it reaches beyond the journal.
+_AHEAD = "ahead-"
 
 _ORDERS: dict[Sort, Callable[[Found], tuple[float, float, int]]] = {
     Sort.RELEVANCE: lambda hit: (-hit.score, 0.0, hit.row),
@@ -46,7 +48,7 @@ class _Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
+class Shards:
     """What a search reads: both shards, and the memories that only the newer one may return."""
 
     disk: Shard | None
@@ -54,45 +56,48 @@ class _View:
     masked: frozenset[str]
 
     @property
-    def shards(self) -> list[Shard]:
+    def filled(self) -> list[Shard]:
+        """The shards that there are."""
         return [shard for shard in (self.disk, self.tail) if shard is not None]
 
+    def search(self, terms: Sequence[str], scope: Scope, *, limit: int, sort: Sort = Sort.RELEVANCE) -> list[Found]:
+        """The best rows for any of the terms inside the scope, in the order asked for."""
+        shards = self.filled
+        found: list[Found] = []
+        for shard, own in zip(shards, _weights(terms, shards), strict=True):
+            masked = self.masked if shard is self.disk else frozenset[str]()
+            found += shard.search(own, scope, masked, limit=limit, sort=sort)
+        return sorted(found, key=_ORDERS[sort])[:limit]
 
-class LexicalIndex(DiskIndex[Shard, _Changes, _View]):
+    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
+        """The inverse document frequency of each term over both shards."""
+        total = sum(shard.live for shard in self.filled)
+        wanted = list(terms)
+        return {
+            term: _idf(total, min(total, frequency))
+            for term, frequency in zip(wanted, self.frequencies(wanted), strict=True)
+        }
+
+    def rarest(self, terms: Iterable[str]) -> int:
+        """The number of texts that contain the rarest of some terms."""
+        return min(self.frequencies(list(terms)), default=0)
+
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        """The number of texts that contain each term."""
+        counts = [shard.frequencies(terms, ("content",)) for shard in self.filled]
+        return [sum(count for (count,) in each) for each in zip(*counts, strict=True)] if counts else [0] * len(terms)
+
+
+class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
     """Finds versions of memories by terms, as fresh as the journal."""
 
-    kind, format, title, lock_name = "lexical", 4, "the lexical index", "writer.lock"
+    kind, format, title, lock_name = "lexical", 5, "the lexical index", "writer.lock"
     writes_at_once = True
 
     def __init__(self, folder: Path, store: OwnerStore, analyzer: Analyzer, *, tail_cap: int = 256) -> None:
         super().__init__(folder, store, analyzer.language, tail_cap=tail_cap)
         self.analyzer = analyzer
         self._whole: set[FileMark] = set()
-
-    def search(self, terms: Sequence[str], scope: Scope, *, limit: int, sort: Sort = Sort.RELEVANCE) -> list[Found]:
-        """The best rows for any of the terms inside the scope, in the order asked for."""
-        view = self._fresh()
-        shards = view.shards
-        found: list[Found] = []
-        for shard, own in zip(shards, _weights(terms, shards), strict=True):
-            masked = view.masked if shard is view.disk else frozenset[str]()
-            found += shard.search(own, scope, masked, limit=limit, sort=sort)
-        return sorted(found, key=_ORDERS[sort])[:limit]
-
-    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
-        """The inverse document frequency of each term over the whole index."""
-        shards = self._fresh().shards
-        total = sum(shard.live for shard in shards)
-        wanted = list(terms)
-        return {
-            term: _idf(total, min(total, frequency))
-            for term, frequency in zip(wanted, _frequencies(shards, wanted), strict=True)
-        }
-
-    def rarest(self, terms: Iterable[str]) -> int:
-        """The number of texts that contain the rarest of some terms."""
-        shards = self._fresh().shards
-        return min(_frequencies(shards, list(terms)), default=0)
 
     def behind(self) -> int | None:
         """The number of journal entries that the index on disk lacks; None where there is no index."""
@@ -114,12 +119,34 @@ class LexicalIndex(DiskIndex[Shard, _Changes, _View]):
         past = {row for row, memory in self._store.versions(sorted(changed))}
         return len(set(disk.rows()) - past ^ known)
 
-    def _position(self) -> Cursor:
-        return self._store.position()
+    def ahead(self) -> dict[Path, int]:
+        """The indexes that reach beyond the journal, because writes were lost, and how many versions only they have."""
+        found = [path for path in (self.path, *self._folder.glob(f"{_AHEAD}*")) if self._is_ahead(path)]
+        known = {row for row, _ in self._store.versions()} if found else set()
+        shards = {path: Shard.open(path, set()) for path in found}
+        return {path: len(set(shard.rows()) - known) for path, shard in shards.items() if shard is not None}
+
+    def drop_ahead(self) -> list[Path]:
+        """Remove kept indexes that reach beyond the journal: they hold words of lost and of erased memories."""
+        kept = list(self._folder.glob(f"{_AHEAD}*"))
+        for path in kept:
+            shutil.rmtree(path, ignore_errors=True)
+        return kept
+
+    def _is_ahead(self, path: Path) -> bool:
+        shard = Shard.open(path, set()) if path.exists() else None
+        return (
+            shard is not None and shard.stamp.epoch == self._store.epoch() and not self._store.holds(shard.stamp.cursor)
+        )
+
+    def _position(self, heads: Heads) -> Cursor:
+        return heads.journal
 
     def _open(self, epoch: str) -> Shard | None:
         shard = Shard.open(self.path, self._whole)
-        return shard if shard is not None and shard.stamp.epoch == epoch else None
+        is_known = shard is not None and shard.stamp.epoch == epoch
+        # A stamp that the journal does not have hides what is written under the same numbers again.
+        return shard if shard is not None and is_known and self._store.holds(shard.stamp.cursor) else None
 
     def _since(self, kept: Shard | None) -> _Changes:
         cursor = kept.stamp.cursor if kept else START
@@ -143,13 +170,13 @@ class LexicalIndex(DiskIndex[Shard, _Changes, _View]):
                 # A killed writer may have left a file with the name that this commit needs.
                 self._build(None)
 
-    def _join(self, kept: Shard | None, tail: _Changes) -> _View:
+    def _join(self, kept: Shard | None, tail: _Changes) -> Shards:
         if not tail:
-            return _View(kept, None, frozenset())
+            return Shards(kept, None, frozenset())
         average = kept.statistics.average_lengths if kept and kept.live else None
         stamp = Stamp(self._store.epoch(), tail.cursor)
         shard = Shard.in_memory(self._documents(sorted(tail.ids)), stamp=stamp, average_lengths=average)
-        return _View(kept, shard, tail.ids)
+        return Shards(kept, shard, tail.ids)
 
     def _entries_since(self, cursor: Cursor) -> Iterator[JournalEntry]:
         while (page := self._store.changes_since(cursor)).entries:
@@ -167,6 +194,10 @@ class LexicalIndex(DiskIndex[Shard, _Changes, _View]):
         fresh = self.path.with_suffix(".new")
         stamp = Stamp(self._store.epoch(), self._store.position())
         Shard.build(fresh, self._documents(None, progress), stamp=stamp)
+        if self._is_ahead(self.path):
+            kept = self._folder / f"{_AHEAD}{self.path.name}"
+            shutil.rmtree(kept, ignore_errors=True)
+            self.path.rename(kept)
         for old in self.files(self._folder):
             if old != fresh:
                 shutil.rmtree(old, ignore_errors=True)
@@ -179,21 +210,13 @@ class LexicalIndex(DiskIndex[Shard, _Changes, _View]):
         fresh.rename(self.path)
 
 
-def _frequencies(shards: Sequence[Shard], terms: Sequence[str]) -> list[int]:
-    """The number of texts that contain each term, over all shards."""
-    if not shards:
-        return [0] * len(terms)
-    return [sum(each) for each in zip(*(shard.frequencies("content", terms) for shard in shards), strict=True)]
-
-
 def _weights(terms: Sequence[str], shards: Sequence[Shard]) -> list[list[tuple[str, str, float]]]:
     """Per shard the (field, term, weight) to ask for, corrected to the rarity over all shards."""
     total = sum(shard.live for shard in shards)
     chosen: list[tuple[int, str, str, list[int]]] = []
-    counted = {field: [shard.frequencies(field, terms) for shard in shards] for field in FIELDS}
+    counts = [shard.frequencies(terms, FIELDS) for shard in shards]
     for place, term in enumerate(terms):
-        for field in FIELDS:
-            frequencies = [each[place] for each in counted[field]]
+        for field, *frequencies in zip(FIELDS, *(each[place] for each in counts), strict=True):
             if any(frequencies):
                 chosen.append((sum(frequencies), term, field, frequencies))
     if len(chosen) > MAX_TERMS:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from triskele.base.files import disk_errors, file_lock
 from triskele.errors import IndexUnavailable
-from triskele.stores.protocols import OwnerStore
+from triskele.stores.protocols import Heads, OwnerStore
 
 if TYPE_CHECKING:
     # Numpy takes longer to import than most commands run, and the lexical index does without it.
@@ -35,6 +35,9 @@ View = TypeVar("View")
 class DerivedIndex(ABC, Generic[Kept, Tail, View]):
     """A view of the store that is renewed when the store moves on."""
 
+    # Of the model whose vectors the index holds or refers to.
+    fingerprint = ""
+
     def __init__(self, store: OwnerStore) -> None:
         self._store = store
         self._mutex = threading.RLock()
@@ -42,8 +45,8 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
         self._stamp: tuple[str, object] = ("", None)
 
     @abstractmethod
-    def _position(self) -> object:
-        """The position of the store; it differs after every change that the index has to follow."""
+    def _position(self, heads: Heads) -> object:
+        """The part of the heads that the index follows; it differs after every change of that."""
 
     @abstractmethod
     def _open(self, epoch: str) -> Kept | None:
@@ -74,10 +77,11 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
         with self._mutex:
             self._view = None
 
-    def _fresh(self) -> View:
-        """The view as of now."""
+    def view(self, heads: Heads | None = None) -> View:
+        """The index as of now, or as of heads that the caller has read."""
+        heads = heads or self._store.heads(self.fingerprint)
         with self._mutex:
-            stamp = (self._store.epoch(), self._position())
+            stamp = (heads.epoch, self._position(heads))
             view = self._view
             if view is None or stamp != self._stamp:
                 view = self._load(stamp[0])

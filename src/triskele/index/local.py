@@ -14,20 +14,18 @@ import numpy as np
 
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, StoreUnavailable
-from triskele.index.catalog import Catalog, Columns
+from triskele.index.catalog import Catalog, Columns, ScopeView
 from triskele.index.corpus import Bools, Bytes, Facts, Floats, Ints, LexicalHit, Mentions
-from triskele.index.lexical import LexicalIndex
+from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex
 from triskele.index.mentions import Layers, MentionIndex
-from triskele.index.vectors import DenseIndex, TokenIndex
+from triskele.index.vectors import DenseIndex, PlacedVectors, TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder
-from triskele.stores.protocols import OwnerStore
+from triskele.stores.protocols import Heads, OwnerStore
 from triskele.types import Scope, Sort
 
 _NONE = np.empty(0, dtype=np.int64)
-# The turns beside another, nearest first.
-_OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class SemanticIndex:
 
     def orphans(self) -> int:
         """The number of records that belong to nothing in the store."""
-        slots = self.catalog.columns().slots
+        slots = self.catalog.view().slots
         return sum(index.orphans(slots) for index in self.indexes)
 
     def rebuild(self) -> None:
@@ -113,70 +111,76 @@ class LocalIndexes:
 
     def corpus(self, scope: Scope) -> LocalCorpus:
         """What a scope may read, from now on unchanged: take it inside a snapshot of the store."""
-        return LocalCorpus(self, scope)
+        return LocalCorpus(self, scope, self.store.heads(self.catalog.fingerprint))
 
 
 class LocalVectors:
-    """The vectors of one model inside a scope."""
+    """The vectors of one model inside a scope, as of one moment."""
 
-    def __init__(self, catalog: Catalog, dense: DenseIndex | None, scope: Scope) -> None:
+    def __init__(self, catalog: Catalog, dense: DenseIndex | None, scope: Scope, heads: Heads | None = None) -> None:
         self._catalog = catalog
         self._dense = dense
+        self._heads = heads
         self.scope = scope
 
     @cached_property
     def columns(self) -> Columns:
-        """One entry per version, read once per view."""
-        return self._catalog.columns()
+        """One entry per version."""
+        return self._catalog.view(self._heads)
 
     @cached_property
-    def mask(self) -> Bools:
-        """The entries that the scope contains."""
-        return self.columns.mask(self.scope)
+    def _scoped(self) -> ScopeView:
+        return self.columns.scoped(self.scope)
+
+    @cached_property
+    def _placed(self) -> PlacedVectors | None:
+        return None if self._dense is None else self._dense.over(self.columns, self._heads)
 
     def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
         """The rows with the highest cosines, best first, ties by row; and their cosines."""
-        if self._dense is None:
+        if self._placed is None:
             return _NONE, np.empty(0, dtype=np.float32)
-        at, cosines = self._dense.nearest(vector, self.columns, self.mask, limit)
+        at, cosines = self._placed.nearest(vector, self._scoped.is_visible, limit)
         return self.columns.rows[at], cosines
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
         """The cosines of some rows; NaN where a row has no vector."""
-        is_known = self.columns.holds(rows)
-        if self._dense is not None and is_known.all():
-            return self._dense.cosines(vector, self.columns, self.columns.find(rows))
         found = np.full(len(rows), np.nan, dtype=np.float32)
-        if self._dense is not None:
-            found[is_known] = self._dense.cosines(vector, self.columns, self.columns.find(rows[is_known]))
+        if self._placed is not None:
+            is_known, at = self.columns.locate(rows)
+            found[is_known] = self._placed.cosines(vector, at)
         return found
 
     def vectors(self, rows: Ints) -> Floats:
         """The sentence vectors of some rows; NaN where a row has none."""
-        if self._dense is None:
+        if self._placed is None:
             return np.empty((len(rows), 0), dtype=np.float32)
-        is_known = self.columns.holds(rows)
-        known = self._dense.vectors(self.columns, self.columns.find(rows[is_known]))
+        is_known, at = self.columns.locate(rows)
+        known = self._placed.gather(at)
         found = np.full((len(rows), known.shape[1]), np.nan, dtype=np.float32)
         found[is_known] = known
         return found
 
 
 class LocalCorpus(LocalVectors):
-    """The embedded corpus of one scope; columns, mask and mentions are read once, when first needed."""
+    """The embedded corpus of one scope; the view of each index is taken when first needed, as of the same heads."""
 
-    def __init__(self, indexes: LocalIndexes, scope: Scope) -> None:
-        super().__init__(indexes.catalog, indexes.dense, scope)
+    def __init__(self, indexes: LocalIndexes, scope: Scope, heads: Heads) -> None:
+        super().__init__(indexes.catalog, indexes.dense, scope, heads)
         self._indexes = indexes
+        self.waiting = heads.unembedded
+
+    @cached_property
+    def _shards(self) -> Shards:
+        return self._indexes.lexical.view(self._heads)
+
+    @cached_property
+    def _tokens(self) -> TokenVectors | None:
+        return None if self._indexes.tokens is None else self._indexes.tokens.view(self._heads)
 
     @cached_property
     def _layers(self) -> Layers:
-        return self._indexes.mentions.layers()
-
-    @cached_property
-    def _readable(self) -> Bools | None:
-        """The entries whose sensitivity and origin the scope allows; None where it allows all."""
-        return self.columns.readable(self.scope)
+        return self._indexes.mentions.view(self._heads)
 
     @property
     def size(self) -> int:
@@ -185,43 +189,30 @@ class LocalCorpus(LocalVectors):
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""
-        return self._indexes.lexical.search(terms, self.scope, limit=limit, sort=sort)
+        return self._shards.search(terms, self.scope, limit=limit, sort=sort)
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over the whole corpus."""
-        return self._indexes.lexical.rarity(terms)
+        return self._shards.rarity(terms)
 
     def tokens(self, rows: Ints) -> tuple[Bytes, Ints]:
         """The token vectors of some rows in one array, scaled to int8, and how many each row has."""
-        if self._indexes.tokens is None:
+        if self._tokens is None:
             return np.empty((0, 0), dtype=np.int8), np.zeros(len(rows), dtype=np.int64)
-        is_known = self.columns.holds(rows)
         slots = np.full(len(rows), -1, dtype=np.int64)
-        slots[is_known] = self.columns.slots[self.columns.find(rows[is_known])]
-        return self._indexes.tokens.gather(slots)
+        is_known, at = self.columns.locate(rows)
+        slots[is_known] = self.columns.slots[at]
+        return self._tokens.gather(slots)
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
-        """Visibility, importance and session of some rows, with the neighbours up to `reach` turns away."""
-        columns, is_known = self.columns, self.columns.holds(rows)
-        at = columns.find(rows[is_known])
-        is_visible = np.zeros(len(rows), dtype=np.bool_)
-        importance = np.zeros(len(rows), dtype=np.float32)
-        sessions = np.full(len(rows), -1, dtype=np.int64)
-        neighbours = np.full((len(rows), 2 * reach), -1, dtype=np.int64)
-        is_visible[is_known] = self.mask[at]
-        importance[is_known] = columns.importance[at]
-        sessions[is_known] = columns.sessions[at]
-        if reach:
-            neighbours[is_known] = self._neighbours(at, reach)
-        return Facts(is_visible, importance, sessions, neighbours)
+        """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""
+        return self.columns.facts(rows, self._scoped, reach)
 
-    def _neighbours(self, at: Ints, reach: int) -> Ints:
-        """Rows beside some entries, without those that the scope's reader may not read."""
-        beside = self.columns.neighbours(at, _OFFSETS[: 2 * reach])
-        has = beside >= 0
-        if self._readable is not None:
-            has &= self._readable[beside]
-        return np.where(has, self.columns.rows[beside], -1)
+    def speakers(self, codes: Iterable[int]) -> dict[int, str]:
+        """The names of some speakers."""
+        wanted = set(codes)
+        # A copy: another thread may be adding names.
+        return {code: name for name, code in self.columns.codes.speakers.copy().items() if code in wanted}
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, at most so many of each row."""
@@ -229,11 +220,11 @@ class LocalCorpus(LocalVectors):
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place of the concept in the request, a row that mentions it, and whether it is the row's subject."""
-        if self._readable is None:
+        if self._scoped.is_readable is None:
             return self._layers.holders(concepts, most)
         place, rows, is_subject = self._layers.holders(concepts)
-        is_allowed = self.columns.holds(rows)
-        is_allowed[is_allowed] = self._readable[self.columns.find(rows[is_allowed])]
+        is_allowed, at = self.columns.locate(rows)
+        is_allowed[is_allowed] = self._scoped.is_readable[at]
         place, rows, is_subject = place[is_allowed], rows[is_allowed], is_subject[is_allowed]
         if most is None:
             return place, rows, is_subject
@@ -243,7 +234,8 @@ class LocalCorpus(LocalVectors):
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""
-        return self._indexes.mentions.find(keys)
+        found = self._indexes.store.entities.find(keys)
+        return {key: (name.concept, name.any_case) for key, name in found.items()}
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""

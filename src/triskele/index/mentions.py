@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from triskele.graph.walk import Bipartite, Bools, Ints
 from triskele.index.append_file import AppendFile, Records
-from triskele.index.corpus import Mentions
+from triskele.index.corpus import Bools, Ints, Mentions
 from triskele.index.lifecycle import DiskIndex
 from triskele.stores.derived import Mentioned
-from triskele.stores.protocols import OwnerStore
+from triskele.stores.protocols import Heads, OwnerStore
 
 # Kinds of mention that name the subject of a memory; a lead does where others mention the same.
 _TITLE, _LEAD = 1, 2
@@ -25,6 +24,68 @@ COMMON_FROM = 20
 _FEW = 500
 
 Triples = Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One direction of the graph: the neighbours of node i begin at starts[i], each with a mark."""
+
+    starts: Ints
+    others: Ints
+    marks: Bools
+
+    @staticmethod
+    def build(own: Ints, others: Ints, marks: Bools) -> Side:
+        """Group neighbours by node; the order of the neighbours is kept."""
+        order = np.argsort(own, kind="stable")
+        size = int(own.max(initial=-1)) + 1
+        starts = np.zeros(size + 1, dtype=np.int64)
+        np.cumsum(np.bincount(own, minlength=size), out=starts[1:])
+        return Side(starts, others[order], marks[order])
+
+    def counts(self, numbers: Ints) -> Ints:
+        """The number of neighbours of each node."""
+        size = len(self.starts) - 1
+        known = np.minimum(numbers, size)
+        counts: Ints = self.starts[np.minimum(known + 1, size)] - self.starts[known]
+        return counts
+
+    def of(self, numbers: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
+        """The position in `numbers`, the neighbour and its mark, for at most `most` neighbours of each node."""
+        size = len(self.starts) - 1
+        begins = self.starts[np.minimum(numbers, size)]
+        counts = self.counts(numbers)
+        if most is not None:
+            counts = np.minimum(counts, most)
+        owner = np.repeat(np.arange(len(numbers)), counts)
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + begins[owner]
+        return owner, self.others[place], self.marks[place]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bipartite:
+    """Memories by row, concepts by number, in both directions; a mark: the concept is the memory's subject."""
+
+    concepts: Side
+    holders: Side
+    owned: Ints
+
+    @staticmethod
+    def build(rows: Ints, concepts: Ints, is_subject: Bools) -> Bipartite:
+        """Build the graph from mentions; a concept that a memory mentions under several names counts once."""
+        width = int(concepts.max(initial=-1)) + 1
+        codes, place = np.unique(rows * width + concepts, return_inverse=True)
+        marks = np.bincount(place, is_subject, len(codes)) > 0
+        rows, concepts = np.divmod(codes, max(width, 1))
+        holders = Side.build(concepts, rows, marks)
+        owned = np.bincount(concepts, marks, width).astype(np.int64)
+        return Bipartite(Side.build(rows, concepts, marks), holders, owned)
+
+    def owners(self, concepts: Ints) -> Ints:
+        """How many memories have each concept as their subject."""
+        if not len(self.owned):
+            return np.zeros(len(concepts), dtype=np.int64)
+        return np.where(concepts < len(self.owned), self.owned[np.minimum(concepts, len(self.owned) - 1)], 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +102,10 @@ class Layers:
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, at most so many of each row, with how common they are."""
-        layers = self._filled
-        place, concepts, is_subject = _joined([layer.concepts.of(rows, most) for layer in layers])
-        counts = [layer.commonness(concepts) for layer in layers]
-        frequency, owners = counts[0] if len(counts) == 1 else (_total(each) for each in zip(*counts, strict=True))
-        return Mentions(place, concepts, is_subject, frequency, owners, np.maximum(frequency, self._written(concepts)))
+        place, concepts, is_subject = self.concepts(rows, most)
+        frequency = self.frequency(concepts)
+        reach = np.maximum(frequency, self._written(concepts))
+        return Mentions(place, concepts, is_subject, frequency, self.owners(concepts), reach)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""
@@ -113,14 +173,6 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         self._groups: tuple[tuple[str, int], Ints] | None = None
         self._common: tuple[int, Ints] | None = None
 
-    def layers(self) -> Layers:
-        """The mentions as of now."""
-        return self._fresh()
-
-    def find(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        """The concepts of names by key, and whether a name is written in any case."""
-        return {key: (name.concept, name.any_case) for key, name in self._store.entities.find(keys).items()}
-
     def bytes(self) -> int:
         """The size of the files."""
         return sum(part.stat().st_size for part in self.path.glob("*"))
@@ -135,8 +187,8 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
             super().close()
             self._settled = self._tail = self._groups = self._common = None
 
-    def _position(self) -> tuple[int, int]:
-        return self._store.entities.last_mention(), self._store.entities.changes()
+    def _position(self, heads: Heads) -> tuple[int, int]:
+        return heads.mention, heads.regrouping
 
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
@@ -183,7 +235,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
 
     def _concepts(self, epoch: str) -> Ints:
         """The concept of every name by its number."""
-        stamp = (epoch, self._store.entities.changes())
+        stamp = (epoch, self._store.heads().regrouping)
         if self._groups is None or self._groups[0] != stamp:
             grouped = np.array(self._store.entities.grouped(), dtype=np.int64).reshape(-1, 2)
             concepts = np.arange(int(grouped.max(initial=-1)) + 1)
@@ -208,8 +260,8 @@ def _triples(found: Sequence[Mentioned]) -> Triples:
 def _bipartite(triples: Triples, concepts: Ints) -> Bipartite:
     rows, names, subjects = triples.T
     grouped = _concept_of(names, concepts)
-    said = np.bincount(grouped, subjects != _LEAD, int(grouped.max(initial=-1)) + 1) > 0
-    return Bipartite.build(rows, grouped, (subjects == _TITLE) | ((subjects == _LEAD) & said[grouped]))
+    is_mentioned = np.bincount(grouped, subjects != _LEAD, int(grouped.max(initial=-1)) + 1) > 0
+    return Bipartite.build(rows, grouped, (subjects == _TITLE) | ((subjects == _LEAD) & is_mentioned[grouped]))
 
 
 def _concept_of(names: Ints, concepts: Ints) -> Ints:

@@ -16,6 +16,7 @@ import tantivy
 from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
 
 from triskele.base import timestamps
+from triskele.base.periods import memory_time
 from triskele.errors import IndexUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.stores.protocols import Cursor
@@ -43,7 +44,7 @@ def _schema() -> tantivy.Schema:
         builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
     for field in ("memory", "place", "sensitivity", "origin", "category", "tag"):
         builder.add_text_field(field, tokenizer_name="raw", index_option="basic")
-    for field in ("valid_from", "valid_to", "known_from", "known_to", "updated_at"):
+    for field in ("valid_from", "valid_to", "known_from", "known_to", "updated_at", "time"):
         builder.add_integer_field(field, fast=True)
     builder.add_float_field("importance", fast=True)
     builder.add_unsigned_field("row", fast=True, indexed=True)
@@ -144,9 +145,10 @@ class Shard:
         except ValueError as error:
             raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
 
-    def frequencies(self, field: str, terms: Iterable[str]) -> list[int]:
-        """The number of documents that contain each term."""
-        return [self._searcher.doc_freq(field, term) for term in terms]
+    def frequencies(self, terms: Iterable[str], fields: Iterable[str]) -> list[tuple[int, ...]]:
+        """The number of documents that contain each term in each field."""
+        count, named = self._searcher.doc_freq, tuple(fields)
+        return [tuple(count(field, term) for field in named) for term in terms]
 
     def search(
         self,
@@ -199,8 +201,8 @@ class Shard:
         for field in FIELDS:
             query = Query.term_query(SCHEMA, field, _ANCHOR, "freq")
             account = json.loads(query.explain(self._searcher, self._anchor).to_json())
-            documents = _said(account, "N, total number of docs")
-            lengths[field] = _said(account, "avgdl, average length of field")
+            documents = _value_of(account, "N, total number of docs")
+            lengths[field] = _value_of(account, "avgdl, average length of field")
         return Statistics(documents, lengths)
 
 
@@ -270,6 +272,7 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
         moment = getattr(memory, field)
         if moment is not None:
             document.add_integer(field, timestamps.to_micros(moment))
+    document.add_integer("time", timestamps.to_micros(memory_time(memory)))
     document.add_float("importance", memory.importance)
     return document, {field: len(listed) for field, listed in terms.items()}
 
@@ -302,6 +305,7 @@ def _filters(scope: Scope) -> list[tuple[Occur, Query]]:
     must_not = []
     if not scope.any_time:
         must_not += _outside("valid_from", "valid_to", timestamps.to_micros(scope.as_of))
+    must_not += _beyond(scope)
     if scope.known_at is not None:
         must_not += _outside("known_from", "known_to", timestamps.to_micros(scope.known_at))
     return [(Occur.Must, Query.const_score_query(query, 0.0)) for query in must] + [
@@ -315,6 +319,18 @@ def _outside(start: str, end: str, moment: int) -> list[Query]:
         Query.range_query(SCHEMA, start, FieldType.Integer, moment, None, include_lower=False),
         Query.range_query(SCHEMA, end, FieldType.Integer, None, moment, include_upper=True),
     ]
+
+
+def _beyond(scope: Scope) -> list[Query]:
+    """Memories that are about an earlier or a later time."""
+    beyond = []
+    if scope.since is not None:
+        since = timestamps.to_micros(scope.since)
+        beyond.append(Query.range_query(SCHEMA, "time", FieldType.Integer, None, since, include_upper=False))
+    if scope.until is not None:
+        until = timestamps.to_micros(scope.until)
+        beyond.append(Query.range_query(SCHEMA, "time", FieldType.Integer, until, None, include_lower=True))
+    return beyond
 
 
 def _any_of(weights: Sequence[tuple[str, str, float]]) -> Query:
@@ -369,11 +385,11 @@ def _anchor(stamp: Stamp, lengths: dict[str, int]) -> Document:
     return document
 
 
-def _said(account: dict[str, Any], description: str) -> float:
+def _value_of(account: dict[str, Any], description: str) -> float:
     if account["description"] == description:
         return float(account["value"])
     for detail in account.get("details", ()):
-        value = _said(detail, description)
+        value = _value_of(detail, description)
         if value >= 0:
             return value
     return -1.0

@@ -21,7 +21,7 @@ from triskele.index.catalog import Columns
 from triskele.index.corpus import Bytes, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
 from triskele.models.embedders import Encoding
-from triskele.stores.protocols import OwnerStore
+from triskele.stores.protocols import Heads, OwnerStore
 
 EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000
@@ -55,23 +55,16 @@ class _Vectors:
         return np.where(self.slots[at] == slots, at, -1).astype(np.int64)
 
 
-class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
-    """Finds versions by the cosines of their sentence vectors."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedVectors:
+    """Vectors with the place of each entry of a catalog among them; −1 where an entry has none."""
 
-    kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
+    vectors: _Vectors
+    places: Ints
 
-    def __init__(
-        self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
-    ) -> None:
-        super().__init__(folder, store, fingerprint, tail_cap=tail_cap)
-        self.fingerprint = fingerprint
-        self._file = AppendFile(self.path, "<f4", dimensions)
-        self._bit_file = AppendFile(self.path / "bits", "u1", -(-dimensions // 8))
-        self._placed: tuple[Columns, _Vectors, Ints] | None = None
-
-    def nearest(self, vector: Floats, columns: Columns, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
+    def nearest(self, vector: Floats, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
         """The entries of the catalog nearest to a vector among those that the mask allows, with their cosines."""
-        view, places = self._places(columns)
+        view, places = self.vectors, self.places
         allowed = np.flatnonzero(mask & (places >= 0))
         if len(allowed) > EXACT_LIMIT and view.bits is not None:
             allowed = allowed[_nearest_by_bits(view.bits, vector, places[allowed])]
@@ -84,21 +77,41 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
         best = _top(cosines, limit)
         return allowed[best], cosines[best]
 
-    def cosines(self, vector: Floats, columns: Columns, at: Ints) -> Floats:
+    def cosines(self, vector: Floats, at: Ints) -> Floats:
         """The cosines of some entries of the catalog; NaN where an entry has no sound vector."""
-        view, places = self._places(columns)
-        own = places[at]
+        own = self.places[at]
         found = np.full(len(at), np.nan, dtype=np.float32)
-        found[own >= 0] = view.gather(own[own >= 0]) @ vector
+        found[own >= 0] = self.vectors.gather(own[own >= 0]) @ vector
         return np.where(_is_cosine(found), found, np.float32(np.nan))
 
-    def vectors(self, columns: Columns, at: Ints) -> Floats:
+    def gather(self, at: Ints) -> Floats:
         """The vectors of some entries of the catalog; NaN where an entry has none."""
-        view, places = self._places(columns)
-        own = places[at]
-        found = np.full((len(at), self._file.width), np.nan, dtype=np.float32)
-        found[own >= 0] = view.gather(own[own >= 0])
+        own = self.places[at]
+        found = np.full((len(at), self.vectors.file.shape[1]), np.nan, dtype=np.float32)
+        found[own >= 0] = self.vectors.gather(own[own >= 0])
         return found
+
+
+class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
+    """Finds versions by the cosines of their sentence vectors."""
+
+    kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
+
+    def __init__(
+        self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
+    ) -> None:
+        super().__init__(folder, store, fingerprint, tail_cap=tail_cap)
+        self.fingerprint = fingerprint
+        self._file = AppendFile(self.path, "<f4", dimensions)
+        self._bit_file = AppendFile(self.path / "bits", "u1", -(-dimensions // 8))
+        self._placed: tuple[Columns, PlacedVectors] | None = None
+
+    def over(self, columns: Columns, heads: Heads | None = None) -> PlacedVectors:
+        """The vectors as of now by the entries of a catalog."""
+        view, placed = self.view(heads), self._placed
+        if placed is None or placed[0] is not columns or placed[1].vectors is not view:
+            placed = self._placed = (columns, PlacedVectors(view, view.places(columns.slots)))
+        return placed[1]
 
     def rebuild(self) -> None:
         """Write the files again from the store; unsound vectors leave the store, so that they are computed again."""
@@ -120,15 +133,8 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
             super().close()
             self._placed = None
 
-    def _places(self, columns: Columns) -> tuple[_Vectors, Ints]:
-        view = self._fresh()
-        placed = self._placed
-        if placed is None or placed[0] is not columns or placed[1] is not view:
-            placed = self._placed = (columns, view, view.places(columns.slots))
-        return view, placed[2]
-
-    def _position(self) -> int:
-        return self._store.vectors.last_slot(self.fingerprint)
+    def _position(self, heads: Heads) -> int:
+        return heads.slot
 
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
@@ -191,15 +197,27 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Tokens:
+class TokenVectors:
     """The records of the file, and their order by slot."""
 
     records: Records | None
     order: Ints
     slots: Ints
+    width: int
+
+    def gather(self, slots: Ints) -> tuple[Bytes, Ints]:
+        """The token vectors of some slots in one array, and the count of each slot; 0 where there are none yet."""
+        records, known = self.records, self.slots
+        if records is None or not len(known):
+            return np.empty((0, self.width), dtype=np.int8), np.zeros(len(slots), dtype=np.int64)
+        at = np.minimum(np.searchsorted(known, slots), len(known) - 1)
+        is_there = known[at] == slots
+        place = self.order[at]
+        counts = np.where(is_there, records.starts[place + 1] - records.starts[place], 0)
+        return records.read(place[is_there]), counts
 
 
-class TokenIndex(DiskIndex[Records, tuple[()], _Tokens]):
+class TokenIndex(DiskIndex[Records, tuple[()], TokenVectors]):
     """The token vectors of every embedded content.
 
     The store does not hold them, so that there is no tail: the worker adds them, and computes missing ones again.
@@ -209,6 +227,7 @@ class TokenIndex(DiskIndex[Records, tuple[()], _Tokens]):
 
     def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
         super().__init__(folder, store, fingerprint)
+        self.fingerprint = fingerprint
         self._file = AppendFile(self.path, "i1", dimensions)
         self._whole: tuple[Ints, Records | None] | None = None
 
@@ -228,23 +247,11 @@ class TokenIndex(DiskIndex[Records, tuple[()], _Tokens]):
                 standing = self._store.vectors.contents(fresh.tolist())
                 self._file.append(epoch, {slot: encodings[slot] for slot in standing})
 
-    def gather(self, slots: Ints) -> tuple[Bytes, Ints]:
-        """The token vectors of some slots in one array, and the count of each slot; 0 where there are none yet."""
-        view = self._fresh()
-        records, known = view.records, view.slots
-        if records is None or not len(known):
-            return np.empty((0, self._file.width), dtype=np.int8), np.zeros(len(slots), dtype=np.int64)
-        at = np.minimum(np.searchsorted(known, slots), len(known) - 1)
-        is_there = known[at] == slots
-        place = view.order[at]
-        counts = np.where(is_there, records.starts[place + 1] - records.starts[place], 0)
-        return records.read(place[is_there]), counts
-
-    def missing(self, slots: Ints) -> Ints:
+    def missing(self, slots: Ints, heads: Heads | None = None) -> Ints:
         """The slots whose token vectors are not in the file, each once; negative ones do not count."""
         if not len(slots):
             return slots
-        view = self._fresh()
+        view = self.view(heads)
         records, known = view.records, view.slots
         if self._whole is not None and self._whole[0] is slots and self._whole[1] is records:
             return np.empty(0, dtype=np.int64)
@@ -284,7 +291,7 @@ class TokenIndex(DiskIndex[Records, tuple[()], _Tokens]):
         self._remove_files()
         self._file.append(epoch, kept)
 
-    def _position(self) -> object:
+    def _position(self, heads: Heads) -> object:  # noqa: ARG002 - the store has no token vectors
         return self._file.state()
 
     def _open(self, epoch: str) -> Records | None:
@@ -296,20 +303,20 @@ class TokenIndex(DiskIndex[Records, tuple[()], _Tokens]):
     def _append(self, epoch: str, kept: Records | None) -> None:
         """Nothing: the store has no token vectors to append."""
 
-    def _join(self, kept: Records | None, tail: tuple[()]) -> _Tokens:  # noqa: ARG002 - there is no tail
+    def _join(self, kept: Records | None, tail: tuple[()]) -> TokenVectors:  # noqa: ARG002 - there is no tail
         slots = np.empty(0, dtype=np.int64) if kept is None else kept.slots
         order = np.argsort(slots, kind="stable")
-        return _Tokens(kept, order, slots[order])
+        return TokenVectors(kept, order, slots[order], self._file.width)
 
 
 def compressed(text: str, encoding: Encoding) -> Bytes:
     """The token vectors of a text, without stop words and punctuation where anything else is left, as int8."""
-    telling = [_is_telling(text[start:stop]) for start, stop in encoding.spans]
-    tokens = encoding.tokens[telling] if any(telling) else encoding.tokens
+    is_kept = [_is_content_word(text[start:stop]) for start, stop in encoding.spans]
+    tokens = encoding.tokens[is_kept] if any(is_kept) else encoding.tokens
     return np.round(tokens * SCALE).astype(np.int8)
 
 
-def _is_telling(token: str) -> bool:
+def _is_content_word(token: str) -> bool:
     return any(character.isalnum() for character in token) and token.lower() not in STOP_WORDS
 
 

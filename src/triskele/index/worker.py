@@ -120,11 +120,14 @@ def embed_beside(store: OwnerStore, semantic: SemanticIndex, progress: Callable[
 
 
 def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
-    """Encode again those contents whose token vectors are lost; returns how many came back."""
-    columns = semantic.catalog.columns()
+    """Encode again those contents whose token vectors are lost; returns how many came back.
+
+    Contents that are queued to be embedded are left out: another process may be writing their token vectors.
+    """
+    columns = semantic.catalog.view()
     lost = semantic.tokens.missing(columns.slots)[:limit]
     for start in range(0, len(lost), BATCH):
-        texts = store.vectors.contents(lost[start : start + BATCH].tolist())
+        texts = store.vectors.contents(lost[start : start + BATCH].tolist(), queued=False)
         encodings = semantic.embedder.encode_documents(list(texts.values()))
         made = zip(texts.items(), encodings, strict=True)
         semantic.tokens.add({slot: compressed(text, encoding) for (slot, text), encoding in made}, wait=wait)
@@ -132,11 +135,16 @@ def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | N
 
 
 def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> None:
+    """Write the vectors of some texts, which stay queued until their token vectors are written too."""
     encodings = dict(zip(texts, semantic.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
-    slots = store.vectors.keep(semantic.embedder.fingerprint, vectors, wait=wait)
+    slots = store.vectors.keep(semantic.embedder.fingerprint, vectors, completes=False, wait=wait)
     tokens = {slot: compressed(texts[digest], encodings[digest]) for digest, slot in slots.items()}
-    semantic.tokens.add(tokens, wait=wait)
+    try:
+        semantic.tokens.add(tokens, wait=wait)
+    finally:
+        # Token vectors that cannot be written now are restored later.
+        store.vectors.complete(semantic.embedder.fingerprint, texts, wait=wait)
 
 
 class Worker:
@@ -145,14 +153,14 @@ class Worker:
     def __init__(
         self,
         store: OwnerStore,
-        words: LexicalIndex,
+        lexical: LexicalIndex,
         semantic: Callable[[], SemanticIndex | None],
-        elsewhere: Callable[[int], int] = lambda _: 0,
+        embed_hosted: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self._store = store
-        self._words = words
+        self._lexical = lexical
         self._semantic = semantic
-        self._elsewhere = elsewhere
+        self._embed_hosted = embed_hosted
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -182,10 +190,10 @@ class Worker:
             try:
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
                     done = embed_waiting(self._store, semantic, limit=BATCH)
-                    done += read_names(self._store, self._words, limit=BATCH)
+                    done += read_names(self._store, self._lexical, limit=BATCH)
                     done = done or restore_tokens(self._store, semantic, limit=BATCH)
                     # A hosted model may take long: what can be done here is done first.
-                    if not done and not self._elsewhere(BATCH):
+                    if not done and not self._embed_hosted(BATCH):
                         break
             except Exception:
                 # What could not be embedded now still waits, and the job keeps the error.

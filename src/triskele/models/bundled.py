@@ -1,25 +1,38 @@
-"""The bundled embedding model: loaded at the first encode, once per process."""
+"""The bundled models, an embedder and a cross-encoder: each loaded at its first use, once per process."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 
+from triskele.base.deadlines import within
+from triskele.errors import ModelUnavailable
 from triskele.models.embedders import Encoding
-from triskele.models.manifest import Manifest, read_manifest
+from triskele.models.manifest import CROSS_FILE, Manifest, read_manifest
 
 if TYPE_CHECKING:
-    from triskele.models.inference import BundledRuntime
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from triskele.models.cross_encoders import Context
+    from triskele.models.inference import BundledRuntime, CrossRuntime
 
 # onnxruntime sends usage reports unless this is set before it is imported.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 MODEL_FOLDER = Path(__file__).parent / "weights"
+# The fingerprints of weights that shipped before: a store keeps what they made of its texts.
+EARLIER = ("triskele-minilm-l6@6aef5ed017d24625",)
 _lock = Lock()
 _shared: BundledEmbedder | None = None
+_shared_cross: BundledCrossEncoder | None = None
+# A batch of ten candidates is large enough for two threads to share.
+_CROSS_THREADS = 2
+# What ran out of time goes on in its thread: this bounds how many there are.
+_AT_ONCE = 2
 
 
 class BundledEmbedder:
@@ -73,3 +86,63 @@ def bundled() -> BundledEmbedder:
         if _shared is None:
             _shared = BundledEmbedder()
         return _shared
+
+
+class BundledCrossEncoder:
+    """The cross-encoder that ships; its logits are even odds at 0. The weights are read when first used."""
+
+    def __init__(self, folder: Path = MODEL_FOLDER, threads: int | None = None) -> None:
+        self._folder = folder
+        self._threads = threads or min(_CROSS_THREADS, os.cpu_count() or 1)
+        self._manifest: Manifest = read_manifest(folder)
+        if not self._manifest.cross_sha256:
+            raise ModelUnavailable(f"The model's manifest names no {CROSS_FILE}: {folder}")
+        self._loading = Lock()
+        self._loaded: CrossRuntime | None = None
+        self._free = BoundedSemaphore(_AT_ONCE)
+
+    @property
+    def name(self) -> str:
+        """The name shown in explanations."""
+        return self._manifest.cross_name
+
+    def prepare(self) -> None:
+        """Load the weights if they are not loaded."""
+        self._runtime()
+
+    def score(self, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()) -> NDArray[np.float32]:
+        """One logit for each text; `contexts`, one for each text, are for short turns of a conversation."""
+        return self._runtime().logits(question, texts, contexts)
+
+    def score_within(
+        self, seconds: float, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()
+    ) -> NDArray[np.float32]:
+        """The same, or TimeoutError when the time is up, loading included; it is ready sooner the next time."""
+        if not self._free.acquire(blocking=False):
+            raise TimeoutError
+
+        def work() -> NDArray[np.float32]:
+            try:
+                return self.score(question, texts, contexts)
+            finally:
+                self._free.release()
+
+        return within(seconds, work)
+
+    def _runtime(self) -> CrossRuntime:
+        with self._loading:
+            if self._loaded is None:
+                # Imported here: loading numpy and onnxruntime takes longer than most commands run.
+                from triskele.models.inference import CrossRuntime
+
+                self._loaded = CrossRuntime.load(self._folder, self._manifest, self._threads)
+            return self._loaded
+
+
+def bundled_cross_encoder() -> BundledCrossEncoder:
+    """The bundled cross-encoder, shared by the whole process."""
+    global _shared_cross
+    with _lock:
+        if _shared_cross is None:
+            _shared_cross = BundledCrossEncoder()
+        return _shared_cross

@@ -45,6 +45,14 @@ class CrossEncoder(Protocol[Text]):
         """One score for each text, higher for a better match; only their order has a meaning."""
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What stands around a turn of a conversation: its date, and the turns before it, nearest first."""
+
+    date: str = ""
+    before: tuple[str, ...] = ()
+
+
 class ExportedCrossEncoder:
     """A local CrossEncoder; its weights are loaded at the first use."""
 

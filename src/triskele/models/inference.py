@@ -20,12 +20,13 @@ from tokenizers import Tokenizer
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.embedders import Encoding
-from triskele.models.manifest import GRAPH_FILE, TOKENIZER_FILE, Manifest, read_verified
-from triskele.models.outputs import averaged, checked_vectors, unit, without_tokens
+from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, TOKENIZER_FILE, Manifest, read_verified
+from triskele.models.outputs import averaged, checked_scores, checked_vectors, unit, without_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from triskele.models.cross_encoders import Context
     from triskele.models.onnx_folder import Export
 
     Floats = NDArray[np.float32]
@@ -36,6 +37,11 @@ MAX_CHARACTERS = 250_000
 MAX_WINDOWS = 64
 BATCH_TOKENS = 4096
 SPECIAL_TOKENS = 2
+# What the bundled cross-encoder was trained to read of each part; the rest is cut.
+QUERY_TOKENS, TEXT_TOKENS, DATE_TOKENS, TURN_TOKENS = 48, 192, 16, 40
+TURNS_BEFORE = 2
+# A token is rarely longer than this: the tokenizer need not read what is cut anyway.
+_TOKEN_CHARACTERS = 20
 _SENTENCE = "sentence_embedding"
 _HIDDEN = ("token_embeddings", "last_hidden_state")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -186,6 +192,56 @@ def _encoding(found: Tokenized, pieces: Sequence[Piece]) -> Encoding:
         token_ids=np.array(found.ids[:kept], dtype=np.int32),
         spans=np.array(found.offsets[:kept], dtype=np.int32).reshape(-1, 2),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CrossRuntime:
+    """The bundled cross-encoder, loaded with its tokenizer; safe to share between threads."""
+
+    session: onnxruntime.InferenceSession
+    tokenizer: Tokenizer
+    first: int
+    last: int
+    capacity: int
+    folder: Path
+
+    @classmethod
+    def load(cls, folder: Path, manifest: Manifest, threads: int) -> Self:
+        """Verify the files of the model folder and load them."""
+        graph = read_verified(folder / CROSS_FILE, manifest.cross_sha256)
+        words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
+        tokenizer = open_tokenizer(words, folder)
+        first, last = tokenizer.encode("").ids
+        return cls(open_session(graph, folder, threads), tokenizer, first, last, manifest.max_tokens, folder)
+
+    def logits(self, question: str, texts: Sequence[str], contexts: Sequence[Context]) -> Floats:
+        """One logit for each text; rows of equal length are run together."""
+        asked = self._read([question], QUERY_TOKENS)[0]
+        behind = [self._behind(context) for context in contexts] or [[]] * len(texts)
+        rows = [
+            [self.first, *asked, self.last, *text, self.last, *context][: self.capacity]
+            for text, context in zip(self._read(texts, TEXT_TOKENS), behind, strict=True)
+        ]
+        found = np.empty(len(rows), dtype=np.float32)
+        # Padding a row to the longest costs more than running it alone.
+        for _, same in groupby(sorted(range(len(rows)), key=lambda at: len(rows[at])), key=lambda at: len(rows[at])):
+            places = list(same)
+            ids = np.array([rows[place] for place in places], dtype=np.int64)
+            outputs = run(self.session, {"input_ids": ids, "attention_mask": np.ones_like(ids)}, self.folder)
+            found[places] = checked_scores("The bundled cross-encoder", outputs["logits"], len(places))
+        return found
+
+    def _behind(self, context: Context) -> list[int]:
+        """The tokens behind a text: its date, then the turns before it, nearest first."""
+        turns = self._read(context.before[:TURNS_BEFORE], TURN_TOKENS)
+        parts = [*self._read([context.date], DATE_TOKENS), *turns]
+        tokens = [number for part in parts for number in part]
+        return [*tokens, self.last] if tokens else []
+
+    def _read(self, texts: Sequence[str], most: int) -> list[list[int]]:
+        """The first tokens of some texts."""
+        cut_short = [readable(text[: most * _TOKEN_CHARACTERS]) for text in texts]
+        return [found.ids[:most] for found in self.tokenizer.encode_batch(cut_short, add_special_tokens=False)]
 
 
 @dataclass(frozen=True, slots=True)

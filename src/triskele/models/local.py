@@ -6,7 +6,7 @@ from pathlib import Path
 
 from triskele.config import BUNDLED
 from triskele.errors import BadInput
-from triskele.models.bundled import BundledEmbedder, bundled
+from triskele.models.bundled import BundledEmbedder, bundled, bundled_cross_encoder
 from triskele.models.cross_encoders import CrossEncoder, ExportedCrossEncoder
 from triskele.models.embedders import Embedder, Family, PairedEmbedder
 from triskele.models.hub import HubCrossEncoder, HubEmbedder, fetched
@@ -51,11 +51,14 @@ def _of_folder(folder: Path, settings: Family | None) -> Embedder:
 
 
 def local_cross_encoder(name: str) -> CrossEncoder[str]:
-    """The cross-encoder with a name: a folder's absolute path, or owner/name of a model in the hub's cache."""
+    """The cross-encoder with a name: `bundled`, a folder's absolute path, or owner/name in the hub's cache."""
+    if name == BUNDLED:
+        return bundled_cross_encoder()
     folder = _absolute(name)
     if folder is None or not folder.is_dir():
         if folder is not None or name.startswith(".") or name.count("/") != 1:
-            raise BadInput(f"unknown cross-encoder {name!r}: write a folder's absolute path, or owner/name on the hub")
+            forms = f"{BUNDLED}, a folder's absolute path, or owner/name on the hub"
+            raise BadInput(f"unknown cross-encoder {name!r}: write {forms}")
         return HubCrossEncoder(fetched(name, may_download=False), name)
     if any((folder / place).is_file() for place in GRAPHS):
         return ExportedCrossEncoder(folder)

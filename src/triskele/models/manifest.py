@@ -12,6 +12,7 @@ from triskele.errors import ModelUnavailable
 MANIFEST_FILE = "manifest.json"
 GRAPH_FILE = "minilm.onnx"
 TOKENIZER_FILE = "tokenizer.json"
+CROSS_FILE = "cross.onnx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,9 @@ class Manifest:
     max_tokens: int
     graph_sha256: str
     tokenizer_sha256: str
+    # Only the folder that ships has a cross-encoder beside its embedding model.
+    cross_name: str = ""
+    cross_sha256: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -43,6 +47,8 @@ def read_manifest(folder: Path) -> Manifest:
             max_tokens=int(found["max_tokens"]),
             graph_sha256=str(found["sha256"][GRAPH_FILE]),
             tokenizer_sha256=str(found["sha256"][TOKENIZER_FILE]),
+            cross_name=str(found.get("cross", "")),
+            cross_sha256=str(found["sha256"].get(CROSS_FILE, "")),
         )
     except OSError as error:
         raise ModelUnavailable(f"The model's manifest cannot be read: {path} ({error.strerror})") from error

@@ -1,7 +1,10 @@
 """Text that may leave this machine: only what is cleared here has the type that egress takes.
 
 A text that quotes what must stay here is not cleared. Quotations are recognised by hashes of pairs of words, of
-numbers and of pieces of tokens; of a secret every word of what makes it one counts.
+numbers and of pieces of tokens; of a secret every word of what makes it one counts. A memory that says nearly the same
+as a private one is recognised by shingles, and a name that only private texts have counts as a quotation.
+
+What this cannot catch: a paraphrase in other words, a translation, a summary, what follows from several texts together.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import hashlib
 import re
 import secrets
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NoReturn, final
@@ -95,6 +99,12 @@ _DENSE_PIECE = 4
 # In a secret of so few content words each counts alone; in a longer one, ordinary words would be caught too.
 _FEW = 6
 _LEAST_WORD = 4
+_LEAST_NAME = 3
+# Characters of a shingle, over the content words without blanks: other endings, typing errors and marks change few.
+_SHINGLE, _DENSE_SHINGLE = 5, 3
+_LEAST_SHINGLES = 8
+# The share of the shorter text that both have.
+_ALIKE = 0.6
 
 
 class Quotes:
@@ -132,6 +142,16 @@ class Quotes:
         """Whether the text, in any encoding, shares a rare part with one of them."""
         return any(mark in self._marks for read in readings(text) for mark in self._hashes(_asked_parts(read)))
 
+    def add_names(self, names: Iterable[str]) -> None:
+        """Add names: every word of one counts."""
+        for name in names:
+            self._marks.update(self._hashes(f"1 {word}" for word in _words(name) if len(word) >= _LEAST_NAME))
+
+    def shared_words(self, text: str) -> list[str]:
+        """The words of a text that are words of names."""
+        words = dict.fromkeys(word for read in readings(text) for word in _words(read))
+        return [word for word in words if next(self._hashes([f"1 {word}"])) in self._marks]
+
     def __len__(self) -> int:
         return len(self._marks)
 
@@ -143,6 +163,43 @@ class Quotes:
             hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).digest()
             for part in parts
         )
+
+
+class Shingles:
+    """Overlapping pieces of private texts as keyed hashes, to recognise a text that says nearly the same."""
+
+    __slots__ = ("_holders", "_key", "_sizes")
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(16)
+        self._holders: dict[bytes, list[int]] = {}
+        self._sizes: list[int] = []
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Add further texts; one too short to be told from a common phrase is left out."""
+        for text in texts:
+            marks = self._marks(text)
+            if len(marks) >= _LEAST_SHINGLES:
+                for mark in marks:
+                    self._holders.setdefault(mark, []).append(len(self._sizes))
+                self._sizes.append(len(marks))
+
+    def resembles(self, text: str) -> bool:
+        """Whether most of a text is in one of them, or most of one of them in the text."""
+        marks = self._marks(text)
+        if len(marks) < _LEAST_SHINGLES:
+            return False
+        shared = Counter(holder for mark in marks for holder in self._holders.get(mark, ()))
+        return any(count >= _ALIKE * min(len(marks), self._sizes[holder]) for holder, count in shared.items())
+
+    def __repr__(self) -> str:
+        return f"<Shingles of {len(self._sizes)} texts>"
+
+    def _marks(self, text: str) -> set[bytes]:
+        joined = "".join(_words(text))
+        size = _DENSE_SHINGLE if _DENSE.search(joined) else _SHINGLE
+        parts = (joined[at : at + size].encode("utf-8", "surrogatepass") for at in range(len(joined) - size + 1))
+        return {hashlib.blake2b(part, digest_size=8, key=self._key).digest() for part in parts}
 
 
 def _kept_parts(text: str) -> Iterator[str]:
@@ -173,6 +230,11 @@ def _asked_parts(text: str) -> Iterator[str]:
         yield f"1 {word}"
         yield from _pieces(word)
     yield from (part for joined in _joined(text) for part in _pieces(joined))
+
+
+def holds_word(text: str, word: str) -> bool:
+    """Whether a text has a word, as quotations compare words."""
+    return word in unicodedata.normalize("NFKC", text).casefold() and word in _words(text)
 
 
 def _words(text: str) -> list[str]:

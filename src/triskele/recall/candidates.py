@@ -10,7 +10,8 @@ import numpy as np
 
 from triskele.index.corpus import Corpus, Facts, Ints
 from triskele.models.embedders import Encoding
-from triskele.recall import fusion, graph_leg
+from triskele.recall import evidence, fusion, graph_leg
+from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.fusion import SHARES, Candidate, Contribution, FusionConfig
 from triskele.recall.graph_leg import GRAPH, Surroundings
 from triskele.recall.late_interaction import LATE, LateScores, late
@@ -23,6 +24,9 @@ ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
 IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.05, LATE: 0.87}
 # A model that breaks the query's words into fragments does not know them: the lexical leg counts most.
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
+# The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
+# conversations with an assistant gain up to .35 (docs/decisions/0034).
+BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.3}
 # A memory without vectors has its lexical score alone, a little below those that every leg scored.
 STAND_IN = 0.75
 SMOOTHING = 0.2
@@ -75,7 +79,8 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
     share = conversation_share(facts.neighbours[:most])
     order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
     sessions, neighbours = facts.sessions[order], facts.neighbours[order]
-    return rows[order], Facts(facts.is_visible[order], facts.importance[order], sessions, neighbours)
+    said = facts.speakers[order], facts.roles[order], facts.times[order]
+    return rows[order], Facts(facts.is_visible[order], facts.importance[order], sessions, neighbours, *said)
 
 
 def conversation_share(neighbours: Ints) -> float:
@@ -141,8 +146,53 @@ class Scored:
         return replace(self, dense=dense, late=self.late.joined(late(encoded, more, corpus)))
 
 
-def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[list[Candidate], tuple[int, ...]]:
-    """The rankings fused with what titles in the query and connections add, and the rows that the walk started from."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Rankings:
+    """Rankings of one pool with the weight of each; `seeds` are the rows that the walk started from."""
+
+    rankings: Sequence[Ranking]
+    weights: Mapping[str, float]
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def config(self) -> FusionConfig:
+        """The weights, over the whole pool."""
+        return FusionConfig(weights=self.weights, depth=_ALL)
+
+    def fused(self) -> list[Candidate]:
+        """The candidates, best first."""
+        return fusion.fuse("share", self.rankings, self.config)
+
+    def joined(self, ranking: Ranking, weight: float) -> Rankings:
+        """One ranking more."""
+        return replace(self, rankings=[*self.rankings, ranking], weights={**self.weights, ranking.leg: weight})
+
+
+def with_evidence(encoded: EncodedQuery, corpus: Corpus, found: Rankings) -> Rankings:
+    """What speaker and time add: a share of the score that a candidate has without them."""
+    if not encoded.plan.evidence:
+        return found
+    query = encoded.query
+    rows, scores = fusion.ordered("share", found.rankings, found.config)
+    facts = corpus.facts(rows)
+    shares = {
+        SPEAKER: lambda: evidence.by_speaker(query.text, facts, corpus),
+        TIME: lambda: evidence.by_time(query.period, facts),
+    }
+    for name in sorted(encoded.plan.evidence):
+        if (share := shares[name]()) is not None:
+            found = found.joined(_ranking(name, rows, share * scores), BY_EVIDENCE[name])
+    return found
+
+
+def _ranking(name: str, rows: Ints, scores: fusion.Floats) -> Ranking:
+    order = np.lexsort((rows, -scores))
+    order = order[scores[order] > 0]
+    return Ranking(name, tuple(rows[order].tolist()), tuple(scores[order].tolist()))
+
+
+def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> Rankings:
+    """The rankings, and what titles in the query and connections add."""
     named = graph_leg.titles(encoded, corpus)
     scored = scored.with_rows(encoded, corpus, list(named))
     rows, scores = scored.fused()
@@ -152,13 +202,16 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[l
         scored = scored.with_rows(encoded, corpus, surroundings.nearest(encoded, corpus))
         rows, scores = scored.fused()
         turns = conversation_share(corpus.facts(rows, reach=min(encoded.reach, 1)).neighbours)
-        gained = graph_leg.gains(encoded, surroundings, rows, scores, scored.late, turns)
+        gained = graph_leg.gains(encoded, surroundings, rows, scores, scored.late, scored.dense, turns)
+        total = scores + float(scores.max()) * (gained + graph_leg.by_title(named, rows))
+        fresh = graph_leg.news(encoded.token_weights, total, scored.late.matches_of(rows), gained)
+        # News is measured by the best score with the graph, what it adds by the best without.
+        gained += (1 - turns) * fresh * np.float32(total.max() / max(float(scores.max()), 1e-9))
         by_graph = graph_leg.ranking(named, rows.tolist(), gained.tolist())
         starts = tuple(surroundings.seeds.tolist())
     # What the graph adds is relative to the best score without it.
     weight = (encoded.plan.weights or {}).get(GRAPH, 1.0) * float(scores.max(initial=0.0))
-    config = FusionConfig(weights={**scored.weights, GRAPH: weight}, depth=_ALL)
-    return fusion.fuse("share", [*scored.rankings, by_graph], config), starts
+    return Rankings(scored.rankings, scored.weights, starts).joined(by_graph, weight)
 
 
 def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> list[Candidate]:

@@ -62,7 +62,7 @@ class QueryRewriter:
     """Asks a language model for other wordings of a query that may leave this machine."""
 
     llm: Llm
-    clearing: EgressPolicy
+    egress_policy: EgressPolicy
 
     def is_worth(self, confidence: float) -> bool:
         """Whether an answer is so unsure that other wordings may help."""
@@ -70,7 +70,7 @@ class QueryRewriter:
 
     def wordings(self, question: str) -> tuple[list[str], str]:
         """Other wordings, or an empty list with the reason."""
-        cleared, problem = self.clearing.question(question)
+        cleared, problem = self.egress_policy.question(question)
         if cleared is None:
             return [], problem
         try:

@@ -3,7 +3,9 @@
 Title edges connect a memory with those that mention its subject; shared edges connect memories that mention the same
 concept, the stronger the fewer do. A name that very many memories mention connects none of them. A candidate gains
 where a walk from the best two arrives, and where it matches query tokens that a linked one does not match. All of it
-counts only as far as the best candidate leaves query tokens unmatched (docs/decisions/0014).
+counts more the more query tokens the best candidate leaves unmatched (docs/decisions/0014). Then the list is built from
+the top: a connected candidate gains by what it matches beyond all those above it, so that memories that repeat the
+first one do not fill the list (docs/decisions/0034).
 """
 
 from __future__ import annotations
@@ -41,11 +43,24 @@ SHARED_IN_WALK = 0.3
 BY_TITLE = 0.3
 BY_TITLE_AS_SEED = 1.0
 BY_TITLE_WALK = 1.25
-BY_WALK = 0.5
-BY_GAIN = 0.5
+BY_WALK = 0.75
+# What a linked memory adds beyond the one that it is linked with sets it apart from those that repeat the first.
+BY_GAIN = 4.0
+# Connections add nothing to a memory whose cosine lies below the first, and count in full from the second on.
+_STRANGER, _ACQUAINTED = -0.05, 0.05
 # A query token whose best match lies below this is open; from this share of open weight on the graph counts in full.
 OPEN_BELOW = 0.6
 FULLY_OPEN = 0.4
+LEAST_OPEN = 0.7
+# What a connected candidate adds beyond those above it: its weight, how many are looked at, how many are placed so.
+BY_NEWS = 2.0
+# A query token counts as matched from this product on.
+MATCHED = 0.6
+# A second step needs a first that matches the query: below the one mean match nothing is news, from the other on all.
+NO_FOOTING, FULL_FOOTING = 0.5, 0.65
+_LOOKED_AT = 30
+_PLACED = 10
+_LEAD = 0.001
 _MOST_NEIGHBOURS = 30
 _SHORTEST_TITLE = 3
 
@@ -256,11 +271,12 @@ def gains(
     rows: Ints,
     scores: fusion.Floats,
     late: LateScores,
+    dense: Ranking,
     in_conversation: float,
 ) -> Floats:
     """What connections add to every candidate, as a share of the best score; the candidates come best first."""
     matches = late.matches_of(rows)
-    openness = min(1.0, float(encoded.token_weights @ (matches[0] < OPEN_BELOW)) / FULLY_OPEN)
+    openness = max(LEAST_OPEN, min(1.0, float(encoded.token_weights @ (matches[0] < OPEN_BELOW)) / FULLY_OPEN))
     # Turns of a conversation are connected by their neighbours already.
     openness *= 1 - in_conversation
     order = np.argsort(rows)
@@ -274,10 +290,47 @@ def gains(
         _arriving(walk, edges, surroundings.seeds, rows) for edges in (surroundings.titles, surroundings.mixed)
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
+    extra *= _acquaintance(rows, dense)
     # A walk starts at these: they are not worse for having been found first.
     starts = places[:WALKERS]
     extra[starts] = np.delete(extra, starts).max(initial=0.0)
     return np.asarray(extra * openness, dtype=np.float32)
+
+
+def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats) -> Floats:
+    """What connected candidates match beyond those above them, as a share of the best score.
+
+    The list is built greedily: each next candidate has the highest sum of its score and its news. The first has none;
+    it gains what the second one would overtake it by, for it is not worse for having been found first.
+    """
+    added = np.zeros(len(scores), dtype=np.float32)
+    order = np.argsort(-scores, kind="stable")[:_LOOKED_AT]
+    best = float(scores[order[0]]) if len(order) else 0.0
+    if best <= 0 or not gained[order[1:]].any():
+        return added
+    first, left = order[0], order[1:]
+    footing = min(max((float(matches[first] @ weights) - NO_FOOTING) / (FULL_FOOTING - NO_FOOTING), 0.0), 1.0)
+    covered, highest = matches[first], 0.0
+    for _ in range(_PLACED - 1):
+        more = np.where(matches[left] >= MATCHED, np.maximum(matches[left] - covered, 0), 0)
+        fresh = BY_NEWS * footing * (more @ weights) * (gained[left] > 0)
+        worth = scores[left] / best + fresh
+        at = int(worth.argmax())
+        chosen, added[left[at]] = left[at], fresh[at]
+        covered, highest = np.maximum(covered, matches[chosen]), max(highest, float(worth[at]))
+        left = np.delete(left, at)
+        if not len(left):
+            break
+    added[first] = max(highest + _LEAD - 1.0, 0.0)
+    return added
+
+
+def _acquaintance(rows: Ints, dense: Ranking) -> Floats:
+    """From 0, a stranger to the query, to 1; a memory without a vector is none."""
+    known = dict(zip(dense.rows, dense.scores, strict=True))
+    cosines = np.array([known.get(row, _ACQUAINTED) for row in rows.tolist()], dtype=np.float32)
+    nearness: Floats = np.clip((cosines - _STRANGER) / (_ACQUAINTED - _STRANGER), 0, 1)
+    return nearness
 
 
 def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:
@@ -298,6 +351,11 @@ def _arriving(walk: str, edges: Edged, starts: Ints, rows: Ints) -> Floats:
     nodes, mass = WALKS[walk](edges, walkers, weights / weights.sum(), hops=HOPS)
     at = np.minimum(np.searchsorted(nodes, rows), len(nodes) - 1)
     return np.where(nodes[at] == rows, mass[at], 0).astype(np.float32)
+
+
+def by_title(named: Mapping[int, float], rows: Ints) -> Floats:
+    """What titles in the query add to some rows."""
+    return BY_TITLE * np.array([named.get(row, 0.0) for row in rows.tolist()], dtype=np.float32)
 
 
 def ranking(named: Mapping[int, float], rows: Iterable[int] = (), gained: Iterable[float] = ()) -> Ranking:

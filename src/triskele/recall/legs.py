@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.index.corpus import Corpus, Floats, Ints, Vectors
+from triskele.index.corpus import Floats, Ints, Vectors, Words
 from triskele.models.embedders import Encoding
 from triskele.recall.plan import Plan
 from triskele.types import Query, Ranking, Sort
@@ -61,7 +61,7 @@ class EncodedQuery:
         return float(self.token_weights[(spans[:, 0] >= start) & (spans[:, 1] <= stop)].sum())
 
 
-def lexical(query: Query, terms: QueryTerms, corpus: Corpus) -> Ranking:
+def lexical(query: Query, terms: QueryTerms, corpus: Words) -> Ranking:
     """The candidates that contain any query term, in the order asked for."""
     if query.sort is Sort.IMPORTANCE:
         return _blended(query, terms.terms, corpus)
@@ -69,7 +69,7 @@ def lexical(query: Query, terms: QueryTerms, corpus: Corpus) -> Ranking:
     return Ranking(LEXICAL, tuple(hit.row for hit in hits), tuple(hit.score for hit in hits), ceiling=terms.ceiling)
 
 
-def _blended(query: Query, terms: Sequence[str], corpus: Corpus) -> Ranking:
+def _blended(query: Query, terms: Sequence[str], corpus: Words) -> Ranking:
     """0.4 relevance and 0.6 importance, over the best of either."""
     hits = {
         hit.row: hit
@@ -101,7 +101,7 @@ class Nearness:
     """
 
     vector: Floats
-    corpus: Corpus
+    corpus: Vectors
     hosted: HostedQuery | None = None
     scale: tuple[float, float] | None = None
 
@@ -125,7 +125,7 @@ class Nearness:
 
 
 def dense(
-    encoded: EncodedQuery, corpus: Corpus, hosted: HostedQuery | None = None, also: Sequence[int] = ()
+    encoded: EncodedQuery, corpus: Vectors, hosted: HostedQuery | None = None, also: Sequence[int] = ()
 ) -> tuple[Ranking, Nearness]:
     """The nearest candidates inside the scope, and what scores further rows.
 

@@ -10,27 +10,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from triskele.base.blas import one_blas_thread
 from triskele.errors import ModelUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import candidates, legs, reasons
-from triskele.recall.candidates import CandidateSet, Scored
-from triskele.recall.fusion import FusionConfig, fuse
+from triskele.recall.candidates import CandidateSet, Rankings, Scored
 from triskele.recall.graph_leg import GRAPH, shared_concepts
 from triskele.recall.late_interaction import late, token_weights
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, OFF, Plan
 from triskele.recall.supersession import Priors, Resolved, resolve, visible
 from triskele.stores.protocols import OwnerStore
-from triskele.types import Answer, Link, LinkKind, Memory, Path, Query, Ranking, Scope, Sort
+from triskele.types import Answer, Link, LinkKind, Memory, Path, Period, Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.recall.expansion import QueryRewriter
     from triskele.recall.hosted.services import CandidateReranker
+    from triskele.recall.second_stage import SecondStage
 
 MAX_RESOLUTIONS = 3
 WORDS_ALONE = "words alone answered"
+WITHOUT_MODEL = f"{WORDS_ALONE}: no model is installed"
 # A text repeats another when more than this share of its words stands there already.
 REPEATED = 0.8
 _OPENING = 60
@@ -46,10 +48,12 @@ class Sources:
     embedder: Embedder | None = None
     hosted: HostedQuery | None = None
     reranker: CandidateReranker | None = None
+    second_stage: SecondStage | None = None
     rewriter: QueryRewriter | None = None
     missing: tuple[str, ...] = ()
 
 
+@one_blas_thread()
 def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, show_superseded: bool = False) -> Answer:
     """Answer a query from memory."""
     started = time.perf_counter()
@@ -106,6 +110,9 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
     else:
         weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
         scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, sources.hosted)
+    second = sources.second_stage
+    if second is not None and second.is_worth(reasons.first_confidence(scored.fused, terms)):
+        return second.read(query.text, scored, corpus, sources.store)
     return _reranked(scored, query, plan, sources)
 
 
@@ -114,7 +121,7 @@ def _encoding(query: Query, plan: Plan, sources: Sources) -> tuple[Encoding | No
     if query.sort is not Sort.RELEVANCE or not plan.asks_meaning:
         return None, ()
     if sources.embedder is None:
-        return None, (f"{WORDS_ALONE}: no model is installed",)
+        return None, ()
     try:
         return sources.embedder.encode_query(query.text), ()
     except ModelUnavailable as error:
@@ -122,7 +129,7 @@ def _encoding(query: Query, plan: Plan, sources: Sources) -> tuple[Encoding | No
 
 
 def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: HostedQuery | None) -> CandidateSet:
-    """Dense leg, pool, late interaction, fusion, graph over the fused list, final fusion."""
+    """Dense leg, pool, late interaction, graph over the fused list, evidence, fusion."""
     plan, dense, nearness = encoded.plan, Ranking(DENSE), None
     rows = np.array(lexical.rows, dtype=np.int64)
     # Rows that were written after the corpus was read are left out.
@@ -140,16 +147,14 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
         dense = nearness.complete(dense, pool)
     lexical, dense = legs.only(lexical, pool), legs.only(dense, pool)
     weights = candidates.leg_weights(encoded, candidates.conversation_share(facts.neighbours))
-    if plan.rerank == OFF:
-        fused = fuse("share", [lexical, dense], FusionConfig(weights=weights, depth=len(pool)))
-        return CandidateSet(candidates.stand_in(fused, weights, set(dense.rows)))
-    scored = Scored(lexical, dense, late(encoded, pool, corpus, facts), weights, nearness)
-    judged = {*dense.rows, *scored.late.ranking.rows}
-    if GRAPH in plan.legs:
-        fused, seeds = candidates.with_graph(encoded, corpus, scored)
-        return CandidateSet(candidates.stand_in(fused, weights, judged), seeds=seeds)
-    fused = fuse("share", scored.rankings, FusionConfig(weights=weights, depth=len(pool)))
-    return CandidateSet(candidates.stand_in(fused, weights, judged))
+    judged, ranked = set(dense.rows), Rankings([lexical, dense], weights)
+    if plan.rerank != OFF:
+        scored = Scored(lexical, dense, late(encoded, pool, corpus, facts), weights, nearness)
+        judged |= set(scored.late.ranking.rows)
+        in_graph = GRAPH in plan.legs
+        ranked = candidates.with_graph(encoded, corpus, scored) if in_graph else Rankings(scored.rankings, weights)
+    fused = candidates.with_evidence(encoded, corpus, ranked).fused()
+    return CandidateSet(candidates.stand_in(fused, weights, judged), seeds=ranked.seeds)
 
 
 def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:
@@ -211,13 +216,19 @@ def _answer(
     return Answer(
         hits=hits,
         resolutions=_resolutions(resolved, links, store, query.scope),
-        confidence=reasons.confidence(resolved, coverage),
+        confidence=reasons.confidence(resolved, found.fused, coverage, corpus.size),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
-        waiting=store.vectors.count_waiting() if sources.embedder is not None else 0,
+        waiting=corpus.waiting if sources.embedder is not None else 0,
         missing=(*found.missing, *sources.missing),
         agreement=found.agreement,
+        period=query.period,
+        within=_within(query.scope),
     )
+
+
+def _within(scope: Scope) -> Period | None:
+    return None if scope.since is None and scope.until is None else Period(scope.since, scope.until)
 
 
 def _paths(resolved: Sequence[Resolved], seeds: Sequence[int], corpus: Corpus, store: OwnerStore) -> Mapping[int, Path]:

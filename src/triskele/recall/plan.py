@@ -1,27 +1,46 @@
-"""How to rank, as a value: the legs, their fusion, and what reranks the best candidates."""
+"""How to rank, as a value: the legs, their fusion, and what reranks the best candidates; and adopted plans."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+from triskele.base import timestamps
 from triskele.config import RecallSettings
-from triskele.errors import BadInput
+from triskele.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from triskele.stores.protocols import OwnerStore
 
 DEFAULT = "default"
 LEGS = ("lexical", "dense", "graph")
 FUSIONS = (DEFAULT, "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share")
 OFF = "off"
 CROSS = "cross"
-RERANKS = (DEFAULT, OFF, "late", CROSS)
+GATED = "gated"
+RERANKS = (DEFAULT, OFF, "late", CROSS, GATED)
 WALKS = ("pagerank", "hops", OFF)
+# What counts beside the legs: whose words a query asks for, and the time that it names.
+EVIDENCE = ("speaker", "time")
+# How long the gated cross-encoder may take while a prompt waits.
+HURRIED_S = 0.15
 AS_RANKED, DIVERSE, MENTIONED, NEAR = "ranked", "diverse", "mentioned", "near"
 ORDERS = (AS_RANKED, DIVERSE, MENTIONED, NEAR)
+# The adopted plans, the one in force last; the evidence is stored apart because every recall reads the plans.
+PLANS = "plan"
+HISTORY = "tuning"
+MOST_PLANS = 20
+MOST_HISTORY = 50
+TUNED = ("legs", "fusion", "rerank", "weights", "k", "rescored")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to rank: the legs, their fusion and weights, reranking, context, walk, priors and order."""
+    """How to rank: the legs, their fusion and weights, reranking, context, walk, evidence, priors and order.
+
+    `patience_s` bounds the gated cross-encoder; None does not.
+    """
 
     legs: frozenset[str] = frozenset(LEGS)
     fusion: str = DEFAULT
@@ -31,27 +50,115 @@ class Plan:
     rescored: int = 100
     context: bool = True
     walk: str = "pagerank"
+    evidence: frozenset[str] = frozenset(EVIDENCE)
     prior: float = 0.3
     exact: float = 0.0
     order: str = AS_RANKED
+    patience_s: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse unknown names: a misspelt leg would silently find nothing."""
         chosen = ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS), ({self.walk}, WALKS))
-        for given, known in (*chosen, ({self.order}, ORDERS)):
+        for given, known in (*chosen, (self.evidence, EVIDENCE), ({self.order}, ORDERS)):
             if unknown := sorted(given - set(known)):
                 raise BadInput(f"unknown way to rank {unknown[0]!r}: choose one of {', '.join(known)}")
+
+    def in_a_hurry(self) -> Plan:
+        """The plan for a prompt that waits: no cross-encoder of the settings, and little time for the bundled one."""
+        return replace(self, rerank=DEFAULT if self.rerank == CROSS else self.rerank, patience_s=HURRIED_S)
 
     @property
     def asks_meaning(self) -> bool:
         """Whether the plan needs the model: the lexical leg alone does not, unless late interaction rescores it."""
         return "dense" in self.legs or self.rerank == "late"
 
-    def without_meaning(self) -> Plan:
-        """The same plan without what needs a model."""
-        return replace(self, legs=self.legs - {"dense", "graph"}, rerank="off")
-
 
 def leg_depth(settings: RecallSettings, limit: int) -> int:
     """How many candidates a leg returns for an answer of some length."""
     return max(settings.depth, 2 * limit)
+
+
+SHIPPED = Plan()
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """An adopted plan with the fingerprint of the model that it was measured with."""
+
+    key: str
+    plan: Plan
+    fingerprint: str
+    since: str
+    questions: int
+
+
+def values_of(plan: Plan) -> dict[str, Any]:
+    """The values that differ from the default plan, as JSON values."""
+    values = {name: getattr(plan, name) for name in TUNED}
+    changed = {name: value for name, value in values.items() if value != getattr(SHIPPED, name)}
+    return {name: _plain(value) for name, value in changed.items()}
+
+
+def adopted(store: OwnerStore) -> Adopted | None:
+    """The adopted plan; None without one, or if this version cannot read it."""
+    for key, value in reversed(store.documents.all(PLANS).items()):
+        try:
+            plan = _plan(value["plan"])
+        except (TypeError, BadInput):
+            return None
+        return Adopted(key, plan, value["fingerprint"], value["since"], value["questions"])
+    return None
+
+
+def adopt(store: OwnerStore, plan: Plan, *, fingerprint: str, questions: int) -> Adopted:
+    """Put a plan in force; the earlier ones are kept for a rollback."""
+    now = timestamps.now()
+    fresh = Adopted(f"{timestamps.to_micros(now):017d}", plan, fingerprint, timestamps.to_text(now), questions)
+    value = {
+        "plan": values_of(plan),
+        "fingerprint": fingerprint,
+        "since": fresh.since,
+        "questions": questions,
+    }
+    _put(store, PLANS, fresh.key, value, MOST_PLANS)
+    return fresh
+
+
+def roll_back(store: OwnerStore) -> tuple[Adopted, Adopted | None]:
+    """Remove the plan in force; returns it and the plan that is in force now."""
+    removed = adopted(store)
+    if removed is None:
+        raise NotFound("no adopted plan to roll back: recall uses the default plan")
+    store.documents.delete(PLANS, [removed.key])
+    keep_evidence(store, {"event": "rolled back", "plan": values_of(removed.plan), "adopted": removed.since})
+    return removed, adopted(store)
+
+
+def keep_evidence(store: OwnerStore, evidence: Mapping[str, Any]) -> None:
+    """Add an entry to the history of tunings."""
+    now = timestamps.now()
+    entry = {"at": timestamps.to_text(now), **evidence}
+    _put(store, HISTORY, f"{timestamps.to_micros(now):017d}", entry, MOST_HISTORY)
+
+
+def history(store: OwnerStore) -> list[dict[str, Any]]:
+    """The recorded tunings and rollbacks, oldest first."""
+    return list(store.documents.all(HISTORY).values())
+
+
+def _put(store: OwnerStore, kind: str, key: str, value: Mapping[str, Any], most: int) -> None:
+    # The help of the command line reads the names of plans and must not load the stores.
+    from triskele.stores.protocols import Document
+
+    store.documents.put(kind, {key: Document(value)}, most=most)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _plan(values: Mapping[str, Any]) -> Plan:
+    legs = {"legs": frozenset(values["legs"])} if "legs" in values else {}
+    return Plan(**{**values, **legs})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from triskele.base.text import IS_UNSPACED
 from triskele.index.analysis import Analyzer, Token
+from triskele.recall.confidence import CERTAIN, has_signs, likelihood, names_exactly, signs
+from triskele.recall.evidence import SPEAKER, TIME
+from triskele.recall.fusion import Candidate
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 from triskele.recall.supersession import Resolved
@@ -15,9 +18,8 @@ from triskele.types import Hit, LegEvidence, Link, Memory, Path, Term
 
 MAX_WORDS_NAMED = 8
 _CHARACTERS_PER_TOKEN = 4
-# Fitted on the tune halves of the sample corpus, the notes and MuSiQue: answerable against the same questions with
-# their answers taken away (docs/benchmarks.md has the figures on the other halves and on unseen conversations).
-_BIAS, _PER_SHARE, _IF_AGREED = -1.66, 1.88, 3.67
+# The share of a score that time gives to a memory from about the time asked for.
+_AT_THE_TIME = 0.1
 _NEARNESS = ((0.45, "close"), (0.25, "related"), (-math.inf, "hardly related"))
 
 
@@ -30,13 +32,13 @@ class Coverage:
 
     def of(self, memory: Memory) -> float:
         """From 0, no query term, to 1, all of them."""
-        total, covered = self.query.ceiling, self._covered(memory)
+        total, covered = self.query.ceiling, self.covered(memory)
         # In the order of the query: a sum over a set depends on the hashes of its terms in the last digits.
         return sum(self.query.rarity[term] for term in self.query.terms if term in covered) / total if total else 0.0
 
     def is_whole(self, memory: Memory) -> bool:
         """Whether a memory contains every query term."""
-        return len(self._covered(memory)) == len(self.query.terms)
+        return len(self.covered(memory)) == len(self.query.terms)
 
     def terms_of_each(self, memories: Sequence[Memory]) -> list[tuple[Term, ...]]:
         """Where the query terms stand in some memories, once each; those of labels have no place in the text."""
@@ -49,7 +51,8 @@ class Coverage:
             )
         ]
 
-    def _covered(self, memory: Memory) -> frozenset[str]:
+    def covered(self, memory: Memory) -> frozenset[str]:
+        """The query terms that a memory or its labels contain."""
         return frozenset(self.query.terms).intersection(self.analyzer.terms(f"{memory.content} {_labels(memory)}"))
 
 
@@ -121,15 +124,26 @@ def _words(terms: Sequence[Term], content: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(content[start:end] for start, end in spans), *labels]))
 
 
-def sentence(hit: Hit) -> str:
-    """The evidence of a hit as a plain sentence, without a subject."""
+def sentence(hit: Hit, named: Callable[[str], str] = str) -> str:
+    """The evidence of a hit as a plain sentence, without a subject; `named` shows the ids in it."""
     matched = _match(hit)
     path = hit.legs[GRAPH].path if GRAPH in hit.legs else None
     if path is not None:
         matched += f", and is connected through “{path.name}” with “{path.says}”"
+    matched += _said(hit)
     if hit.stands_for is not None:
-        return f"replaces {hit.stands_for}, which {matched}"
+        return f"replaces {named(hit.stands_for)}, which {matched}"
     return matched + (", but has been superseded" if hit.superseded else "")
+
+
+def _said(hit: Hit) -> str:
+    """Whose words a hit holds and when it was said, where the query asks for that."""
+    said = ""
+    if SPEAKER in hit.legs and (hit.memory.speaker or hit.memory.role):
+        said += f", in the words of {hit.memory.speaker or f'the {hit.memory.role}'}"
+    if TIME in hit.legs and hit.legs[TIME].contribution >= _AT_THE_TIME * hit.score / (hit.prior or 1.0):
+        said += ", from about the time that the query asks for"
+    return said
 
 
 def _match(hit: Hit) -> str:
@@ -145,21 +159,21 @@ def _match(hit: Hit) -> str:
     return f"{words} and {semantic}" if named else semantic
 
 
-def confidence(resolved: Sequence[Resolved], coverage: Coverage) -> float:
-    """How likely the best hit answers: from its share of what was possible, and whether every leg ranks it first."""
+def confidence(resolved: Sequence[Resolved], ranked: Sequence[Candidate], coverage: Coverage, memories: int) -> float:
+    """How likely the best hit answers; where the lexical leg answers alone, how much of the query it covers."""
     if not resolved:
         return 0.0
     best = resolved[0]
-    parts = best.fused.parts
-    if DENSE not in parts:
+    if not has_signs(best.fused):
         return coverage.of(best.matched)
-    # What a memory says by itself counts, not what it is connected with.
-    own = [part for leg, part in parts.items() if leg != GRAPH]
-    share = sum(part.contribution for part in own)
-    # Late interaction rescores what is near: where nothing is near, agreement of the two tells nothing.
-    is_near = LEXICAL in parts or parts[DENSE].raw >= _NEARNESS[1][0]
-    agreed = is_near and all(part.rank == 1 for part in own)
-    return 1 / (1 + math.exp(-(_BIAS + _PER_SHARE * share + _IF_AGREED * agreed)))
+    found = likelihood(signs(ranked, coverage.query))
+    is_named = names_exactly(coverage.query, coverage.covered(best.matched), memories)
+    return max(found, CERTAIN) if is_named else found
+
+
+def first_confidence(ranked: Sequence[Candidate], query: QueryTerms) -> float:
+    """The confidence in candidates before anything is read again."""
+    return likelihood(signs(ranked, query)) if ranked and has_signs(ranked[0]) else 0.0
 
 
 def tokens_of(text: str) -> int:

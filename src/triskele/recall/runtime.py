@@ -6,16 +6,17 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
-from triskele.config import HOSTED, NO_MODEL, Settings
-from triskele.errors import BadInput, Conflict, NotFound
-from triskele.recall.plan import CROSS, Plan
-from triskele.stores.derived import EMBED, NAMES
+from triskele.config import BUNDLED, HOSTED, NO_MODEL, Settings
+from triskele.errors import BadInput, Conflict, NotFound, Unavailable
+from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
+from triskele.stores.derived import EMBED
 from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Query, Sort
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.recall.hosted.services import CandidateReranker, HostedServices
     from triskele.recall.pipeline import Sources
+    from triskele.recall.second_stage import SecondStage
     from triskele.stores.vault import StoreVault
 
 # Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
@@ -108,7 +110,7 @@ class ModelRuntime:
         self._lock = threading.RLock()
         self._semantic: SemanticIndex | None = None
         self._opened = ""
-        self._outside: HostedServices | None = None
+        self._services: HostedServices | None = None
         self._worker: Worker | None = None
         self._plain: LocalIndexes | None = None
 
@@ -124,10 +126,12 @@ class ModelRuntime:
 
     def semantic(self) -> SemanticIndex | None:
         """The local model and its indexes; None where no model is in force."""
+        return self._opened_as(self.model)
+
+    def _opened_as(self, model: str) -> SemanticIndex | None:
         from triskele.index.local import SemanticIndex
 
         with self._lock:
-            model = self.model
             if self._semantic is not None and model != self._opened:
                 # Switched meanwhile, perhaps by another process.
                 self._semantic.close()
@@ -150,8 +154,8 @@ class ModelRuntime:
         if (semantic := self.semantic()) is not None:
             loads = (
                 lambda: semantic.embedder.encode_query("anything"),
-                semantic.catalog.columns,
-                semantic.mentions.layers,
+                semantic.catalog.view,
+                semantic.mentions.view,
             )
             with ThreadPoolExecutor(len(loads), "triskele-warm-up") as pool:
                 for loaded in [pool.submit(load) for load in loads]:
@@ -165,7 +169,7 @@ class ModelRuntime:
         embedder = local_embedder(name, may_download=True)
         return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
-    def outside(self) -> HostedServices | None:
+    def services(self) -> HostedServices | None:
         """The models that the settings name besides the local one; None where they name none, the default."""
         settings = self._settings
         if not (settings.hosted.service or settings.rerank.service or settings.rerank.model or settings.llm.service):
@@ -173,12 +177,12 @@ class ModelRuntime:
         from triskele.recall.hosted.services import HostedServices
 
         with self._lock:
-            if self._outside is None:
-                self._outside = HostedServices.open(settings, self._folder, self._store, self.clearing)
-            return self._outside
+            if self._services is None:
+                self._services = HostedServices.open(settings, self._folder, self._store, self.egress_policy)
+            return self._services
 
     @cached_property
-    def clearing(self) -> EgressPolicy:
+    def egress_policy(self) -> EgressPolicy:
         """Which texts may leave this machine: it knows what quotes something private or secret."""
         from triskele.recall.hosted.egress_policy import EgressPolicy
 
@@ -186,51 +190,71 @@ class ModelRuntime:
 
     def hosts(self) -> dict[str, str]:
         """The hosts that texts may be sent to, by purpose."""
-        outside = self.outside()
-        return outside.hosts if outside is not None else {}
+        services = self.services()
+        return services.hosts if services is not None else {}
 
     def problems(self) -> tuple[str, ...]:
         """Why a model that the settings name cannot be used."""
-        outside = self.outside()
-        return outside.problems if outside is not None else ()
+        services = self.services()
+        return services.problems if services is not None else ()
 
-    def reviewer(self) -> CandidateReranker:
+    def reranker(self) -> CandidateReranker:
         """The cross-encoder that the settings name."""
-        outside = self.outside()
-        if outside is None or outside.reviewer is None:
+        services = self.services()
+        if services is None or services.reranker is None:
             problem = next((each for each in self.problems() if each.startswith("[rerank]")), "")
-            raise BadInput(problem or "no cross-encoder is set: name a folder in [rerank] model of your settings file")
-        return outside.reviewer
+            raise BadInput(problem or "no cross-encoder is set: write `bundled` or a folder into [rerank] model")
+        return services.reranker
 
-    def always_reviews(self) -> bool:
-        """Whether the settings ask for reranking of every answer, and name a cross-encoder."""
-        outside = self.outside() if self._settings.rerank.always else None
-        return outside is not None and outside.reviewer is not None
+    def usual_rerank(self) -> str:
+        """How answers are reranked unless asked otherwise: by the cross-encoder that the settings name for `always`."""
+        settings = self._settings.rerank
+        if not settings.always:
+            return DEFAULT
+        if settings.model == BUNDLED and not settings.service:
+            return GATED
+        services = self.services()
+        return CROSS if services is not None and services.reranker is not None else DEFAULT
 
     def sources(
-        self, query: Query, plan: Plan, *, local_only: bool = False, model: SemanticIndex | None = None
+        self,
+        query: Query,
+        plan: Plan,
+        *,
+        local_only: bool = False,
+        model: SemanticIndex | None = None,
+        embed_first: int = 0,
     ) -> Sources:
         """What recall reads and asks for a query, by another `model` if given; a hosted model encodes it if it may."""
-        from triskele.recall.pipeline import Sources
+        from triskele.recall.pipeline import WITHOUT_MODEL, Sources
 
         is_by_relevance = query.sort is Sort.RELEVANCE
-        semantic = (model or self.semantic()) if plan.asks_meaning and is_by_relevance else None
-        reranker = self.reviewer() if plan.rerank == CROSS and is_by_relevance else None
-        outside = self.outside() if is_by_relevance and not local_only else None
+        name = self.model if model is None else ""
+        uses_models = is_by_relevance and name != NO_MODEL
+        asks_meaning = uses_models and plan.asks_meaning
+        semantic = (model or self._opened_as(name)) if asks_meaning else None
+        if embed_first and semantic is not None and self._worker is None:
+            # A failure does not prevent the answer.
+            with suppress(Unavailable, OSError):
+                self._embed(semantic, limit=embed_first, wait=False)
+        services = self.services() if is_by_relevance and not local_only else None
         sources = Sources(
             self._store,
             self.indexes(semantic).corpus,
             self._lexical().analyzer,
             semantic.embedder if semantic is not None else None,
-            reranker=reranker,
+            reranker=self.reranker() if plan.rerank == CROSS and uses_models else None,
+            second_stage=_second_stage(plan) if asks_meaning else None,
+            missing=(WITHOUT_MODEL,) if asks_meaning and semantic is None else (),
         )
-        if outside is None:
+        if services is None:
             return sources
-        sources = replace(sources, rewriter=outside.rewording, missing=outside.problems)
-        if outside.hosted is None or semantic is None or "dense" not in plan.legs:
-            return sources
-        hosted, problem = outside.hosted.asked(query.text, query.scope)
-        return replace(sources, hosted=hosted, missing=(*outside.problems, *((problem,) if problem else ())))
+        missing = (*sources.missing, *services.problems)
+        if services.hosted is None or semantic is None or "dense" not in plan.legs:
+            return replace(sources, rewriter=services.rewriter, missing=missing)
+        hosted, problem = services.hosted.asked(query.text, query.scope)
+        missing = (*missing, *((problem,) if problem else ()))
+        return replace(sources, rewriter=services.rewriter, hosted=hosted, missing=missing)
 
     def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
@@ -256,7 +280,19 @@ class ModelRuntime:
             return 0
         if limit is None and wait:
             self._store.jobs.retry(EMBED)
-        if not self._jobs() and not len(semantic.tokens.missing(semantic.catalog.columns().slots)):
+        return self._embed(semantic, limit=limit, wait=wait, progress=progress)
+
+    def _embed(
+        self,
+        semantic: SemanticIndex,
+        *,
+        limit: int | None,
+        wait: bool,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        heads = self._store.heads(semantic.catalog.fingerprint)
+        is_waiting = heads.unembedded or heads.unread
+        if not is_waiting and not len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)):
             return 0
         from triskele.index.entity_linking import read_names
         from triskele.index.worker import embed_waiting, restore_tokens
@@ -276,19 +312,20 @@ class ModelRuntime:
             self.embed(limit=_STEP, wait=False, progress=None)
 
     def _jobs(self) -> int:
-        return self._store.jobs.count(EMBED) + self._store.jobs.count(NAMES)
+        heads = self._store.heads()
+        return heads.unembedded + heads.unread
 
-    def embed_elsewhere(self, limit: int | None = None) -> int:
+    def embed_hosted(self, limit: int | None = None) -> int:
         """Embed open memories with the hosted model; returns how many."""
-        outside = self.outside()
-        return outside.hosted.embed(limit=limit) if outside is not None and outside.hosted is not None else 0
+        services = self.services()
+        return services.hosted.embed(limit=limit) if services is not None and services.hosted is not None else 0
 
     def work_in_background(self) -> None:
         """Embed what waits, now and after every write, in a thread of this process."""
         from triskele.index.worker import Worker
 
         with self._lock:
-            self._worker = self._worker or Worker(self._store, self._lexical(), self.semantic, self.embed_elsewhere)
+            self._worker = self._worker or Worker(self._store, self._lexical(), self.semantic, self.embed_hosted)
         self._worker.wake()
 
     def wake(self) -> None:
@@ -298,8 +335,8 @@ class ModelRuntime:
 
     def take_back(self) -> None:
         """Delete the files with hosted vectors: the next query builds them from what the model may still read."""
-        if self._outside is not None and self._outside.hosted is not None:
-            self._outside.hosted.close()
+        if self._services is not None and self._services.hosted is not None:
+            self._services.hosted.close()
         for path in self._folder.glob(f"dense-*-{HOSTED}*"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -326,6 +363,16 @@ class ModelRuntime:
         if self._semantic is not None:
             self._semantic.close()
             self._semantic = None
-        if self._outside is not None:
-            self._outside.close()
-            self._outside = None
+        if self._services is not None:
+            self._services.close()
+            self._services = None
+
+
+def _second_stage(plan: Plan) -> SecondStage | None:
+    """The bundled cross-encoder, where the plan asks for it."""
+    if plan.rerank != GATED:
+        return None
+    from triskele.models.bundled import bundled_cross_encoder
+    from triskele.recall.second_stage import SecondStage
+
+    return SecondStage(bundled_cross_encoder(), plan.patience_s)

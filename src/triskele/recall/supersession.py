@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from triskele.base.periods import memory_time
 from triskele.recall.fusion import Candidate, expanded
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
@@ -126,7 +127,7 @@ def resolve(
     """The memories to serve, best first, each once: a successor takes the place of what it replaced."""
     chosen = _chosen(fused, query, store, priors=priors, show_superseded=show_superseded)
     # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
-    rows = store.rows(choice.fused.row for choice in chosen)
+    rows = store.rows([choice.fused.row for choice in chosen])
     return [
         _resolved(choice, candidate, matched)
         for choice, candidate in zip(chosen, expanded([choice.fused for choice in chosen]), strict=True)
@@ -173,7 +174,7 @@ def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:
         return None
     head = succession.head(id)
     memory = succession.memories.get(head) if head != id else None
-    return memory if memory is not None and visible(memory, scope) else None
+    return memory if memory is not None and visible(memory, scope) and is_within(memory, scope) else None
 
 
 def visible(memory: Memory, scope: Scope) -> bool:
@@ -184,6 +185,12 @@ def visible(memory: Memory, scope: Scope) -> bool:
         and (scope.sensitivities is None or memory.sensitivity in scope.sensitivities)
         and (scope.origins is None or memory.origin in scope.origins)
     )
+
+
+def is_within(memory: Memory, scope: Scope) -> bool:
+    """Whether a memory is about the time that the scope allows."""
+    moment = memory_time(memory)
+    return (scope.since is None or scope.since <= moment) and (scope.until is None or moment < scope.until)
 
 
 def _weight(importance: float, superseded: bool, sort: Sort, strength: float) -> float:

@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from triskele.base import periods
 from triskele.config import RecallSettings
 from triskele.index.analysis import Analyzer
 from triskele.recall.pipeline import Sources, leg_ranks
 from triskele.recall.plan import Plan, leg_depth
+from triskele.recall.supersession import is_within
 from triskele.types import Answer, LinkKind, Memory, Query, Scope
 
 MAX_LIMIT = 200
 MAX_WORDS = 3
 # How deep the legs are searched for the rank of a memory.
 _DEEPEST = 1000
-_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "as_of", "known_at", "sensitivities", "origins"}
+_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "sensitivities", "origins"}
+_SCOPE_OPTIONS |= {"as_of", "known_at", "since", "until"}
 
 Options = Mapping[str, Any]
 
@@ -148,6 +151,8 @@ def _scope_stages(memory: Memory, scope: Scope) -> Iterator[Stage]:
     begun = memory.valid_from is None or memory.valid_from <= scope.as_of
     ended = memory.valid_to is not None and memory.valid_to <= scope.as_of
     is_valid = begun and not ended
+    if scope.since is not None or scope.until is not None:
+        yield Stage("period", is_within(memory, scope), f"it is about {periods.memory_time(memory):%Y-%m-%d}")
     yield Stage("time", is_valid, f"it was {'' if is_valid else 'not '}valid at that time")
 
 
@@ -192,6 +197,8 @@ def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:
         opened["category"] = None
     if not scope.tags <= set(memory.tags):
         opened["tags"] = ()
+    if not is_within(memory, scope):
+        opened |= {"since": None, "until": None}
     if memory.valid_to is not None and memory.valid_to <= scope.as_of:
         opened["as_of"] = memory.valid_to - timedelta(microseconds=1)
     elif memory.valid_from is not None and memory.valid_from > scope.as_of:

@@ -8,8 +8,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from math import isfinite
@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
-from triskele.serving.hook_client import release
+from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _HOOKS_AT_ONCE = 4
 MAX_ABANDONED = 32
 _MAX_DEADLINE_S = 30.0
+_IS_OWNER = "triskele.is_owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class AppContext:
     log: Callable[[str], None]
     note_use: Callable[[], None]
     client_of: Callable[[str], str | None]
+    serves: Callable[[Sequence[str]], bool] = lambda _: True
 
 
 class Application:
@@ -60,6 +62,7 @@ class Application:
             routes=[
                 Route("/health", self._health, methods=["GET"]),
                 Route("/hook/{event}", self._hook, methods=["POST"]),
+                Route("/command", self._command, methods=["POST"]),
             ],
             exception_handlers={HTTPException: _refusal},
         )
@@ -83,6 +86,9 @@ class Application:
         headers = {"X-Triskele-Version": __version__}
         if release(request.headers.get("x-triskele-version", "")) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
+        choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,").split(",")]
+        if len(choice) != len(NO_CHOICE) or not self._context.serves(choice):
+            return refused(409, OTHER_STORE)
         payload = _object(await request.body())
         if payload is None:
             return refused(400, "the body must be one JSON object")
@@ -99,6 +105,26 @@ class Application:
                 self._respond, request.path_params["event"], payload, abandon_on_cancel=True, limiter=self._limiter
             )
         return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
+
+    async def _command(self, request: Request) -> Response:
+        """Run a command of the command line; 204 asks the client to run it itself."""
+        payload = _object(await request.body())
+        if not request.scope.get(_IS_OWNER) or payload is None:
+            raise HTTPException(404 if payload is not None else 400)
+        if request.headers.get("x-triskele-version") != __version__:
+            return Response(status_code=204)
+        text = await to_thread.run_sync(self._run_command, payload)
+        if text is None:
+            return Response(status_code=204)
+        return Response(text.encode("utf-8", "backslashreplace"), media_type="text/plain; charset=utf-8")
+
+    def _run_command(self, payload: dict[str, Any]) -> str | None:
+        from triskele.serving.cli import remote
+
+        # Whatever goes wrong goes wrong in the client's own process too, which then tells the user.
+        with suppress(Exception):
+            return remote.run(self._context.open_engine(), payload)
+        return None
 
     def _respond(self, event: str, payload: dict[str, Any]) -> str:
         """The text for one event; an error gives an empty text and a line in the log."""
@@ -197,6 +223,8 @@ class Rules:
 
     hosts: frozenset[str]
     token: str | None = None
+    is_owner: bool = False
+    """whether only processes of this user reach the listener: they may run commands"""
 
     @classmethod
     def local(cls, token: str | None = None, port: int | None = None) -> Rules:
@@ -223,7 +251,7 @@ class Guard:
             return
         self._note_use()
         try:
-            await self._app(scope, _bounded(receive), send)
+            await self._app({**scope, _IS_OWNER: self._rules.is_owner}, _bounded(receive), send)
         except HTTPException as error:
             await refused(error.status_code, error.detail)(scope, receive, send)
         finally:

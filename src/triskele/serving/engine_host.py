@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triskele.config import Settings, file_of
-from triskele.errors import StoreUnavailable
+from triskele import config
+from triskele.config import CONFIG_FILE, Settings, file_of, sqlite_path
+from triskele.errors import BadInput, StoreUnavailable
 from triskele.serving.clients.config_files import TokenFile
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class EngineHost:
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
+        self._of_file = config.load(config.without_choice(os.environ))
         self._file = file_of(os.environ, settings.home)
         self._stamp = _stamp(self._file)
         self._clock = clock
@@ -77,6 +79,19 @@ class EngineHost:
     def idle_s(self) -> float:
         """How long the process stays without a request."""
         return self._settings.agents.idle_minutes * 60
+
+    def serves(self, choice: Sequence[str]) -> bool:
+        """Whether this process serves what a client's environment chooses: store, owner, settings file."""
+        store, owner, file = choice
+        if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._file.absolute():
+            return False
+        served, named = self._settings, self._of_file
+        if (owner or named.memory.owner) != served.memory.owner:
+            return False
+        try:
+            return sqlite_path(store or named.store.url) == sqlite_path(served.store.url)
+        except BadInput:
+            return False
 
     def state(self) -> dict[str, Any]:
         """The part of /health that describes the engine."""

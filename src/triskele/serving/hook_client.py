@@ -32,6 +32,10 @@ _VARIABLES = {
     "--config": "TRISKELE_CONFIG",
     "--token": "TRISKELE_CLIENT_TOKEN",
 }
+# The resident process takes these from its settings file.
+_CHOSEN = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
+NO_CHOICE = ("", "", "")
+OTHER_STORE = "the environment names another store, owner or settings file than the resident process serves"
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
@@ -40,15 +44,19 @@ class NoAnswer(Exception):
 
 
 class Address:
-    """Where the resident process of one store listens, and where its lock, token and log are."""
+    """Where the resident process of one data folder listens, and where its lock, token and log are.
 
-    __slots__ = ("home", "is_tcp", "key", "run", "sockets", "store")
+    `choice` is what the environment chooses instead of the settings file of the folder: store, owner, settings file.
+    """
+
+    __slots__ = ("choice", "home", "is_tcp", "key", "run", "sockets")
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.home = _absolute(environ.get("TRISKELE_HOME") or _default_home(environ))
-        self.store = _absolute_store(environ.get("TRISKELE_STORE") or "")
+        self.choice = tuple(environ.get(name) or "" for name in (*_CHOSEN, "TRISKELE_CONFIG"))
+        self.choice = (_absolute_store(self.choice[0]), *self.choice[1:])
         self.run = os.path.join(self.home, "run")
-        self.key = _hashed("\0".join((self.home, self.store, environ.get("TRISKELE_CONFIG") or "")))
+        self.key = _hashed(self.home)
         self.is_tcp = bool(environ.get("TRISKELE_LOOPBACK")) or not hasattr(_socket, "AF_UNIX")
         self.sockets = self.run
         if not self.is_tcp and len(os.fsencode(self.socket(HTTP))) > LONGEST_PATH:
@@ -128,11 +136,10 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
         kept = {
             name: value
             for name, value in environ.items()
-            if name not in ("TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN") and not name.upper().startswith("PYTHON")
+            if name not in (*_CHOSEN, "TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN")
+            and not name.upper().startswith("PYTHON")
         }
         kept["TRISKELE_HOME"] = place.home
-        if place.store:
-            kept["TRISKELE_STORE"] = place.store
         command = [sys.executable, "-P", "-m", "triskele.serving.resident"]
         detached: dict[str, Any] = {"start_new_session": True, "pass_fds": (start_lock,)}
         if sys.platform == "win32":
@@ -193,7 +200,7 @@ class HookRequest:
 
     def headers(self, left_s: float) -> tuple[str, ...]:
         """The request as HTTP headers; the project is percent-encoded."""
-        project = "".join(f"%{byte:02x}" for byte in os.fsencode(self.project))
+        project = _percent_encoded(self.project)
         return (
             "Content-Type: application/json",
             f"X-Triskele-Version: {VERSION}",
@@ -201,6 +208,17 @@ class HookRequest:
             *((f"X-Triskele-Project: {project}",) if project else ()),
             *((f"X-Triskele-Client-Token: {self.token}",) if self.token else ()),
         )
+
+
+def choice_headers(place: Address) -> tuple[str, ...]:
+    """What the environment chooses, as an HTTP header; none where it chooses nothing."""
+    if not any(place.choice):
+        return ()
+    return (f"X-Triskele-Choice: {','.join(_percent_encoded(value) for value in place.choice)}",)
+
+
+def _percent_encoded(text: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in os.fsencode(text))
 
 
 def ask(
@@ -213,7 +231,8 @@ def ask(
         if left_s <= 0:
             raise NoAnswer("the resident process is still starting" if is_started else "no answer in time")
         try:
-            status, head, text = exchange(place, f"POST /hook/{request.event}", request.headers(left_s), body, left_s)
+            headers = (*request.headers(left_s), *choice_headers(place))
+            status, head, text = exchange(place, f"POST /hook/{request.event}", headers, body, left_s)
         except (FileNotFoundError, ConnectionRefusedError):
             is_started = is_started or start(place, environ)
         except TimeoutError:
@@ -224,6 +243,8 @@ def ask(
         else:
             if status in (200, 204):
                 return text, b"\r\nx-triskele-outdated:" in head.lower()
+            if status == 409:
+                raise NoAnswer(OTHER_STORE)
             if status != 503:
                 raise NoAnswer(f"the resident process refused the request ({status})")
         time.sleep(min(_PAUSE_S, max(0.0, ends - time.monotonic())))
@@ -253,7 +274,7 @@ def answer(event: str, environ: Mapping[str, str], began: float) -> None:
             raise NoAnswer("unknown event name")
         token = _token(environ.get("TRISKELE_CLIENT_TOKEN") or "")
         request = HookRequest(event, environ.get("TRISKELE_PROJECT") or "", token)
-        ends = began + _deadline_s(environ)
+        ends = began + deadline_s(environ)
         text, is_outdated = ask(place, request, _read(ends), ends, environ)
         _write(text)
         if is_outdated:
@@ -279,7 +300,8 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__} {getattr(error, 'strerror', None) or ''}".strip()
 
 
-def _deadline_s(environ: Mapping[str, str]) -> float:
+def deadline_s(environ: Mapping[str, str]) -> float:
+    """How long a prompt may wait for its memories."""
     try:
         wanted = float(environ.get("TRISKELE_HOOK_DEADLINE_MS") or DEADLINE_MS)
     except ValueError:

@@ -1,4 +1,6 @@
-"""The resident process: one per store; it holds model and indexes once for all hooks and MCP clients of its owner.
+"""The resident process: one per data folder, with model and indexes once for all hooks and MCP clients.
+
+It serves the store and owner of the settings file; `triskele serve` in the foreground takes those of its environment.
 
 The process that serves holds a kernel lock until it ends. A process that starts while an older version serves, or while
 the serving one stops, listens first, replaces the socket paths and waits for the lock: there is always a listener.
@@ -171,11 +173,11 @@ def _refuse_second(place: Address, lock: ResidentLock) -> None:
     from triskele.serving.hook_client import release
 
     if not lock.begin_start():
-        raise Conflict("another process is starting to serve this store: try again in a moment")
+        raise Conflict("another process is starting to serve this data folder: try again in a moment")
     if not lock.acquire(_LOCK_S):
         found = health(place)
         if found is not None and release(str(found["version"])) >= release(__version__):
-            raise Conflict(f"process {found['pid']} serves this store already (`triskele serve --stop` ends it)")
+            raise Conflict(f"process {found['pid']} serves this data folder already (`triskele serve --stop` ends it)")
 
 
 def _limit_malloc_arenas() -> None:

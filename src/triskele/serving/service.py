@@ -7,8 +7,9 @@ import hmac
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -71,7 +72,7 @@ class Service:
         _handle_signals(stopping)
         to_thread.current_default_thread_limiter().total_tokens = _THREADS
         host, listener = self._host, self._listener
-        streams = StreamServer(host.open_engine, listener.token, host.note_use, self._log)
+        streams = StreamServer(host.open_engine, listener.token, host.note_use, self._log, host.serves)
         app = Application(
             AppContext(
                 host.open_engine,
@@ -79,6 +80,7 @@ class Service:
                 self._log,
                 host.note_use,
                 host.client_of,
+                host.serves,
             )
         )
         with _errors_logged(self._log):
@@ -94,7 +96,7 @@ class Service:
             await app.mcp.close()
 
     def _listeners(self) -> Iterator[tuple[Socket, Rules]]:
-        yield self._listener.http, Rules.local(self._listener.token)
+        yield self._listener.http, replace(Rules.local(self._listener.token), is_owner=True)
         for each in self._extra:
             if each.path is not None:
                 yield each.socket, Rules.local()
@@ -105,6 +107,7 @@ class Service:
         try:
             self._host.warm_up()
             import_module("triskele.serving.hook.events")
+            import_module("triskele.serving.cli.remote")
         except Exception as error:
             # The next request tries again.
             self._log(f"the store cannot be opened: {error_place(error)}")
@@ -212,8 +215,10 @@ class StreamServer:
         token: str | None,
         note_use: Callable[[], None],
         log: Callable[[str], None],
+        serves: Callable[[Sequence[str]], bool],
     ) -> None:
         self._open_engine = open_engine
+        self._serves = serves
         self._token = token
         self._note_use = note_use
         self._log = log
@@ -256,7 +261,7 @@ class StreamServer:
             if await self._is_allowed(reader, writer):
                 # Imported with the first stream: hooks never wait for it.
                 server = await asyncio.to_thread(import_module, "triskele.serving.mcp.server")
-                await server.serve_stream(self._open_engine, reader, writer)
+                await server.serve_stream(self._open_engine, reader, writer, self._serves)
         except Exception as error:
             self._log(f"an MCP stream ended: {error_place(error)}")
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
-from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, is_secret
+from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, Period, is_secret
 
 if TYPE_CHECKING:
     from triskele.recall.why_not import SmallestChange, WhyNot
@@ -25,6 +25,8 @@ _FLAGS = {
     "tags": "--tag",
     "as_of": "--as-of",
     "known_at": "--known-at",
+    "since": "--since",
+    "until": "--until",
     "show_superseded": "--superseded",
     "limit": "--limit",
 }
@@ -125,7 +127,19 @@ def answer(value: Answer) -> Shape:
         "missing": list(value.missing),
         "agreement": plain(value.agreement),
         "wordings": list(value.wordings),
+        "period": period(value.period),
+        "within": period(value.within),
     }
+
+
+def period(value: Period | None) -> Shape | None:
+    """A period with its words and its days, the last one included; `end` is the moment after it."""
+    if value is None:
+        return None
+    # Imported here: few answers name a time.
+    from triskele.base import periods
+
+    return {**plain(value), "days": periods.describe(value)}
 
 
 def why_not(value: WhyNot) -> Shape:

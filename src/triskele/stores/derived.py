@@ -80,7 +80,10 @@ class JobStore(Protocol):
 
 
 class CatalogRow(NamedTuple):
-    """What filters and ranking need of a version; times in microseconds, `slot` is −1 without a vector."""
+    """What filters and ranking need of a version; times in microseconds, `slot` is −1 without a vector.
+
+    `happened` is what the memory is about, `base.periods.memory_time`.
+    """
 
     row: int
     owner: str
@@ -92,6 +95,9 @@ class CatalogRow(NamedTuple):
     importance: float
     session: str | None
     position: int | None
+    speaker: str | None
+    role: str | None
+    happened: int
     valid_from: int | None
     valid_to: int | None
     known_from: int
@@ -118,10 +124,13 @@ class VectorStore(Protocol):
         """Queue for this model from now on: at once every content that it has not seen."""
         ...
 
-    def keep(self, fingerprint: str, vectors: Mapping[str, bytes], *, wait: bool = True) -> dict[str, int]:
+    def keep(
+        self, fingerprint: str, vectors: Mapping[str, bytes], *, completes: bool = True, wait: bool = True
+    ) -> dict[str, int]:
         """Keep a model's vectors by content hash; returns the slots, without contents erased meanwhile.
 
-        Without `wait` a store that is being written refuses at once.
+        Without `completes` the contents stay queued, because more is to be made of them. Without `wait` a store that
+        is being written refuses at once.
         """
         ...
 
@@ -133,12 +142,12 @@ class VectorStore(Protocol):
         """A page of a model's vectors past a slot, as (slot, content hash, vector)."""
         ...
 
-    def last_slot(self, fingerprint: str) -> int:
-        """The slot of a model's newest vector; 0 where it has none."""
+    def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
+        """Take contents off the queue of a model; nothing where they are queued for another one by now."""
         ...
 
-    def contents(self, slots: Sequence[int]) -> dict[int, str]:
-        """The texts behind some slots."""
+    def contents(self, slots: Sequence[int], *, queued: bool = True) -> dict[int, str]:
+        """The texts behind some slots; without `queued` those that wait to be embedded again are left out."""
         ...
 
     def catalog(self, fingerprint: str, ids: Sequence[str] | None = None) -> Iterator[CatalogRow]:
@@ -277,14 +286,6 @@ class EntityStore(Protocol):
 
     def mentions(self, *, after: int = 0) -> list[Mentioned]:
         """A page of mentions past a number, in their order."""
-        ...
-
-    def last_mention(self) -> int:
-        """The number of the newest mention; 0 without mentions."""
-        ...
-
-    def changes(self) -> int:
-        """A number that rises with every regrouping."""
         ...
 
     def known(self, *, after: int = 0) -> Iterator[Name]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from triskele.config import KEY_FILE, Settings, sqlite_path
-from triskele.errors import BadInput
+from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocols import Store
-from triskele.stores.sqlite import database, maintenance
+from triskele.stores.sqlite import database, lost_writes, maintenance
 from triskele.stores.sqlite.store import SqliteStore
 
 
@@ -57,8 +57,14 @@ class _Sqlite:
     """A file on this machine; what is derived from it is in folders beside it."""
 
     def open(self, settings: Settings) -> Store:
+        path = sqlite_path(settings.store.url)
+        # A mistyped address must not make folders; the data folder is made where it belongs.
+        if not (path.parent.is_relative_to(settings.home) or path.parent.parent.is_dir()):
+            raise BadInput(
+                f"the folder of the store {path} does not exist: correct the address, or run `mkdir -p {path.parent}`"
+            )
         return SqliteStore(
-            sqlite_path(settings.store.url),
+            path,
             busy_timeout_s=settings.store.busy_timeout_s,
             owner=settings.memory.owner,
             traces=self._traces(settings),
@@ -73,8 +79,11 @@ class _Sqlite:
         return database.index_folder(sqlite_path(settings.store.url), settings.memory.owner)
 
     def replace_damaged(self, settings: Settings, source: Path) -> Path | None:
+        path = sqlite_path(settings.store.url)
+        if not (database.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
+            raise StoreUnavailable(f"{path} is not a database, and nothing shows that it was: nothing was moved")
         return maintenance.replace_damaged(
-            sqlite_path(settings.store.url),
+            path,
             source,
             timeout_s=settings.store.busy_timeout_s,
             owner=settings.memory.owner,
@@ -82,10 +91,10 @@ class _Sqlite:
 
     def _traces(self, settings: Settings) -> list[Path]:
         """The files that show that the database of these settings held memories."""
-        index = self.index_folder(settings)
+        path = sqlite_path(settings.store.url)
         # A key that the settings name may be there before the first memory.
-        key = sqlite_path(settings.store.url).with_name(KEY_FILE)
-        return [index] if settings.privacy.key_file else [index, key]
+        keys = [] if settings.privacy.key_file else [path.with_name(KEY_FILE)]
+        return [self.index_folder(settings), *keys, lost_writes.ledger(path)]
 
 
 _KINDS: dict[str, _Kind] = {"sqlite": _Sqlite()}

@@ -6,7 +6,7 @@ the memories, links, journal, documents and derived values of other owners do no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +30,22 @@ class Cursor(str):
 START = Cursor("")
 
 
+class Heads(NamedTuple):
+    """How far a store has come, in one read: what derived indexes compare to see whether they are behind.
+
+    `slot` is that of the newest vector of one model; `mention` and `regrouping` are numbers that only rise;
+    `unembedded` and `unread` count the jobs that wait.
+    """
+
+    epoch: str
+    journal: Cursor = START
+    slot: int = 0
+    mention: int = 0
+    regrouping: int = 0
+    unembedded: int = 0
+    unread: int = 0
+
+
 class ChangePage(NamedTuple):
     """A page of journal entries and the cursor after it; a page without entries is the end."""
 
@@ -45,6 +61,25 @@ class IntegrityIssue:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class LostWrite:
+    """A journal entry that was acknowledged and is gone; it holds nothing of a text."""
+
+    seq: int
+    at: datetime
+    action: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostWrites:
+    """Acknowledged writes that are gone, the texts still known by id, and the folder that keeps what tells of them."""
+
+    entries: tuple[LostWrite, ...]
+    texts: Mapping[str, str]
+    kept: Path | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
     """How much an owner has; `bytes` is the owner's share of the store, estimated by the number of versions."""
@@ -58,6 +93,15 @@ class Census:
     bytes: int
     by_category: Mapping[str, int]
     by_project: Mapping[str, int]
+
+
+class KnownPlace(NamedTuple):
+    """A folder or git remote whose project is known; `at` is since when. It never leaves this machine."""
+
+    number: int
+    key: str
+    project: str
+    at: datetime
 
 
 class SealedRow(NamedTuple):
@@ -223,6 +267,14 @@ class Truth(Protocol):
         """Replace sealed texts by the same texts under another key, and leave no byte of the old ones."""
         ...
 
+    def places(self) -> list[KnownPlace]:
+        """The places whose project is known, oldest first."""
+        ...
+
+    def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+        """Give keys without a project the one that is chosen among the places of that moment, and return it."""
+        ...
+
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         """The ids that start with a prefix, forgotten ones included."""
         ...
@@ -281,6 +333,10 @@ class Truth(Protocol):
         """The cursor after the newest journal entry; equal cursors mean an unchanged journal."""
         ...
 
+    def holds(self, cursor: Cursor) -> bool:
+        """Whether the journal has the entry that a cursor follows; it has not where writes were lost."""
+        ...
+
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another, in which older cursors mean nothing."""
         ...
@@ -300,6 +356,10 @@ class OwnerStore(Truth, Protocol):
     @property
     def owner(self) -> str:
         """The owner that the store is bound to."""
+        ...
+
+    def heads(self, fingerprint: str = "") -> Heads:
+        """How far the journal, the vectors of a model, mentions and jobs have come, all at one moment."""
         ...
 
     @property
@@ -351,8 +411,24 @@ class Maintenance(Protocol):
         """
         ...
 
+    def leftovers(self) -> list[Path]:
+        """The copies that killed backups and restores left."""
+        ...
+
+    def remove_leftovers(self) -> list[Path]:
+        """Remove the copies that killed backups and restores left; what was removed."""
+        ...
+
+    def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
+        """Erase memories from the copies beside the store, or the copies as a whole; those changed or removed."""
+        ...
+
     def earlier_copies(self) -> list[Path]:
-        """The backups and damaged files that restores have left; an erased text may still be in them."""
+        """The copies that may hold what was erased: those of restores and killed processes, and backups made here."""
+        ...
+
+    def lost(self) -> list[LostWrites]:
+        """Acknowledged writes that are gone, with what is still known of them."""
         ...
 
     def scrub(self) -> None:

@@ -209,11 +209,11 @@ class StoreVault:
 
     def _passphrase(self, variable: str, is_new: bool) -> str:
         prompt = "New passphrase of the vault" if is_new else "Passphrase of the vault"
-        said = os.environ.get(variable) or (self._ask(prompt, is_new) if self._ask else None)
-        if not said:
+        passphrase = os.environ.get(variable) or (self._ask(prompt, is_new) if self._ask else None)
+        if not passphrase:
             what = "a new passphrase is needed" if is_new else "the vault is locked by a passphrase"
             raise lost(what, f"set {variable}, or run this in a terminal")
-        return said
+        return passphrase
 
 
 def row_of(memory: Memory) -> Memory:

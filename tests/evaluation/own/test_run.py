@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation.arms import Arm
@@ -16,6 +15,7 @@ from triskele.evaluation.harness import OwnHarness
 from triskele.evaluation.own.judge import import_grades, import_questions
 from triskele.evaluation.own.questions import JudgedSet, judged_set
 from triskele.evaluation.own.run import RUN, judgeable, own_arm, run
+from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 
 WriteLines = Callable[..., Path]
@@ -81,7 +81,7 @@ def test_what_recall_does_now_is_an_arm_and_is_told(team: Engine, write_lines: W
     semantic = team.semantic()
     assert semantic is not None
     plan = Plan(weights={"lexical": 1.0})
-    adoption.adopt(team.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
+    plans.adopt(team.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
     report = run(team)
     assert report["adopted"]["plan"] == {"weights": {"lexical": 1.0}}
     assert report["manifest"]["arms"]["now"]["plan"]["weights"] == {"lexical": 1.0}

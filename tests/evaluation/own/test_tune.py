@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import BadInput, Unavailable
 from triskele.evaluation.arms import Arm, arm
@@ -19,6 +18,7 @@ from triskele.evaluation.own import tune as tuning
 from triskele.evaluation.own.judge import import_grades, import_questions
 from triskele.evaluation.own.questions import JudgedSet, make_question, save_questions
 from triskele.evaluation.own.run import NOW
+from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 
 JudgedOf = Callable[..., JudgedSet]
@@ -97,8 +97,8 @@ def test_folds_are_even_and_keep_questions_about_one_memory_together(judged_of: 
 
 
 def test_every_plan_of_the_grid_is_another_one() -> None:
-    plans = [str(sorted(adoption.values_of(arm(name).plan or Plan()).items())) for name in tuning.GRID]
-    assert len(set(plans)) == len(plans)
+    grid = [str(sorted(plans.values_of(arm(name).plan or Plan()).items())) for name in tuning.GRID]
+    assert len(set(grid)) == len(grid)
 
 
 def test_what_recall_does_now_is_not_its_own_rival(team: Engine) -> None:
@@ -106,7 +106,7 @@ def test_what_recall_does_now_is_not_its_own_rival(team: Engine) -> None:
     assert semantic is not None
     for plan in (Plan(), arm(RIVAL).plan):
         assert plan is not None
-        adoption.adopt(team.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
+        plans.adopt(team.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
         now, *rivals = tuning.configurations(team, budget=len(tuning.GRID))
         assert now.plan == replace(plan, prior=0.3)
         assert now.plan not in [rival.plan for rival in rivals]
@@ -134,7 +134,7 @@ def test_fewer_than_fifty_questions_are_refused_with_what_is_missing(fifty: Engi
     import_questions(fifty, write_lines({"text": "one more question", "ids": [more.id]}))
     found = tuning.tune(fifty, budget=1)
     assert (found.questions, found.configurations) == (50, 2)
-    assert adoption.history(fifty.store)[-1]["event"] in ("adopted", "refused")
+    assert plans.history(fifty.store)[-1]["event"] in ("adopted", "refused")
 
 
 @pytest.mark.parametrize("budget", [0, len(tuning.GRID) + 1])

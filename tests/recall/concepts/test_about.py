@@ -65,14 +65,14 @@ def test_edges_close_and_are_shown_when_asked_for(team: Any) -> None:
 
 def test_a_concept_of_another_project_is_not_told(team: Any) -> None:
     team.add("Zanzibar is run by Juno Temple", project="elsewhere")
-    with pytest.raises(NotFound, match="nothing in project garden mentions “Zanzibar” now: look into --all-projects"):
+    with pytest.raises(NotFound, match="nothing in project garden mentions “Zanzibar” now: look into all projects"):
         about(team.view(), "zanzibar", closed=True)
     assert about(team.view(all_projects=True), "zanzibar").memories == 1
 
 
 def test_what_was_forgotten_is_left_in_closed_edges_alone(team: Any) -> None:
     team.engine.forget(team.add("Zanzibar is run by Juno Temple"))
-    with pytest.raises(NotFound, match="add --closed"):
+    with pytest.raises(NotFound, match="look at what is closed"):
         about(team.view(all_projects=True), "zanzibar")
     found = about(team.view(all_projects=True), "zanzibar", closed=True)
     assert (found.memories, found.mentioned_in, len(found.ties)) == (0, (), 1)

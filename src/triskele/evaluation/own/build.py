@@ -232,7 +232,7 @@ class WeightedWord:
 def words(text: str, index: LexicalIndex) -> list[WeightedWord]:
     """The words of a text in order, one per position."""
     tokens = sorted(index.analyzer.tokens(text), key=lambda token: (token.start, -token.end))
-    rarity = index.rarity({token.text for token in tokens})
+    rarity = index.view().rarity({token.text for token in tokens})
     found: list[WeightedWord] = []
     for token in tokens:
         if found and token.start == found[-1].start and token.end == found[-1].end:

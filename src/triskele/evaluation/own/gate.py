@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
-from triskele.curation import adoption, recall_log
+from triskele.curation import recall_log
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation import metrics
@@ -15,6 +15,7 @@ from triskele.evaluation.harness import OwnHarness, Progress, quiet
 from triskele.evaluation.measure import Measured, measure
 from triskele.evaluation.own.questions import ANSWERS, JudgedSet, Question, judged_set, make_question
 from triskele.evaluation.own.run import NOW, judgeable, measure_own, own_arm
+from triskele.recall import plan as plans
 from triskele.stores.protocols import Document
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def accept(engine: Engine, progress: Progress = quiet) -> dict[str, Any]:
     value = {
         "at": timestamps.to_text(timestamps.now()),
         "ranked": measured.ranked(),
-        "plan": adoption.values_of(engine.plan_in_force()),
+        "plan": plans.values_of(engine.plan_in_force()),
     }
     engine.store.documents.put(BASELINE, {_KEY: Document(value)})
     return {

@@ -23,6 +23,7 @@ from triskele.evaluation.own.questions import (
     HAND,
     MULTI_HOP,
     PARAPHRASE,
+    PROMPT,
     TYPES,
     Label,
     Labels,
@@ -279,7 +280,7 @@ def _imported(row: dict[str, Any], place: str, engine: Engine) -> Question:
     if not text or len(text) > _MAX_QUESTION_CHARACTERS:
         raise BadInput(f"{place}: a question has between 1 and {_MAX_QUESTION_CHARACTERS:,} characters")
     type = row.get("type") or PARAPHRASE
-    known_types = (*TYPES, *sorted(UNRANKED_TYPES))
+    known_types = (*TYPES, PROMPT, *sorted(UNRANKED_TYPES))
     if type not in known_types:
         raise BadInput(f"{place}: unknown type {type!r}: choose one of {', '.join(known_types)}")
     ids, project = row.get("ids") or [], row.get("project")

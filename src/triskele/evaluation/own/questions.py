@@ -14,7 +14,7 @@ from triskele.evaluation.harness import OwnHarness
 from triskele.stores.protocols import Document, OwnerStore
 
 QUESTION, LABEL = "question", "label"
-EXACT, PARAPHRASE, MULTI_HOP = "exact", "paraphrase", "multi-hop"
+EXACT, PARAPHRASE, MULTI_HOP, PROMPT = "exact", "paraphrase", "multi-hop", "prompt"
 TYPES = (EXACT, PARAPHRASE, MULTI_HOP)
 # What a question was made from, and may therefore not judge.
 FROM_WORDS, FROM_LINKS = "words", "links"

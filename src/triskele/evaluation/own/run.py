@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from triskele.base import timestamps
-from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation import guards, results
@@ -14,6 +13,7 @@ from triskele.evaluation.arms import Arm, arm
 from triskele.evaluation.harness import OWN_DEPTH, OwnHarness, Progress, quiet
 from triskele.evaluation.measure import Measured, measure
 from triskele.evaluation.own.questions import FROM_LINKS, FROM_WORDS, JudgedSet, judged_set
+from triskele.recall import plan as plans
 from triskele.stores.protocols import Document
 
 RUN = "run"
@@ -85,7 +85,7 @@ def _report(
         "comparisons": results.comparisons(measured, queries, arms[0].name, seed=seed),
         "coverage": guards.label_coverage(runs, queries, judged.qrels),
         "made_of_words": sum(FROM_WORDS in question.circular for question in judged.questions),
-        "adopted": None if adopted is None else {"since": adopted.since, "plan": adoption.values_of(adopted.plan)},
+        "adopted": None if adopted is None else {"since": adopted.since, "plan": plans.values_of(adopted.plan)},
     }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import BadInput, Unavailable
 from triskele.evaluation import comparison
@@ -17,7 +16,7 @@ from triskele.evaluation.harness import OwnHarness, Progress, quiet
 from triskele.evaluation.own.gate import MAX_MRR_DROP, MIN_QUESTIONS
 from triskele.evaluation.own.questions import FROM_WORDS, JudgedSet, Question, judged_set
 from triskele.evaluation.own.run import NOW, measure_own, own_arm
-from triskele.recall.plan import Plan
+from triskele.recall.plan import Plan, adopt, keep_evidence, values_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,8 +110,8 @@ def tune(engine: Engine, *, budget: int = BUDGET, seed: int = 7, progress: Progr
     if result.adopted:
         plan = next(one.plan for one in arms if one.name == result.chosen)
         assert plan is not None
-        adoption.adopt(engine.store, plan, fingerprint=harness.fingerprint, questions=result.questions)
-    adoption.keep_evidence(engine.store, {"event": "adopted" if result.adopted else "refused", **asdict(result)})
+        adopt(engine.store, plan, fingerprint=harness.fingerprint, questions=result.questions)
+    keep_evidence(engine.store, {"event": "adopted" if result.adopted else "refused", **asdict(result)})
     return result
 
 
@@ -148,8 +147,8 @@ def decide(quality: Table, mrr: Table, judged: JudgedSet, arms: Sequence[Arm], s
         left_out=judged.left_out,
         configurations=len(quality),
         chosen=chosen,
-        plan=adoption.values_of(plans[chosen]),
-        present=adoption.values_of(plans[NOW]),
+        plan=values_of(plans[chosen]),
+        present=values_of(plans[NOW]),
         delta=paired.delta,
         ci95=paired.ci95,
         p=paired.p,

@@ -71,7 +71,7 @@ def about(view: View, text: str, *, limit: int = 10, closed: bool = False) -> Ab
     rows, subjects = _rows(view, concept)
     ties = _ties(view, concept, limit=limit, closed=closed)
     if not len(rows) and not (closed and ties):
-        raise NotFound(_unseen(view, concept))
+        raise _unseen(view, concept)
     return About(
         concept=concept,
         other_names=_other_names(view, concept),
@@ -84,11 +84,14 @@ def about(view: View, text: str, *, limit: int = 10, closed: bool = False) -> Ab
     )
 
 
-def _unseen(view: View, concept: Concept) -> str:
+def _unseen(view: View, concept: Concept) -> NotFound:
     if view.scope.projects is not None:
         place = ", ".join(sorted(filter(None, view.scope.projects)))
-        return f"nothing in project {place} mentions “{concept.name}” now: look into --all-projects, or add --closed"
-    return f"nothing that still holds mentions “{concept.name}”: add --closed to see what did"
+        message = (
+            f"nothing in project {place} mentions “{concept.name}” now: look into all projects, or at what is closed"
+        )
+        return NotFound(message, remedy="all projects or closed")
+    return NotFound(f"nothing that still holds mentions “{concept.name}”: look at what is closed", remedy="closed")
 
 
 def _other_names(view: View, concept: Concept) -> tuple[OtherName, ...]:
@@ -118,8 +121,8 @@ def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[N
     place, others, _ = view.layers.concepts(rows[-_MOST_LOOKED_AT:])
     pairs = np.unique(np.stack([place, others]), axis=1)[1]
     numbers, together = np.unique(pairs[pairs != concept.number], return_counts=True)
-    telling = view.connects(numbers)
-    numbers, together = numbers[telling], together[telling]
+    connecting = view.connects(numbers)
+    numbers, together = numbers[connecting], together[connecting]
     frequency = view.layers.frequency(numbers)
     best = np.lexsort((numbers, frequency, -together))[:limit]
     named = view.concepts(numbers[best].tolist())

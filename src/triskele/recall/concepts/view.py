@@ -46,8 +46,10 @@ class View:
     def open(store: OwnerStore, mentions: MentionIndex, scope: Scope) -> View:
         """The graph as of now."""
         # Vectors are not needed here.
-        columns = Catalog(store, "").columns()
-        return View(store, mentions.layers(), scope, columns.rows[columns.mask(scope)], hub(len(columns.rows)))
+        columns = Catalog(store, "").view()
+        return View(
+            store, mentions.view(), scope, columns.rows[columns.scoped(scope).is_visible], hub(len(columns.rows))
+        )
 
     def holders(self, concepts: Ints) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 
 from triskele.base.ids import content_hash
 from triskele.errors import Unavailable
-from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
+from triskele.graph.extract import Kind, mentions
+from triskele.privacy.clearance import Cleared, Quotes, Shingles, clear_memory, clear_question, holds_word
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import readings
 from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
 from triskele.stores.vault import StoreVault
-from triskele.types import Memory, is_secret
+from triskele.types import Memory, Sensitivity, is_secret
 
 QUOTES_SOMETHING = "the question stays here: it quotes something private, or holds a secret"
+
+_NAMES = frozenset({Kind.TITLE, Kind.NAME, Kind.PERSON, Kind.HOST, Kind.CODE, Kind.QUOTE})
 
 _Source = tuple[str, int, str] | SealedRow
 
@@ -27,10 +30,14 @@ class EgressPolicy:
         self._vault = vault
         self._lock = threading.Lock()
         self._known: tuple[str, Cursor] | None = None
+        self._problem = ""
+        self._begin()
+
+    def _begin(self) -> None:
         self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
+        self._names, self._shingles = Quotes.of(()), Shingles()
         self._withheld: set[str] = set()
         self._read: set[_Source] = set()
-        self._problem = ""
 
     def question(self, text: str) -> tuple[Cleared | None, str]:
         """The cleared query, or None with the reason why it stays on this machine."""
@@ -38,15 +45,17 @@ class EgressPolicy:
             self._refresh()
             if self._problem:
                 return None, f"the question stays here: {self._problem}"
-            cleared = None if self._secret.shares(text) else clear_question(text, self._private)
+            is_quoting = self._secret.shares(text) or self._tells_name(text)
+            cleared = None if is_quoting else clear_question(text, self._private)
         return cleared, "" if cleared is not None else QUOTES_SOMETHING
 
     def memory(self, memory: Memory) -> Cleared | None:
-        """The text of an open memory; None where it looks like or quotes a secret, or equals a withheld text."""
+        """The text of an open memory; None where it looks like or quotes a secret, or says nearly a withheld text."""
         with self._lock:
             self._refresh()
             # One word of a short secret is enough to withhold a query; a memory may contain it for another reason.
             is_known = memory.content_hash in self._withheld or self._sealed.shares(memory.content)
+            is_known = is_known or self._shingles.resembles(memory.content)
             if self._problem or is_known or find(memory.content):
                 return None
             return clear_memory(memory)
@@ -57,6 +66,17 @@ class EgressPolicy:
             self._refresh()
             return bool(self._problem) or self._secret.shares(text) or any(map(find, readings(text)))
 
+    def _tells_name(self, text: str) -> bool:
+        """Whether a text has a name that only withheld memories know."""
+        words = set(self._names.shared_words(text))
+        # Rarely any: only then the open memories are read.
+        for _, memory in self._store.versions() if words else ():
+            if memory.sensitivity is Sensitivity.OPEN:
+                words = {word for word in words if not holds_word(memory.content, word)}
+                if not words:
+                    break
+        return bool(words)
+
     def _refresh(self) -> None:
         now = (self._store.epoch(), self._store.position())
         if now == self._known:
@@ -66,10 +86,14 @@ class EgressPolicy:
         rows = self._store.sealed() if any(map(is_secret, withheld)) else []
         if not self._read <= {*texts, *rows}:
             # Something was erased: it need not be withheld any more.
-            self._private, self._secret, self._sealed = Quotes.of(()), Quotes.of(()), Quotes.of(())
-            self._withheld, self._read = set(), set()
+            self._begin()
         self._read_sealed([row for row in rows if row not in self._read])
-        self._private.add(text for source, text in texts.items() if source not in self._read)
+        fresh = [text for source, text in texts.items() if source not in self._read]
+        self._private.add(fresh)
+        self._shingles.add(fresh)
+        # The title of a secret is made to be shown.
+        private = {each.content for each in withheld if not is_secret(each)}.intersection(fresh)
+        self._names.add_names(each.text for text in private for each in mentions(text) if each.kind in _NAMES)
         self._withheld |= {memory.content_hash for memory in withheld if not is_secret(memory)}
         self._read |= texts.keys()
         self._known = None if self._problem else now
@@ -86,5 +110,6 @@ class EgressPolicy:
         self._problem = ""
         self._secret.add_secrets(opened)
         self._sealed.add(opened)
+        self._shingles.add(opened)
         self._withheld |= set(map(content_hash, opened))
         self._read |= set(rows)

@@ -80,7 +80,7 @@ class HostedReviewer:
     """A hosted cross-encoder: it reads open memories and cleared queries; other memories keep their places."""
 
     judge: Reranker[Cleared]
-    clearing: EgressPolicy
+    egress_policy: EgressPolicy
 
     @property
     def name(self) -> str:
@@ -94,10 +94,10 @@ class HostedReviewer:
 
     def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories, given by row and best first."""
-        cleared, kept = self.clearing.question(question)
+        cleared, kept = self.egress_policy.question(question)
         if cleared is None:
             return Reranking(tuple(memories), {}, missing=kept)
-        return self.judge.rerank(cleared, {row: self.clearing.memory(memory) for row, memory in memories.items()})
+        return self.judge.rerank(cleared, {row: self.egress_policy.memory(memory) for row, memory in memories.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Hosted:
     texts: EndpointEmbedder
     questions: EndpointEmbedder
     store: OwnerStore
-    clearing: EgressPolicy
+    egress_policy: EgressPolicy
     catalog: Catalog
     dense: DenseIndex
 
@@ -117,19 +117,19 @@ class Hosted:
         store: OwnerStore,
         texts: EndpointEmbedder,
         questions: EndpointEmbedder,
-        clearing: EgressPolicy,
+        egress_policy: EgressPolicy,
         tail_cap: int,
     ) -> Hosted:
         """The model over a store."""
         mark = texts.fingerprint
         dense = DenseIndex(folder, store, mark, texts.dimensions, tail_cap=tail_cap)
-        return Hosted(texts, questions, store, clearing, Catalog(store, mark), dense)
+        return Hosted(texts, questions, store, egress_policy, Catalog(store, mark), dense)
 
     def asked(self, text: str, scope: Scope) -> tuple[HostedQuery | None, str]:
         """The query as this model reads it, or None with the reason; a model without vectors is not asked."""
-        if not self.store.vectors.last_slot(self.texts.fingerprint):
+        if not self.store.heads(self.texts.fingerprint).slot:
             return None, "the hosted model was not asked: it has read nothing yet (`triskele reindex` lets it)"
-        cleared, kept = self.clearing.question(text)
+        cleared, kept = self.egress_policy.question(text)
         if cleared is None:
             return None, kept
         try:
@@ -146,7 +146,9 @@ class Hosted:
             if not batch:
                 break
             after = batch[-1][0]
-            texts = {each.content_hash: text for _, each in batch if (text := self.clearing.memory(each)) is not None}
+            texts = {
+                each.content_hash: text for _, each in batch if (text := self.egress_policy.memory(each)) is not None
+            }
             if texts:
                 vectors = self.texts.encode_documents(list(texts.values()))
                 kept = {digest: v.astype("<f4").tobytes() for digest, v in zip(texts, vectors, strict=True)}
@@ -163,54 +165,54 @@ class Hosted:
 class HostedServices:
     """Models besides the local one; None for those that the settings do not name."""
 
-    door: EgressClient
+    client: EgressClient
     hosted: Hosted | None = None
-    reviewer: CandidateReranker | None = None
-    rewording: QueryRewriter | None = None
+    reranker: CandidateReranker | None = None
+    rewriter: QueryRewriter | None = None
     command: str = ""
     problems: tuple[str, ...] = ()
 
     @staticmethod
-    def open(settings: Settings, folder: Path, store: OwnerStore, clearing: EgressPolicy) -> HostedServices:
+    def open(settings: Settings, folder: Path, store: OwnerStore, egress_policy: EgressPolicy) -> HostedServices:
         """Everything that the settings name, behind an egress client that knows only these endpoints."""
         problems: list[str] = []
         model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)
-        reranker = _usable("rerank", HostedReranker, settings.rerank, problems)
+        endpoint = _usable("rerank", HostedReranker, settings.rerank, problems)
         asks = settings.llm.expand
         language = _usable("llm", HostedLlm, settings.llm, problems, words=WORDS) if asks else None
         endpoints: dict[str, Endpoint] = {}
         if model is not None:
             patience = settings.hosted.question_timeout_s
             endpoints |= {TEXTS: model.endpoint, QUESTIONS: replace(model.endpoint, timeout_s=patience, attempts=1)}
-        if reranker is not None:
-            endpoints[RERANK] = reranker.endpoint
+        if endpoint is not None:
+            endpoints[RERANK] = endpoint.endpoint
         if language is not None:
             endpoints[LLM] = language.endpoint
         ledger = StoreLedger(store)
-        door = EgressClient(endpoints, ledger)
+        client = EgressClient(endpoints, ledger)
         hosted = None
         if model is not None:
-            both = EndpointEmbedder(door, TEXTS, model), EndpointEmbedder(door, QUESTIONS, model)
+            both = EndpointEmbedder(client, TEXTS, model), EndpointEmbedder(client, QUESTIONS, model)
             cap = settings.index.tail_cap
-            hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, clearing, cap), problems)
-        llm: Llm | None = EndpointLlm(door, LLM, language) if language is not None else None
+            hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, egress_policy, cap), problems)
+        llm: Llm | None = EndpointLlm(client, LLM, language) if language is not None else None
         if asks and llm is None:
             llm = _tried("llm", lambda: _command(settings.llm, ledger), problems)
-        rewording = QueryRewriter(llm, clearing) if llm is not None else None
-        reviewer = _tried("rerank", lambda: _reviewer(settings.rerank, reranker, door, clearing), problems)
+        rewriter = QueryRewriter(llm, egress_policy) if llm is not None else None
+        reranker = _tried("rerank", lambda: _reranker(settings.rerank, endpoint, client, egress_policy), problems)
         command = llm.name if isinstance(llm, CommandLlm) else ""
-        return HostedServices(door, hosted, reviewer, rewording, command, tuple(problems))
+        return HostedServices(client, hosted, reranker, rewriter, command, tuple(problems))
 
     @property
     def hosts(self) -> dict[str, str]:
         """The hosts that texts may be sent to, by purpose; a command counts, because it may send them anywhere."""
-        return self.door.hosts | ({LLM: self.command} if self.command else {})
+        return self.client.hosts | ({LLM: self.command} if self.command else {})
 
     def close(self) -> None:
         """Close files and connections."""
         if self.hosted is not None:
             self.hosted.close()
-        self.door.close()
+        self.client.close()
 
 
 def _usable(section: str, kind: type[_Hosted], settings: _Named, problems: list[str], **details: Any) -> _Hosted | None:
@@ -249,13 +251,13 @@ def _command(settings: LlmSettings, ledger: StoreLedger) -> CommandLlm | None:
     return CommandLlm(ledger, LLM, LlmCommand(arguments=settings.command, words=WORDS, timeout_s=settings.timeout_s))
 
 
-def _reviewer(
-    settings: RerankSettings, hosted: HostedReranker | None, door: EgressClient, clearing: EgressPolicy
+def _reranker(
+    settings: RerankSettings, hosted: HostedReranker | None, client: EgressClient, egress_policy: EgressPolicy
 ) -> CandidateReranker | None:
     timeout_s, depth = settings.timeout_s, settings.depth
     if hosted is not None:
         return HostedReviewer(
-            Reranker(EndpointCrossEncoder(door, RERANK, hosted), timeout_s=timeout_s, depth=depth), clearing
+            Reranker(EndpointCrossEncoder(client, RERANK, hosted), timeout_s=timeout_s, depth=depth), egress_policy
         )
     if not settings.model or settings.service:
         return None

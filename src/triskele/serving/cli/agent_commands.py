@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from triskele import config
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.clients.table import CLIENTS, Client
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
 
 _CLIENT = click.argument("client", type=click.Choice(list(CLIENTS)))
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the changes; write nothing.")
+_DIFF = click.option("--diff", is_flag=True, help="Show the exact changes of the files.")
 _YES = click.option("--yes", is_flag=True, help="Write without asking.")
 _UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
+_OTHER_STORE = (
+    "The store or owner is not that of the settings file: hooks will stay silent, and MCP works without the background"
+    " process. Name the store in config.toml instead ([store] url)."
+)
 _PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
 
 
@@ -33,11 +39,12 @@ _PROJECT = click.option("--project", is_flag=True, help="Only for the current fo
 )
 @_CLIENT
 @_DRY_RUN
+@_DIFF
 @_YES
 @_PROJECT
 @common
-def install(invocation: Invocation, client: str, dry_run: bool, yes: bool, project: bool) -> None:
-    """Install triskele into an agent, after showing the changes."""
+def install(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
+    """Install triskele into an agent, after showing what changes."""
     from triskele.serving.clients import installer
 
     target, row = _target(invocation, project), CLIENTS[client]
@@ -48,20 +55,24 @@ def install(invocation: Invocation, client: str, dry_run: bool, yes: bool, proje
             click.echo(error.by_hand)
         raise
     needed = any(change.is_needed for change in changes)
+    if not config.is_of_file(invocation.settings(), os.environ):
+        click.echo(_OTHER_STORE, err=True)
     if needed and not dry_run:
         if not yes:
-            _consent(invocation, row, changes)
+            _consent(invocation, row, changes, diff=diff)
         changes = installer.install(changes, target)
-    _report_changes(invocation, row, changes, "install", dry_run=dry_run, was_shown=needed and not dry_run and not yes)
+    shown = [] if needed and not dry_run and not yes else _shown(changes, "install", diff=diff)
+    _report_changes(invocation, row, changes, "install", shown, dry_run=dry_run)
 
 
 @click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))
 @_CLIENT
 @_DRY_RUN
+@_DIFF
 @_YES
 @_PROJECT
 @common
-def uninstall(invocation: Invocation, client: str, dry_run: bool, yes: bool, project: bool) -> None:
+def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
     """Remove triskele from an agent; other entries stay."""
     from triskele.serving.clients import installer
 
@@ -71,10 +82,11 @@ def uninstall(invocation: Invocation, client: str, dry_run: bool, yes: bool, pro
     # A script need not confirm: only our own entries go, and a copy is kept.
     asks = needed and not dry_run and not yes and _has_terminal()
     if asks:
-        _consent(invocation, row, changes)
+        _consent(invocation, row, changes, "uninstall", diff=diff)
     if not dry_run:
         changes = installer.uninstall(changes, target)
-    _report_changes(invocation, row, changes, "uninstall", dry_run=dry_run, was_shown=asks)
+    shown = [] if asks else _shown(changes, "uninstall", diff=diff)
+    _report_changes(invocation, row, changes, "uninstall", shown, dry_run=dry_run)
 
 
 def _target(invocation: Invocation, project: bool) -> InstallTarget:
@@ -87,24 +99,38 @@ def _has_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _consent(invocation: Invocation, client: Client, changes: list[Change]) -> None:
-    """Show the changes and ask for consent."""
+def _consent(
+    invocation: Invocation, client: Client, changes: list[Change], action: str = "install", *, diff: bool
+) -> None:
+    """Show what changes and ask for consent; `d` shows the exact changes first."""
     if not _has_terminal():
         raise BadInput("there is no terminal to ask on, nothing was written: add --yes to write, or --dry-run to look")
-    for line in _differences(changes):
+    for line in _shown(changes, action, diff=diff):
         click.echo(line, err=invocation.as_json)
-    if not click.confirm(f"Write this for {client.title}?", err=True):
+    question = f"Write this for {client.title}? (y: yes, n: no, d: show the diff)"
+    while (said := click.prompt(question, default="n", err=True).strip().lower()) in ("d", "diff"):
+        for line in _differences(changes):
+            click.echo(line, err=invocation.as_json)
+    if said not in ("y", "yes"):
         raise Conflict("not confirmed: nothing was written")
 
 
+def _shown(changes: list[Change], action: str, *, diff: bool) -> list[str]:
+    """A line for each file that changes, or the diffs."""
+    if diff:
+        return _differences(changes)
+    verb = "Adds to" if action == "install" else "Removes from"
+    return [f"{verb} {change.path}: {change.purpose}" for change in changes if change.is_needed]
+
+
 def _report_changes(
-    invocation: Invocation, client: Client, changes: list[Change], action: str, *, dry_run: bool, was_shown: bool
+    invocation: Invocation, client: Client, changes: list[Change], action: str, shown: list[str], *, dry_run: bool
 ) -> None:
     if invocation.as_json:
         shape = {"client": client.name, "action": action, "dry_run": dry_run, "files": [_shape(c) for c in changes]}
         return invocation.write_json({**shape, "advice": client.advice if action == "install" else ""})
     needed = [change for change in changes if change.is_needed]
-    lines = [] if was_shown else _differences(changes)
+    lines = list(shown)
     if not needed:
         lines.append(f"Nothing to change: {_UNCHANGED[action].format(client.title)}.")
     elif dry_run:
@@ -143,13 +169,13 @@ def _shape(change: Change) -> dict[str, Any]:
 )
 @click.option("--http", metavar="HOST:PORT", help="Also serve HTTP on loopback; requests need the token.")
 @click.option("--socket", metavar="PATH", type=click.Path(path_type=Path), help="Also serve on this unix socket.")
-@click.option("--status", is_flag=True, help="Only show the process that serves this store.")
-@click.option("--stop", is_flag=True, help="Only stop the process that serves this store.")
+@click.option("--status", is_flag=True, help="Only show the process that serves this data folder.")
+@click.option("--stop", is_flag=True, help="Only stop the process that serves this data folder.")
 @common
 def serve(invocation: Invocation, http: str | None, socket: Path | None, status: bool, stop: bool) -> None:
-    """Serve hooks and MCP from one process until it is idle.
+    """Serve hooks, MCP and commands from one process until idle.
 
-    Hooks and `triskele mcp` start it when they need it; other commands do not.
+    Hooks, `triskele mcp` and commands that leave texts to embed start it when they need it.
     """
     from triskele.serving import listener, resident
 
@@ -168,21 +194,82 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, status:
 @click.command(
     epilog=examples(
         "triskele hook session-start < event.json",
-        'echo \'{"prompt": "how do we deploy?"}\' | triskele hook user-prompt-submit',
+        'echo \'{"prompt": "how do we deploy?"}\' | triskele hook user-prompt-submit --explain',
     ),
 )
 @click.argument("event", metavar="EVENT")
 @click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
+@click.option("--explain", is_flag=True, help="Say why the hook speaks or is silent; nothing counts as given.")
 @common
-def hook(invocation: Invocation, event: str) -> None:
+def hook(invocation: Invocation, event: str, explain: bool) -> None:
     """Answer a hook event of an agent with relevant memories.
 
     EVENT is user-prompt-submit, session-start, pre-compact, stop or session-end; the client's JSON comes on standard
     input. An error never fails a prompt: it prints nothing and goes to run/hook.log in the data folder.
     """
+    if explain:
+        return _explain_hook(invocation, event)
     from triskele.serving import hook_client
 
-    hook_client.answer(event, invocation.environ(), time.monotonic())
+    return hook_client.answer(event, invocation.environ(), time.monotonic())
+
+
+def _explain_hook(invocation: Invocation, event: str) -> None:
+    """What the hook does with the event on standard input, and why; in this folder where the event names none."""
+    import json
+
+    from triskele.serving import shapes
+    from triskele.serving.hook import explanation
+
+    try:
+        payload = json.loads(sys.stdin.buffer.read() or b"{}")
+    except ValueError:
+        payload = None
+    if not isinstance(payload, dict):
+        raise BadInput("the event on standard input must be one JSON object")
+    with invocation.open_existing() as engine:
+        found = explanation.explain(engine, event, {"cwd": os.getcwd(), **payload})
+        if invocation.as_json:
+            considered = [
+                {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
+                for each in found.considered
+            ]
+            shape = {"verdict": found.verdict, "confidence": found.confidence, "considered": considered}
+            return invocation.write_json({**shapes.plain(shape), "project": found.project})
+        from triskele.serving.cli import reports
+
+        short = engine.store.shorten(each.memory.id for each in found.considered)
+        return invocation.write(reports.hook_explanation(found, short))
+
+
+@click.command(
+    "memory-tool",
+    epilog=examples("triskele memory-tool --client my-agent < call.json"),
+)
+@click.option("--client", metavar="NAME", default="", help="The name of the agent, for the journal.")
+@common
+def memory_tool(invocation: Invocation, client: str) -> None:
+    """Answer one call of the file memory tool (memory_20250818).
+
+    The call is JSON on standard input; its paths are in /memories, a virtual folder over the memories of this project.
+    """
+    import json
+
+    from triskele.serving.cli.write_commands import given_text
+    from triskele.serving.file_memory import FileMemory
+    from triskele.types import client_actor
+
+    try:
+        call = json.loads(given_text("-"))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"standard input is not one JSON object ({error})") from None
+    if not isinstance(call, dict):
+        raise BadInput("standard input is not one JSON object")
+    with invocation.open() as engine:
+        answer = FileMemory(engine.acting_as(client_actor(client)), engine.project).run(call)
+        if invocation.as_json:
+            return invocation.write_json({"output": answer, "project": engine.project})
+        return click.echo(answer)
 
 
 def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
@@ -191,7 +278,7 @@ def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: boo
     place = hook_client.address(environ)
     found = resident.stop(place) if stop else resident.health(place)
     if found is None:
-        raise NotFound("no process serves this store")
+        raise NotFound("no process serves this data folder")
     if invocation.as_json:
         return invocation.write_json({"stopped": stop, **found, "project": None})
     done = "Stopped" if stop else "Serving:"
@@ -209,7 +296,7 @@ def _report_addresses(invocation: Invocation, addresses: dict[str, str]) -> None
 @click.command(
     epilog=examples("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp"),
 )
-@click.option("--in-process", is_flag=True, help="Serve in this process, without the resident process.")
+@click.option("--in-process", is_flag=True, help="Serve in this process, without the background process.")
 @common
 def mcp(invocation: Invocation, in_process: bool) -> None:
     """Serve an agent over standard input and output (MCP)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _FOLDER = click.Path(path_type=Path)
 @click.option("--out", type=_FOLDER, help="Keep runs and values per query in this folder.")
 @click.option("--max-queries", type=int, help="Ask only this many queries, chosen by the seed.")
 @click.option("--seed", type=int, default=7, show_default=True, help="Makes a run repeatable.")
+@click.option("--trees", type=_FOLDER, help="The folder of the trees that a suite of code questions is about.")
 @click.option("--public", is_flag=True, help="Report aggregates only: no text and no id of the data set.")
 @common
 def bench(
@@ -34,13 +36,19 @@ def bench(
     out: Path | None,
     max_queries: int | None,
     seed: int,
+    trees: Path | None,
     public: bool,
 ) -> None:
     """Measure retrieval on a data set.
 
     DATASET_DIR is a folder with corpus.jsonl, queries.jsonl and qrels.tsv, the name of one under TRISKELE_BENCH_DATA,
     or `team` for the bundled sample. An arm's name can set its values: rrf:k=10, cc:alpha=0.6, default:rescored=50.
+    It can also be the JSON file of a suite of code questions; its arms are bm25, words, lexical and default.
     """
+    from triskele.evaluation.code_suite import is_suite
+
+    if is_suite(Path(dataset)):
+        return _bench_code(invocation, Path(dataset), trees, listed(arms) if arms is not None else None, seed)
     # Imported here: other commands do not need it.
     from triskele.evaluation.bench import available_arms, run_bench
 
@@ -60,6 +68,32 @@ def bench(
     from triskele.serving.cli import eval_report
 
     return invocation.write(eval_report.bench(report, out, public=public))
+
+
+def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
+    """Measure code search on a suite; the trees lie beside it unless named."""
+    from triskele.evaluation.code_suite import DEFAULT, load_suite, run_suite
+    from triskele.models.local import local_embedder
+
+    settings = invocation.settings()
+    names = arms or ("bm25", "words", "lexical")
+    # Embedding whole trees takes minutes: only where the arm is asked for.
+    needs_model = any(name == DEFAULT or name.startswith("fusion:") for name in names)
+    with progress_bar("Preparing") as advance:
+        report = run_suite(
+            load_suite(path),
+            trees or path.parent / "trees",
+            settings.home,
+            names=names,
+            embedder=local_embedder(settings.recall.model) if needs_model else None,
+            seed=seed,
+            progress=lambda stage, done, total: advance(done, total, stage),
+        )
+    if invocation.as_json:
+        return invocation.write_json(report)
+    from triskele.serving.cli import eval_report
+
+    return invocation.write(eval_report.code_bench(report))
 
 
 def _folder(name: str) -> Path:

@@ -253,10 +253,10 @@ def rollback(invocation: Invocation) -> None:
 
 
 def _roll_back(engine: Engine) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    from triskele.curation import adoption
+    from triskele.recall import plan as plans
 
-    taken, present = adoption.roll_back(engine.store)
-    return adoption.values_of(taken.plan), adoption.values_of(present.plan) if present else None
+    taken, present = plans.roll_back(engine.store)
+    return plans.values_of(taken.plan), plans.values_of(present.plan) if present else None
 
 
 def _judge_by_hand(engine: Engine, seed: int) -> None:
@@ -287,7 +287,8 @@ def _export(invocation: Invocation, engine: Engine, target: Path, seed: int) -> 
         return _answer(invocation, engine, pairs=len(rows), path=str(target.absolute()))
     from triskele.serving.cli import render
 
-    message = f"{len(rows):,} pairs written to {target}: give each a grade from 0 to 3 and import them with --from."
+    message = f"{render.counted(len(rows), 'pair')} written to {target}"
+    message += ": give each a grade from 0 to 3 and import them with --from."
     return invocation.write(render.note(message))
 
 

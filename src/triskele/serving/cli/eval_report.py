@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.curation.adoption import values_of
 from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
 from triskele.evaluation.report.formatting import detectable
-from triskele.serving.cli.render import GOOD, ID, MATCH, QUIET, WARNING, note, table
+from triskele.recall.plan import values_of
+from triskele.serving.cli.render import GOOD, ID, MATCH, QUIET, WARNING, counted, note, table
 
 if TYPE_CHECKING:
-    from triskele.curation.adoption import Adopted
     from triskele.evaluation.own.build import BuildResult
     from triskele.evaluation.own.gate import Gate
     from triskele.evaluation.own.judge import JudgeAgreement
     from triskele.evaluation.own.questions import Question
     from triskele.evaluation.own.tune import TuningResult
+    from triskele.recall.plan import Adopted
 
 BAD = "red"
 _SHOWN_BROKEN = 10
@@ -74,12 +74,13 @@ def state(found: Mapping[str, Any]) -> RenderableType:
 def agreement(found: JudgeAgreement) -> RenderableType:
     """Whether another judge's labels count, and why."""
     lines: list[RenderableType] = [
-        note(f"{found.labels:,} labels by {found.by}; {found.by_hand:,} of these pairs are judged by hand too."),
+        note(f"{counted(found.labels, 'label')} by {found.by}; pairs also judged by hand: {found.by_hand:,}."),
         note(f"Cohen's kappa: {_kappa(found.kappa)} over the four grades, which decides;"),
         note(f"               {_kappa(found.kappa_binary)} over answers (2, 3) or not (0, 1)."),
     ]
     if found.left_to_hand:
-        lines.append(note(f"{found.left_to_hand:,} labels of multi-hop questions ignored: judge these by hand.", QUIET))
+        ignored = f"{counted(found.left_to_hand, 'label')} of multi-hop questions ignored: judge these by hand."
+        lines.append(note(ignored, QUIET))
     if found.reason is not None:
         return Group(*lines, note(f"✗ Refused, nothing was imported: {found.reason}.", BAD))
     return Group(*lines, note("✓ Imported where there is no label by hand.", GOOD), _next("triskele eval run"))
@@ -196,6 +197,19 @@ def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) 
         kept = "Aggregates" if public else "Runs and values per query"
         parts.append(note(f"{kept} are in {out}", style=QUIET))
     return Group(*parts)
+
+
+def code_bench(report: Mapping[str, Any]) -> RenderableType:
+    """Quality of code search by arm, and the differences to the baseline."""
+    groups = list(next(iter(report["arms"].values()))["ndcg@10 by group"])
+    made = table("ndcg@10", *groups, f"passed of {report['cases']}")
+    for name, arm in report["arms"].items():
+        values = (_value(arm["ndcg@10 by group"][group]) for group in groups)
+        made.add_row(note(name, style=ID), *values, f"{arm['passed']}")
+    compared = [each for each in report["comparisons"] if each["stratum"] == "all"]
+    return Group(
+        note(report["suite"], style="bold"), made, *(note(_comparison(each), style=QUIET) for each in compared)
+    )
 
 
 def _findings(report: Mapping[str, Any]) -> Iterator[RenderableType]:

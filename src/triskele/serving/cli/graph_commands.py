@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # New memories are read at once up to this number; more are left to `reindex` or the background.
 _READ_FIRST = 500
-_ANY_TEXT = {"ignore_unknown_options": True}
 _BOTH_PLACES = "--project and --all-projects"
 
 
@@ -47,7 +46,6 @@ def graph(context: click.Context) -> None:
 
 
 @graph.command(
-    context_settings=_ANY_TEXT,
     epilog=examples(
         'triskele graph show "Argo CD"',
         "triskele graph show billing --all-projects --closed --limit 30",
@@ -88,7 +86,6 @@ def show(
 
 
 @graph.command(
-    context_settings=_ANY_TEXT,
     epilog=examples('triskele graph path "Argo CD" billing', "triskele graph path redis on-call --all-projects --json"),
 )
 @click.argument("one", metavar="A")
@@ -159,7 +156,6 @@ def rebuild(invocation: Invocation) -> None:
 
 
 @graph.command(
-    context_settings=_ANY_TEXT,
     epilog=examples("triskele graph merge k8s Kubernetes      (undo: triskele graph split k8s)"),
 )
 @click.argument("one", metavar="A")
@@ -179,7 +175,6 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
 
 
 @graph.command(
-    context_settings=_ANY_TEXT,
     epilog=examples("triskele graph split k8s      (undo: triskele graph merge k8s Kubernetes)"),
 )
 @click.argument("name")

@@ -134,7 +134,7 @@ def stats(found: Stats) -> RenderableType:
         ("concepts", f"{counts.concepts:,}"),
         ("mentions", f"{counts.mentions:,}"),
         ("merged", f"{counts.merges:,}{by_hand}"),
-        ("read", f"{counts.read:,} versions of memories"),
+        ("read", f"{counted(counts.read, 'version')} of memories"),
         ("to read", f"{counts.waiting:,}"),
         ("connected", f"{found.connected:,} of {memories(found.memories)} ({found.share:.0%})"),
         ("size", size(found.bytes)),

@@ -33,6 +33,7 @@ class Invocation:
     as_json: bool = False
     store: str | None = None
     has_answered: bool = False
+    shows_all: bool = False
 
     def settings(self) -> Settings:
         """The effective settings."""
@@ -46,9 +47,16 @@ class Invocation:
 
     def open_engine(self) -> Engine:
         """The engine of this run."""
+        from triskele.config import sqlite_path
         from triskele.engine import open_memory
 
-        return open_memory(settings=self.settings(), ask=_passphrase)
+        settings = self.settings()
+        path = sqlite_path(settings.store.url)
+        was_empty = path.is_file() and not path.stat().st_size
+        engine = open_memory(settings=settings, ask=_passphrase)
+        if was_empty:
+            click.echo(f"{path} was an empty file: it is a new store now", err=True)
+        return engine
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
@@ -66,7 +74,10 @@ class Invocation:
         with suppress(TriskeleError, OSError):
             if not engine.runtime.has_jobs():
                 return
-            if not (engine.settings.agents.background and _start_resident(self.environ())):
+            from triskele import config
+
+            is_resident = engine.settings.agents.background and config.is_of_file(engine.settings, os.environ)
+            if not (is_resident and _start_resident(self.environ())):
                 engine.runtime.work_off(SPARE_S)
 
     @contextmanager
@@ -81,7 +92,9 @@ class Invocation:
             with self.open() as engine:
                 yield engine
             return
-        missing = f"the store {sqlite_path(settings.store.url)} does not exist yet: `triskele add` creates it"
+        path = sqlite_path(settings.store.url)
+        state = "is an empty file" if path.exists() else "does not exist yet"
+        missing = f"the store {path} {state}: `triskele add` creates it"
         if is_needed:
             raise StoreUnavailable(missing)
         try:
@@ -100,18 +113,29 @@ class Invocation:
     def write_json(self, document: dict[str, Any]) -> None:
         """Write one JSON document to standard output."""
         self.has_answered = True
-        can_encode_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
-        click.echo(json.dumps(document, ensure_ascii=not can_encode_all, indent=2, allow_nan=False))
+        self.echo(json.dumps(document, ensure_ascii=not self.encodes_all(), indent=2, allow_nan=False))
 
     def write(self, *parts: RenderableType) -> None:
         """Write for a person."""
-        screen = console()
+        screen = self.console()
         if screen.is_terminal:
             return screen.print(*parts, sep="\n")
         with screen.capture() as captured:
             screen.print(*parts, sep="\n")
         # Tables pad their cells with blanks: remove them in a file or a pipe.
-        return click.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
+        return self.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
+
+    def echo(self, text: str) -> None:
+        """Write a line to standard output."""
+        click.echo(text)
+
+    def encodes_all(self) -> bool:
+        """Whether standard output takes every character."""
+        return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+
+    def console(self) -> Console:
+        """The console of standard output."""
+        return console()
 
 
 def _start_resident(environ: dict[str, str]) -> bool:

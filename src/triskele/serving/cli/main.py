@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 
 from triskele import __version__
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
+from triskele.serving.cli.help_screens import write_more
 from triskele.serving.cli.invocation import Invocation, examples, global_options
 from triskele.serving.error_messages import error_line, printable_line
 
@@ -38,8 +40,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "serve": "agent_commands:serve",
         "hook": "agent_commands:hook",
         "mcp": "agent_commands:mcp",
+        "memory-tool": "agent_commands:memory_tool",
     },
+    "Projects": {"projects": "store_commands:projects"},
     "Graph": {"graph": "graph_commands:graph"},
+    "Code": {"code": "code_commands:code"},
     "Secrets": {"secrets": "store_commands:secrets"},
     "Import and export": {"import": "transfer_commands:import_", "export": "transfer_commands:export"},
     "Models": {"models": "model_commands:models"},
@@ -48,15 +53,46 @@ SECTIONS: dict[str, dict[str, str]] = {
         "restore": "store_commands:restore",
         "reindex": "store_commands:reindex",
         "doctor": "store_commands:doctor",
-        "config": "store_commands:config",
+        "config": "config_commands:config",
         "completion": "store_commands:completion",
     },
     "Measure": {"bench": "bench_commands:bench", "eval": "eval_commands:eval_"},
+    "Help": {"help": "help_screens:help_"},
 }
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
+# What `triskele --help` shows; `triskele help --all` shows every section.
+EVERYDAY = {
+    "Start here": ("demo",),
+    "Every day": ("add", "recall", "show", "list", "edit", "forget", "undo"),
+    "Agents and files": ("install", "import", "export", "doctor"),
+}
+# What other programs call it.
+ALIASES = {
+    "recall": ("search", "find", "query", "ask"),
+    "add": ("remember", "store", "save", "note", "new"),
+    "forget": ("delete", "remove", "rm"),
+    "edit": ("update", "change", "correct"),
+    "show": ("get", "view", "cat"),
+    "list": ("ls",),
+    "history": ("log",),
+    "undo": ("revert",),
+    "stats": ("status", "info"),
+    "config": ("settings",),
+    "doctor": ("check", "verify"),
+    "mcp": ("server",),
+}
+_OPTION_CHARACTERS = 16
+_COMMAND_OF = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
 DONE, ANSWER_IS_NO, BAD_INPUT, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 # The first class that fits decides.
+# The options that do what an error names as its remedy.
+_REMEDIES = {
+    "secret": "--secret",
+    "split": "--split",
+    "closed": "--closed",
+    "all projects or closed": "--all-projects, --closed",
+}
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotFound, ANSWER_IS_NO),
     (Conflict, ANSWER_IS_NO),
@@ -85,23 +121,32 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The called command; a misspelled name gets a suggestion."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            for close in get_close_matches(args[0], COMMANDS, n=1):
-                raise click.UsageError(f"unknown command {args[0]!r}: did you mean {close}?", ctx)
+        """The called command; another program's word for it is understood, a misspelled name gets a suggestion."""
+        name = args[0]
+        if name not in COMMANDS and not ctx.resilient_parsing:
+            if name in _COMMAND_OF:
+                click.echo(f"triskele: {name} is called {_COMMAND_OF[name]} here", err=True)
+                return super().resolve_command(ctx, [_COMMAND_OF[name], *args[1:]])
+            if name.startswith("-"):
+                raise _no_such_option(name, [each for param in self.params for each in param.opts], ctx)
+            raise click.UsageError(f"unknown command {name!r}{_did_you_mean(name, [*COMMANDS, *_COMMAND_OF])}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by section."""
+        """The everyday commands, or all of them, by section."""
+        shows_all = ctx.ensure_object(Invocation).shows_all
+        sections = {title: tuple(names) for title, names in SECTIONS.items()} if shows_all else EVERYDAY
         width = max(map(len, COMMANDS))
-        for title, names in SECTIONS.items():
+        for title, names in sections.items():
             with formatter.section(title):
                 commands = ((name, self.get_command(ctx, name)) for name in names)
                 formatter.write_dl(
                     [(name.ljust(width), command.get_short_help_str(80)) for name, command in commands if command]
                 )
+        if not shows_all:
+            everyday = {name for names in EVERYDAY.values() for name in names}
+            others = ", ".join(name for name in COMMANDS if name not in everyday)
+            write_more(formatter, f"{others} (triskele help --all)")
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """The context of a command line; click would answer an interrupt with an empty line."""
@@ -132,7 +177,7 @@ class Commands(click.Group):
         try:
             result = super().main(*args, **extra)
         except (KeyboardInterrupt, click.Abort, Exception) as error:
-            message, code = ("interrupted", INTERRUPTED) if _is_interrupt(error) else _described(error)
+            message, code = ("interrupted", INTERRUPTED) if _is_interrupt(error) else _described(error, arguments)
             _write_error(message, extra["obj"], arguments)
             sys.exit(code)
         sys.exit(result if isinstance(result, int) else DONE)
@@ -158,15 +203,24 @@ def _is_interrupt(error: BaseException) -> bool:
     return False
 
 
-def _described(error: BaseException) -> tuple[str, int]:
+def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
     """The message of an error in one line, and the exit code."""
     if os.environ.get("TRISKELE_DEBUG"):
         raise error
+    if isinstance(error, click.NoSuchOption):
+        # Click names one letter of a word such as -hello.
+        letter = error.option_name[1:] if len(error.option_name) == 2 else ""
+        whole = (word for word in arguments if letter and word[:1] == "-" != word[1:2] and letter in word)
+        error = _no_such_option(next(whole, error.option_name), error.possibilities or (), error.ctx)
     if isinstance(error, click.ClickException):
-        return printable_line(error.format_message() + _help_hint(error)), BAD_INPUT
+        said = error.format_message().removesuffix(".")
+        if "unexpected extra argument" in said:
+            said += ": put a text of several words in quotes"
+        return printable_line(said[:1].lower() + said[1:] + _help_hint(error)), BAD_INPUT
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
-            return error_line(error), code
+            flags = _REMEDIES.get(getattr(error, "remedy", ""))
+            return error_line(error) + (f" ({flags})" if flags else ""), code
     fault = f"a fault inside triskele: {type(error).__name__}: {error} (TRISKELE_DEBUG=1 shows where)"
     return printable_line(fault), UNAVAILABLE
 
@@ -177,6 +231,25 @@ def _write_error(message: str, invocation: Invocation, arguments: list[str]) -> 
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if (invocation.as_json or "--json" in options) and not invocation.has_answered:
         invocation.write_json({"error": message})
+
+
+def _no_such_option(name: str, known: Sequence[str], context: click.Context | None) -> click.UsageError:
+    """An unknown option: what was meant, or how to write a text that begins with a dash."""
+    takes_text = any(isinstance(each, click.Argument) for each in (context.command.params if context else ()))
+    hint = _did_you_mean(name, known)
+    if not hint and takes_text:
+        hint = "; a text that begins with a dash goes after --"
+    # The rest may be a private text.
+    word = name.split()[0]
+    shown = word if word == name and len(word) <= _OPTION_CHARACTERS else f"{word[:_OPTION_CHARACTERS]}…"
+    return click.UsageError(f"unknown option {shown!r}{hint}", context)
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1)
+    return f": did you mean {_COMMAND_OF.get(close[0], close[0])}?" if close else ""
 
 
 def _help_hint(error: click.ClickException) -> str:
@@ -194,6 +267,7 @@ def _silence_output() -> None:
 
 @click.group(
     cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
     epilog=examples(
         "triskele demo", 'triskele add "We deploy with Argo CD" --category decisions', 'triskele recall "deploy"'

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from triskele.index.local import SemanticIndex
     from triskele.recall.runtime import Switched
 
+_UPDATED = (
+    "An update replaced the bundled weights. To use the earlier ones, save the folder triskele/models/weights of that"
+    " release and run `triskele models switch FOLDER`: their vectors are still here."
+)
+
 
 @click.group(
     invoke_without_command=True,
@@ -132,7 +137,7 @@ def _standing(engine: Engine) -> dict[str, Any]:
     """The models with their progress, and hosted ones with their hosts."""
     from triskele.recall.runtime import switched
 
-    last, semantic, outside = switched(engine.store), engine.semantic(), engine.runtime.outside()
+    last, semantic, outside = switched(engine.store), engine.semantic(), engine.runtime.services()
     seen = engine.store.models.seen()
     mark = semantic.embedder.fingerprint if semantic is not None else None
     hosted = outside.hosted if outside is not None else None
@@ -153,13 +158,14 @@ def _standing(engine: Engine) -> dict[str, Any]:
             "read": seen.get(elsewhere, 0),
             "waiting": engine.store.models.count_clear_for(elsewhere),
         },
-        "rerank": outside.reviewer.name if outside is not None and outside.reviewer is not None else None,
+        "rerank": outside.reranker.name if outside is not None and outside.reranker is not None else None,
         "kept": {name: count for name, count in seen.items() if name not in (mark, elsewhere)},
     }
 
 
 def _models_report(found: Mapping[str, Any]) -> RenderableType:
     """The models in use, and those whose vectors are kept."""
+    from triskele.models.bundled import EARLIER
     from triskele.serving.cli.render import MATCH, QUIET, WARNING, counted, note
 
     local, hosted = found["local"], found["hosted"]
@@ -177,6 +183,8 @@ def _models_report(found: Mapping[str, Any]) -> RenderableType:
     if found["kept"]:
         lines.append(note("Vectors kept of other models:", MATCH))
         lines += [note(f"  {name} · {counted(count, 'text')}", QUIET) for name, count in found["kept"].items()]
+        if any(name in EARLIER for name in found["kept"]):
+            lines.append(note(_UPDATED, QUIET))
     if local["before"] is not None:
         lines.append(note(f"The model before was {local['before']}: `triskele models rollback` restores it.", QUIET))
     return _lines(lines)

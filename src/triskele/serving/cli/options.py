@@ -81,11 +81,18 @@ def category_option(help: str, **details: Any) -> Decorator:
     return click.option("--category", metavar="C", shell_complete=_known_categories, help=help, **details)
 
 
+def tags_option(help: str, *, absent: list[str] | None = None) -> Decorator:
+    """Tags, as `--tags a,b` or as `--tag a --tag b`; `absent` is the value where the option is not given."""
+
+    def parts(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
+        return listed(",".join(value)) if value else absent
+
+    return click.option("--tags", "--tag", "tags", metavar="A,B", multiple=True, callback=parts, help=help)
+
+
 def tag_filter(command: Callable[..., Any]) -> Callable[..., Any]:
     """Only memories with these tags."""
-    return click.option("--tag", "tags", metavar="T", multiple=True, help="Only with this tag (may be repeated).")(
-        command
-    )
+    return tags_option("Only with these tags, separated by commas.", absent=[])(command)
 
 
 def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,12 +102,19 @@ def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
     return one(everywhere(command))
 
 
+def period_filter(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Only memories about a time: since when they hold, else when they were said or written."""
+    since = click.option("--since", metavar="WHEN", help='Only from then on: 2026-06, yesterday, "last week", July.')
+    until = click.option("--until", metavar="WHEN", help="Only up to then, which is included.")
+    return since(until(command))
+
+
 def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Filters and ranking options of a query."""
     limit = click.option("--limit", type=int, help="The maximum number of hits (10 unless configured).")
     as_of = click.option("--as-of", metavar="DATE", help="What was true on that date, as known now.")
     known_at = click.option("--known-at", metavar="DATE", help="What was known on that date, in the versions of then.")
-    narrowed = tag_filter(reading_place(as_of(known_at(_ranking(command)))))
+    narrowed = tag_filter(reading_place(period_filter(as_of(known_at(_ranking(command))))))
     return limit(category_option("Only this category.")(narrowed))
 
 

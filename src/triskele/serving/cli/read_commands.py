@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import click
 
 from triskele.serving import shapes
+from triskele.serving.cli import code_commands
+from triskele.serving.cli.help_screens import EverydayCommand
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.cli.options import (
     MAX_LISTED,
@@ -15,28 +18,33 @@ from triskele.serving.cli.options import (
     category_option,
     id_argument,
     only_one,
+    period_filter,
     reading_place,
     tag_filter,
 )
-from triskele.types import LinkKind, Sort
+from triskele.types import JournalEntry, LinkKind, Memory, Sort
 
-# A query may begin with a dash.
-_ANY_TEXT = {"ignore_unknown_options": True}
 _BOTH_PLACES = "--project and --all-projects"
 
 
 @click.command(
-    context_settings=_ANY_TEXT,
+    cls=EverydayCommand,
+    everyday=("limit", "tags", "all_projects", "since", "explain"),
     epilog=examples(
         'triskele recall "how do releases reach the cluster?"',
         'triskele recall "database version" --as-of 2025-05-01 --explain',
+        'triskele recall "what did we decide?" --since "last month"',
         'triskele recall "sms provider" --all-projects --category decisions --json',
     ),
 )
 @click.argument("query")
 @asking_options
 @click.option(
-    "--sort", type=click.Choice([sort.value for sort in Sort]), default=Sort.RELEVANCE.value, show_default=True
+    "--sort",
+    type=click.Choice([sort.value for sort in Sort]),
+    default=Sort.RELEVANCE.value,
+    show_default=True,
+    help="The order of the hits.",
 )
 @click.option("--superseded", is_flag=True, help="Show superseded memories, not their successors.")
 @click.option("--budget", type=int, metavar="TOKENS", help="Only hits that fit, without near-duplicates.")
@@ -69,6 +77,9 @@ def recall(
             from triskele.serving.cli import render
 
             invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
+            if project and not found.hits and project not in engine.census().by_project:
+                said = f"No memory belongs to a project called {project}; `triskele projects list` shows the projects."
+                invocation.write(render.note(render.visible(said)))
 
         from triskele.curation import usage
 
@@ -77,7 +88,6 @@ def recall(
 
 @click.command(
     "why-not",
-    context_settings=_ANY_TEXT,
     epilog=examples(
         'triskele why-not 1kpn46 "how do releases reach the cluster?"',
         'triskele why-not 1kpn46 "database" --category facts --json',
@@ -116,15 +126,19 @@ def show(invocation: Invocation, id: str) -> None:
         successors = [each.source for each in links if each.kind is LinkKind.SUPERSEDES and each.source in others]
         superseded = memory.id in engine.superseded([memory.id])
         used = engine.store.usage.counts([memory.id]).get(memory.id)
+        named = code_commands.named_code(invocation, memory)
         if invocation.as_json:
             details = shapes.memory(memory, superseded=superseded)
             connected = [shapes.link(link) for link in links]
-            details |= {"superseded_by": successors, "links": connected, "uses": shapes.use_count(used)}
+            details |= {"superseded_by": successors, "links": connected, "uses": shapes.use_count(used), "code": named}
             return invocation.write_json(details)
         from triskele.serving.cli import render
 
         short = engine.store.shorten([memory.id, *others])
-        return invocation.write(render.memory(memory, links, others, short, superseded=superseded, used=used))
+        shown = render.memory(memory, links, others, short, superseded=superseded, used=used)
+        return invocation.write(
+            shown, *(f"code  {each['path']}:{each['start_line']}  {each['symbol']}" for each in named)
+        )
 
 
 @click.command(
@@ -134,16 +148,18 @@ def show(invocation: Invocation, id: str) -> None:
 @category_option("Only this category.")
 @tag_filter
 @reading_place
+@period_filter
 @click.option(
     "--sort",
     type=click.Choice([Sort.RECENCY.value, Sort.IMPORTANCE.value]),
     default=Sort.RECENCY.value,
     show_default=True,
+    help="The order of the list.",
 )
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="The maximum number of memories."
 )
-@click.option("--offset", type=click.IntRange(0, 2**31), default=0, help="Skip so many.")
+@click.option("--offset", type=click.IntRange(0, 2**31), default=0, help="Skip this many memories.")
 @common
 def list_memories(
     invocation: Invocation, project: str | None, all_projects: bool, sort: str, limit: int, offset: int, **filters: Any
@@ -176,15 +192,23 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
     """Show the changes of a memory, or the latest ones of the store."""
     with invocation.open_existing() as engine:
         entries = engine.store.newest_entries(limit=limit)[::-1] if id is None else engine.history(id)
-        versions = [] if id is None else engine.versions(id)
+        ids = {id for entry in entries for id in (entry.id, entry.other) if id is not None}
+        versions = {(memory.id, memory.version): memory for _, memory in engine.store.versions(sorted(ids))}
         if invocation.as_json:
-            lines = [shapes.journal_entry(entry) for entry in entries]
-            about = {} if id is None else {"id": versions[-1].id, "versions": [shapes.plain(each) for each in versions]}
+            lines = [_entry(entry, versions) for entry in entries]
+            own = [] if id is None else engine.versions(id)
+            about = {} if id is None else {"id": own[-1].id, "versions": [shapes.plain(each) for each in own]}
             return invocation.write_json({**about, "entries": lines, "project": engine.project})
         from triskele.serving.cli import reports
 
-        ids = {id for entry in entries for id in (entry.id, entry.other) if id is not None}
         return invocation.write(reports.history(entries, versions, engine.store.shorten(ids)))
+
+
+def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> dict[str, Any]:
+    """A journal entry with the text of the version that it made, or that it ended."""
+    named = (versions.get((entry.id, number)) for number in (entry.version, entry.previous) if number is not None)
+    memory = next((memory for memory in named if memory is not None), None)
+    return {**shapes.journal_entry(entry), "content": memory and shapes.shown_content(memory, False)}
 
 
 @click.command(

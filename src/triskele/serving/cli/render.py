@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,9 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from triskele.base import periods
 from triskele.serving.shapes import mark, shown_content
 from triskele.stores.protocols import UseCount
-from triskele.types import Answer, Hit, Link, LinkKind, Memory
+from triskele.types import LEAST_CONFIDENCE, Answer, Hit, Link, LinkKind, Memory
 
 ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"
 _DEFAULT_IMPORTANCE = 0.5
@@ -37,13 +38,13 @@ def visible(text: str) -> str:
 
 
 def day(moment: datetime) -> str:
-    """A date in UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d")
+    """A date in the user's zone."""
+    return moment.astimezone().strftime("%Y-%m-%d")
 
 
 def minute(moment: datetime) -> str:
-    """A date and time in UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    """A date and time in the user's zone."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def place(project: str | None) -> str:
@@ -83,14 +84,24 @@ def answer(found: Answer, short: Short, *, explain: bool = False) -> RenderableT
     for rank, hit in enumerate(found.hits, start=1):
         table.add_row(Text(f"{rank}", style=QUIET), Text(short[hit.memory.id], style=ID), _hit(hit, short, explain))
     parts: list[RenderableType] = [table]
+    if found.confidence < LEAST_CONFIDENCE:
+        parts.insert(0, note("Nothing fits well; these are the nearest.", style=WARNING))
     if found.resolutions:
         resolved = _entries()
         for each in found.resolutions:
             resolved.add_row(Text("→", style=GOOD), Text(short[each.id], style=ID), _memory_lines(each))
         parts += [note("Resolved by", style=MATCH), resolved]
+    parts += _times(found)
     summary = (memories(len(found.hits)), place(found.project), f"confidence {found.confidence:.2f}")
-    parts.append(note(" · ".join((*summary, f"{found.took_ms:.0f} ms")), style=QUIET))
+    parts.append(note(" · ".join((*summary, f"recall took {found.took_ms:.0f} ms")), style=QUIET))
     return Group(*parts, *_reservations(found))
+
+
+def _times(found: Answer) -> list[RenderableType]:
+    """The time that the question names, and the one that the options allow."""
+    lines = [f"Time in the question: {periods.label(found.period)}"] if found.period else []
+    lines += [f"Only memories from this time: {periods.label(found.within)}"] if found.within else []
+    return [note(line, style=QUIET) for line in lines]
 
 
 def _reservations(found: Answer) -> list[Text]:
@@ -111,6 +122,7 @@ def _nothing(found: Answer) -> RenderableType:
     wider = "" if found.project is None else ", --all-projects"
     return Group(
         note(f"Nothing found in {place(found.project)}."),
+        *_times(found),
         note(f"Try other words{wider}, or look at `triskele list`.", style=QUIET),
     )
 
@@ -131,7 +143,7 @@ def _hit(hit: Hit, short: Short, explain: bool) -> RenderableType:
                 if term.start >= 0:
                     content.stylize(f"{MATCH} {GOOD}", term.start, term.end)
     content = Text(mark(hit.memory, hit.superseded), style=OLD) + content
-    lines: list[RenderableType] = [content, _details(hit.memory), note(_shortened(hit.reason, short), style=QUIET)]
+    lines: list[RenderableType] = [content, _details(hit.memory), note(_reason(hit, short), style=QUIET)]
     if explain:
         lines += _account(hit, short)
     return Group(*lines, Text())
@@ -153,10 +165,11 @@ def _account(hit: Hit, short: Short) -> list[RenderableType]:
     return [note(line, style=QUIET) for line in lines]
 
 
-def _shortened(reason: str, short: Short) -> str:
-    for id, prefix in short.items():
-        reason = reason.replace(id, prefix)
-    return reason
+def _reason(hit: Hit, short: Short) -> str:
+    # Imported here: commands that recall nothing need no numpy.
+    from triskele.recall.reasons import sentence
+
+    return sentence(hit, lambda id: short.get(id, id)) if hit.reason else ""
 
 
 def _link_text(link: Link, id: str, short: Short) -> str:
@@ -167,13 +180,18 @@ def _link_text(link: Link, id: str, short: Short) -> str:
 
 def _details(memory: Memory) -> Text:
     parts = [memory.category, *(f"#{tag}" for tag in memory.tags), memory.project or "everywhere"]
-    parts.append(day(memory.created_at))
+    parts += [*said_by(memory), day(memory.created_at)]
     if memory.importance != _DEFAULT_IMPORTANCE:
         parts.append(f"importance {memory.importance:g}")
     if memory.sensitivity != "open":
         parts.append(str(memory.sensitivity))
     parts += _validity(memory)
     return note(" · ".join(parts), style=QUIET)
+
+
+def said_by(memory: Memory) -> list[str]:
+    """The speaker and the role of a memory, where it has them."""
+    return [part for part in (memory.speaker, memory.role) if part]
 
 
 def _validity(memory: Memory) -> list[str]:
@@ -208,6 +226,7 @@ def memory(
         "importance": f"{value.importance:g}",
         "sensitivity": str(value.sensitivity),
         "origin": str(value.origin),
+        "said by": " · ".join(said_by(value)),
         "from": " at ".join(str(part) for part in (value.session, value.position) if part is not None),
         "valid": " ".join(_validity(value)).removeprefix("valid "),
         "created": minute(value.created_at),

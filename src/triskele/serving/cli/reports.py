@@ -1,14 +1,17 @@
-"""Reports for people: changes, history, statistics, health, settings, transfers."""
+"""Reports for people: changes, history, statistics, settings, transfers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from triskele.base import periods
+from triskele.base.project import REMOTE
 from triskele.serving.cli.render import (
     GOOD,
     ID,
@@ -26,14 +29,16 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, shown_content
-from triskele.types import Action, JournalEntry, Memory, Outcome
+from triskele.types import CURATION, IMPORT, USER, Action, JournalEntry, Memory, Outcome, Sensitivity, client_actor
 
 if TYPE_CHECKING:
     from triskele.curation.agreement import AgreementStats
-    from triskele.curation.health import Health
-    from triskele.exchange.records import ExportReport, ImportReport
-    from triskele.recall.hosted.egress_log import Day, Sent
+    from triskele.curation.projects import ProjectSummary
+    from triskele.curation.undo import UndoPlan
+    from triskele.exchange.records import ExportReport, ImportReport, Preview
+    from triskele.recall.hosted.egress_log import Sent
     from triskele.recall.why_not import WhyNot
+    from triskele.serving.hook.explanation import Explanation
     from triskele.stores.derived import JobCounts, NameCounts
     from triskele.stores.protocols import Census, DayCount, UseCount
 
@@ -41,6 +46,7 @@ _ACTIONS = {
     Action.ADDED: "Added",
     Action.DUPLICATE: "Already stored as",
     Action.EDITED: "Edited",
+    Action.BOUND: "Moved",
     Action.UNCHANGED: "Nothing to change:",
     Action.RESTORED: "Restored",
     Action.FORGOTTEN: "Forgot",
@@ -50,26 +56,42 @@ _ACTIONS = {
     Action.REVEALED: "Revealed",
     Action.SEALED: "Sealed in the vault, in all its versions:",
 }
+EXAMPLE_KEY = re.compile(r"\b(?:A[KS]IA[A-Z0-9]{9}EXAMPLE|[A-Za-z0-9/+]{20,33}EXAMPLEKEY)\b")
+_ACTORS = {USER: "you", IMPORT: "an import", CURATION: "curation"}
+_SHOWN_PROJECTS = 3
 _BAR_CHARACTERS = 24
 _SHOWN_PROBLEMS = 10
-_SHOWN_OUTCOMES = 10
-_LOCAL = "✓ No hosted model is configured; nothing leaves this machine."
+SHOWN_OUTCOMES = 10
+_SHOWN_PREVIEWS = 40
+_PREVIEW_CHARACTERS = 200
 # How often it was recalled, how often injected, and the tokens of both.
 _USES = ("recalled", "injected", "tokens")
 
 
 def added(outcomes: Sequence[Outcome], short: Short) -> RenderableType:
     """The results of an add, with their project."""
-    lines = [_outcome(each, short, f" ({place(each.project)}).") for each in outcomes[:_SHOWN_OUTCOMES]]
+    lines = [_outcome(each, short, f" ({place(each.project)}).") for each in outcomes[:SHOWN_OUTCOMES]]
     more = len(outcomes) - len(lines)
     return Group(*lines, *([note(f"… and {more:,} more", style=QUIET)] if more else []))
+
+
+def dated(found: Sequence[Memory], short: Short) -> list[RenderableType]:
+    """The validity that memories got from their own words, and how to remove it."""
+    lines: list[RenderableType] = []
+    for each in found[:SHOWN_OUTCOMES]:
+        period = periods.held(each)
+        if period is not None:
+            option = "--valid-from" if each.valid_from else "--valid-to"
+            said = f"Valid {periods.describe(period)}, by its own words; `triskele edit {short[each.id]} {option} none`"
+            lines.append(note(f"{said} removes that.", style=QUIET))
+    return lines
 
 
 def detected_secrets(found: Sequence[Memory], short: Short) -> list[RenderableType]:
     """What detection sealed, and how to open it."""
     lines: list[RenderableType] = [
         note(f"Detected as a secret and sealed: {SECRET_PREFIX}{each.content}", style=WARNING)
-        for each in found[:_SHOWN_OUTCOMES]
+        for each in found[:SHOWN_OUTCOMES]
     ]
     if found:
         first = short.get(found[0].id, found[0].id)
@@ -78,12 +100,21 @@ def detected_secrets(found: Sequence[Memory], short: Short) -> list[RenderableTy
     return lines
 
 
+def example_keys(stored: Iterable[Memory]) -> list[RenderableType]:
+    """Keys of manuals, which are stored open: people should know why they were not sealed."""
+    opened = [each.content for each in stored if each.sensitivity is Sensitivity.OPEN]
+    found = dict.fromkeys(key for text in opened for key in EXAMPLE_KEY.findall(text))
+    said = "{} looks like the example key of a manual and is stored open; `--secret` seals it."
+    return [note(said.format(key), style=QUIET) for key in list(found)[:SHOWN_OUTCOMES]]
+
+
 def changes(
     outcomes: Sequence[Outcome],
     entries: Mapping[int, JournalEntry],
     short: Short,
     *,
     copies: Sequence[Path] = (),
+    erased: Sequence[Path] = (),
     sent: Sequence[Sent] = (),
 ) -> RenderableType:
     """The result of each change, with its journal entry."""
@@ -95,7 +126,9 @@ def changes(
     if forgotten:
         lines.append(note(f"Undo with `triskele undo --batch {forgotten[0].batch}`.", style=QUIET))
     if any(each.action in (Action.ERASED, Action.SEALED) for each in outcomes):
-        lines.append(note("Earlier backups, if any, still hold the text.", style=WARNING))
+        lines += [note(f"Also erased from {path}", style=QUIET) for path in erased]
+        said = "Out of reach: backups and exports made before may still hold the text; delete them yourself."
+        lines.append(note(said, style=WARNING))
         lines += [note(f"  {path}", style=WARNING) for path in copies]
     return Group(*lines, *_sent(sent))
 
@@ -104,29 +137,92 @@ def _outcome(outcome: Outcome, short: Short, closing: str) -> Text:
     return Text(f"{_ACTIONS[outcome.action]} ") + Text(short.get(outcome.id, outcome.id), style=ID) + note(closing)
 
 
-def history(entries: Sequence[JournalEntry], versions: Sequence[Memory], short: Short) -> RenderableType:
+def undo_summary(planned: UndoPlan) -> str:
+    """A batch in a few words: how much, by whom, where and when."""
+    many = counted(planned.size, "change")
+    first = planned.entries[0]
+    return f"{many} by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)} UTC"
+
+
+def undo_plan(planned: UndoPlan, short: Short) -> RenderableType:
+    """What an undo takes back: each change with its text."""
+    first = planned.entries[0]
+    heading = f"Undoing a change by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)} UTC:"
+    if planned.size > 1:
+        heading = f"Undoing {undo_summary(planned)}:"
+    lines: list[RenderableType] = [note(heading)]
+    for entry in planned.entries[:SHOWN_OUTCOMES]:
+        said = _detail(entry, planned.versions, short)
+        lines.append(note(f"  {entry.action} ") + Text(short[entry.id], style=ID) + note(f"  {said}"))
+    return Group(*lines, *_more(len(planned.entries) - SHOWN_OUTCOMES))
+
+
+def undone(
+    outcomes: Sequence[Outcome],
+    histories: Mapping[str, Sequence[Memory]],
+    entries: Mapping[int, JournalEntry],
+    short: Short,
+) -> RenderableType:
+    """What stands after an undo: each memory with the text that it has now."""
+    lines: list[RenderableType] = []
+    for each in outcomes[:SHOWN_OUTCOMES]:
+        entry, history = entries.get(each.seq or 0), histories.get(each.id, ())
+        said = f": {one_line(shown_content(history[-1], False))}" if history else ""
+        if entry is not None and entry.link_kind is not None:
+            said = f" {_detail(entry, {}, short)}."
+        done = _ACTIONS[each.action]
+        if each.action is Action.EDITED and len(history) > 1:
+            what = "text" if history[-1].content != history[-2].content else "details"
+            done = f"Restored the earlier {what} of"
+        lines.append(Text(f"{done} ") + Text(short.get(each.id, each.id), style=ID) + note(said))
+    lines += _more(len(outcomes) - SHOWN_OUTCOMES)
+    if batch := next((each.batch for each in outcomes if each.batch), ""):
+        lines.append(note(f"Take the undo back with `triskele undo --batch {batch}`.", style=QUIET))
+    return Group(*lines)
+
+
+def _more(count: int) -> list[RenderableType]:
+    return [note(f"… and {count:,} more", style=QUIET)] if count > 0 else []
+
+
+def _actor(actor: str) -> str:
+    """Who made a change, in words."""
+    return _ACTORS.get(actor, actor.removeprefix(client_actor("").removesuffix("unknown")))
+
+
+def _places(projects: Sequence[str]) -> str:
+    named = [f"project {project}" for project in projects if project]
+    said = ", ".join(named[:_SHOWN_PROJECTS]) + (" and others" if len(named) > _SHOWN_PROJECTS else "")
+    return f"in {said}" if said else "everywhere"
+
+
+def history(
+    entries: Sequence[JournalEntry], versions: Mapping[tuple[str, int], Memory], short: Short
+) -> RenderableType:
     """Journal entries, oldest first, with the text of each version."""
     if not entries:
         return note("No changes yet.")
-    texts = {each.version: one_line(shown_content(each, False)) for each in versions}
-    made = table("when (UTC)", "what", "id", "batch", "detail", last_takes_rest=True)
+    made = table("when (UTC)", "what", "id", "by", "batch", "memory", last_takes_rest=True)
     for entry in entries:
         made.add_row(
             note(minute(entry.at), style=QUIET),
             note(f"{entry.action}" + (" (undo)" if entry.undoes is not None else "")),
             Text(short[entry.id], style=ID),
+            note(_actor(entry.actor), style=QUIET),
             note(entry.batch, style=QUIET),
-            note(_detail(entry, texts, short)),
+            note(_detail(entry, versions, short)),
         )
     return Group(made, note("Undo a batch with `triskele undo --batch B`.", style=QUIET))
 
 
-def _detail(entry: JournalEntry, texts: Mapping[int, str], short: Short) -> str:
+def _detail(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory], short: Short) -> str:
+    """The text that an entry is about; of a link its kind and the other memory."""
     if entry.link_kind is not None and entry.other is not None:
         return f"{entry.link_kind} {short.get(entry.other, entry.other)}"
-    version = f"version {entry.version}" if entry.version is not None else ""
-    said = texts.get(entry.version, "") if entry.version is not None else ""
-    return f"{version}: {said}" if said else version
+    numbers = [number for number in (entry.version, entry.previous) if number is not None]
+    found = [versions[entry.id, number] for number in numbers if (entry.id, number) in versions]
+    version = f"version {entry.version}: " if entry.version is not None and entry.version > 1 else ""
+    return version + one_line(shown_content(found[0], False)) if found else "(nothing is left of it)"
 
 
 def why_not(found: WhyNot, change: str | None) -> RenderableType:
@@ -164,7 +260,7 @@ def stats(census: Census, jobs: JobCounts, names: NameCounts, address: str, proj
     return Group(*parts)
 
 
-def _waiting_jobs(jobs: JobCounts) -> list[RenderableType]:
+def waiting_jobs(jobs: JobCounts) -> list[RenderableType]:
     """Work that is not done yet, and what failed last."""
     lines: list[RenderableType] = []
     if jobs.embed or jobs.names:
@@ -218,38 +314,34 @@ def _bars(groups: Mapping[str, int]) -> RenderableType:
     return made
 
 
-def health(found: Health, *, deep: bool) -> RenderableType:
-    """The findings and repairs of `doctor`."""
-    lines: list[RenderableType] = [note(f"✗ {each.subject}: {each.problem}", style="red") for each in found.findings]
-    if found.findings:
-        lines.append(note("This cannot be repaired: restore a backup with `triskele restore FILE`."))
-    else:
-        checked = "all checksums match" if deep else "integrity check passed"
-        lines.append(note(f"✓ Database OK ({checked}).", style="green"))
-    lines += [note(f"✓ Repaired: {what}.", style="green") for what in found.repaired]
-    if found.model_problem is not None:
-        lines.append(note(f"✗ The model cannot be loaded, recall uses words only: {found.model_problem}", style="red"))
-    if found.vault_problem is not None:
-        lines.append(note(f"✗ Secrets cannot be read: {found.vault_problem}", style="red"))
-    for id in found.exposed[:_SHOWN_PROBLEMS]:
-        lines.append(note(f"· {id} looks like a secret and is not sealed: triskele secrets seal {id}", style=WARNING))
-    if len(found.exposed) > _SHOWN_PROBLEMS:
-        lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more", style=WARNING))
-    if not found.findings and not found.repaired:
-        lines.append(note("✓ Index up to date.", style="green"))
-    lines += _waiting_jobs(found.jobs)
-    lines += _egress(found.left, found.outside, found.outside_problems)
-    if not deep:
-        lines.append(note("`triskele doctor --deep` also checks every checksum and every index entry.", style=QUIET))
+def hook_explanation(found: Explanation, short: Short) -> RenderableType:
+    """What the hook does with an event, and why."""
+    where = f" ({place(found.project)})" if found.considered or found.confidence is not None else ""
+    lines: list[RenderableType] = [note(f"The hook {_said(found.verdict)}{where}.", style="bold")]
+    for each in found.considered:
+        left_out = f" ({each.left_out})" if each.left_out else ""
+        sign = note("✗ ", style=WARNING) if each.left_out else note("✓ ", style=GOOD)
+        text = note(f"  {one_line(shown_content(each.memory, False))}{left_out}")
+        lines.append(sign + Text(short[each.memory.id], style=ID) + text)
     return Group(*lines)
 
 
-def clients_without_token(names: Sequence[str]) -> list[RenderableType]:
-    """Clients that cannot see the private memories that the settings grant them."""
-    return [
-        note(f"· private_to names {name}, but its entry has no token: run `triskele install {name}` again", WARNING)
-        for name in names
-    ]
+def _said(verdict: str) -> str:
+    return f"is {verdict}" if verdict.startswith("silent") else verdict
+
+
+def projects(found: Sequence[ProjectSummary], current: str) -> RenderableType:
+    """The projects with their memories and what they are known by."""
+    if not found:
+        return note("No projects yet: a folder becomes a project with its first memory.")
+    made = table("", "project", "memories", "known by", last_takes_rest=True)
+    for each in found:
+        # A remote says more than the folders of its clones.
+        keys = [key for key in each.places if key.startswith(REMOTE)] or each.places
+        places = ", ".join(key.partition(":")[2] for key in keys)
+        mark = "*" if each.name == current else ""
+        made.add_row(note(mark), note(each.name, style=ID), note(f"{each.memories:,}"), note(places, style=QUIET))
+    return Group(made, note(f"* {place(current)}, where you are", style=QUIET))
 
 
 def settings(values: Mapping[str, Mapping[str, Any]], file: Path) -> RenderableType:
@@ -262,8 +354,9 @@ def settings(values: Mapping[str, Mapping[str, Any]], file: Path) -> RenderableT
         value = each["value"]
         said = ", ".join(value) if isinstance(value, list) else "" if value is None else str(value)
         made.add_row(note(name), note(said), note(each["origin"], style=QUIET if is_default else ID))
-    state = "" if file.exists() else " (does not exist; create it to change a setting)"
-    return Group(made, note(f"Settings file: {file}{state}", style=QUIET))
+    state = "" if file.exists() else " (does not exist yet)"
+    change = "Change a setting with `triskele config set KEY VALUE`."
+    return Group(made, note(f"Settings file: {file}{state}", style=QUIET), note(change, style=QUIET))
 
 
 def imported(report: ImportReport, *, dry_run: bool) -> RenderableType:
@@ -272,33 +365,57 @@ def imported(report: ImportReport, *, dry_run: bool) -> RenderableType:
     added = f"{report.added:,} of {memories(report.read)} {would}added"
     lines: list[RenderableType] = [note(f"{added} ({report.format}), {counted(report.links, 'link')}.")]
     if report.secrets:
-        lines.append(note(f"{memories(report.secrets)} {would}sealed as secrets.", style=WARNING))
+        lines.append(
+            note(
+                f"{memories(report.secrets)} {would}sealed as {'a secret' if report.secrets == 1 else 'secrets'}.",
+                style=WARNING,
+            )
+        )
     if report.duplicates:
         lines.append(note(f"{report.duplicates:,} already stored.", style=QUIET))
+    if dry_run:
+        lines += _previews(report.memories)
     lines += [note(f"skipped: {each.place}: {each.reason}", style=QUIET) for each in report.skipped[:_SHOWN_PROBLEMS]]
     if len(report.skipped) > _SHOWN_PROBLEMS:
         lines.append(note(f"… and {len(report.skipped) - _SHOWN_PROBLEMS:,} more skipped", style=QUIET))
     lines += [note(f"✗ {each.place}: {each.reason}", style="red") for each in report.problems[:_SHOWN_PROBLEMS]]
     if len(report.problems) > _SHOWN_PROBLEMS:
-        lines.append(note(f"… and {len(report.problems) - _SHOWN_PROBLEMS:,} more problems", style="red"))
+        lines.append(note(f"… and {counted(len(report.problems) - _SHOWN_PROBLEMS, 'more problem')}", style="red"))
     if report.added and not dry_run:
         lines.append(note(f"Undo with `triskele undo --batch {report.batch}`.", style=QUIET))
     return Group(*lines)
+
+
+def _previews(found: Sequence[Preview]) -> list[RenderableType]:
+    """The texts that an import would write, with their categories and tags."""
+    lines: list[RenderableType] = []
+    for each in found[:_SHOWN_PREVIEWS]:
+        marks = [each.category, *(f"#{tag}" for tag in each.tags)]
+        known = f" (already stored as {each.id})" if each.action == Action.DUPLICATE else ""
+        where = f"{each.place}: " if each.place else ""
+        lines.append(note(f"  {where}{one_line(each.content)[:_PREVIEW_CHARACTERS]}{known}"))
+        lines.append(note(f"    {' · '.join(marks)}", style=QUIET))
+    if len(found) > _SHOWN_PREVIEWS:
+        lines.append(note(f"  … and {len(found) - _SHOWN_PREVIEWS:,} more (--json shows all)", style=QUIET))
+    return lines
 
 
 def exported(report: ExportReport, target: Path | None) -> RenderableType:
     """The result of an export."""
     where = f" to {target}" if target else ""
     lines: list[RenderableType] = [note(f"{memories(report.written)} written{where}.")]
+    if report.forgotten:
+        said = f"{memories(report.forgotten, 'forgotten ')} among them (left out with --current-only)."
+        lines.append(note(said, style=QUIET))
     if report.left_out_private:
-        said = f"{memories(report.left_out_private, 'private ')} left out (--private includes them)."
+        said = f"{memories(report.left_out_private, 'private ')} left out (included with --private)."
         lines.append(note(said, style=QUIET))
     if report.left_out_secret:
-        said = f"{memories(report.left_out_secret, 'secret ')} left out (--with-secrets includes them in clear)."
+        said = f"{memories(report.left_out_secret, 'secret ')} left out (included in clear with --with-secrets)."
         lines.append(note(said, style=QUIET))
     if report.left_out_versions:
-        versions = f"{report.left_out_versions:,} earlier version{'' if report.left_out_versions == 1 else 's'}"
-        said = f"{versions} left out, private or secret (--private and --with-secrets write them too)."
+        versions = counted(report.left_out_versions, "earlier version")
+        said = f"{versions} left out, private or secret (included with --private and --with-secrets)."
         lines.append(note(said, style=QUIET))
     if report.revealed:
         said = f"The file holds {memories(report.revealed, 'secret ')} in clear; only you may read it."
@@ -325,26 +442,6 @@ def demo_closing() -> RenderableType:
         note('$ triskele add "We deploy with Argo CD, not Helm hooks" --category decisions', style=ID),
         note('$ triskele recall "how do we deploy?"', style=ID),
     )
-
-
-def _egress(days: Sequence[Day], outside: Mapping[str, str], problems: Sequence[str]) -> list[RenderableType]:
-    """The configured hosts, and what was sent, by day."""
-    named = ", ".join(f"{host} ({name})" for name, host in outside.items())
-    said = f"· Open memories and queries may be sent to {named}." if named else _LOCAL
-    lines: list[RenderableType] = [note(f"✗ {problem}", style="red") for problem in problems]
-    if named or not problems:
-        lines.append(note(said, style=WARNING if named else GOOD))
-    if not days:
-        return [*lines, note("✓ Nothing was sent from this machine.", style=GOOD)]
-    return [*lines, *(note(_day(day), style=WARNING) for day in days)]
-
-
-def _day(day: Day) -> str:
-    billed = f", {counted(day.tokens, 'token')}" if day.tokens else ""
-    billed += f", about {day.cost:,.4f} in your currency" if day.cost else ""
-    requests = f"{counted(day.requests, 'request')} (failed ones included)"
-    texts = f"{counted(day.texts, 'text')}, {counted(day.characters, 'character')} to {day.host} ({day.endpoint})"
-    return f"· {day.day}: {texts}, {requests}{billed}"
 
 
 def _sent(found: Sequence[Sent]) -> list[RenderableType]:

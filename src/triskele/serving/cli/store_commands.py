@@ -1,25 +1,28 @@
-"""Commands for the store: backup, restore, reindex, doctor, config, completion, secrets."""
+"""Commands for the store: backup, restore, reindex, doctor, completion, secrets, projects."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
 
-from triskele.config import KEY_SOURCES, file_of
+from triskele.config import KEY_SOURCES
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import MAX_LISTED, FilePath, id_argument
-from triskele.types import is_secret
+from triskele.types import Action, is_secret
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from triskele.config import Settings
+    from triskele.engine import Engine
+    from triskele.stores.protocols import OwnerStore
+    from triskele.types import Change
 
 _FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
@@ -41,19 +44,23 @@ def backup(invocation: Invocation, target: Path) -> None:
         from triskele.serving.cli import render
 
         said = f"Backup written to {target} ({render.size(count)}); all checksums match."
-        return invocation.write(render.note(said))
+        lines = [render.note(said)]
+        if engine.vault.exists():
+            key = "The key of the vault is not in it: without a copy of the key, secrets cannot be read."
+            lines.append(render.note(key, style=render.WARNING))
+        return invocation.write(*lines)
 
 
 @click.command(
     epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"),
 )
 @click.argument("source", type=_FILE)
-@click.option("--yes", is_flag=True, help="Do not ask before replacing the store.")
+@click.option("--yes", is_flag=True, help="Replace a sound store without asking; needed where there is no terminal.")
 @common
 def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
-    if not yes and not invocation.as_json and sys.stdin.isatty():
-        click.confirm(f"Replace the store by {source}? The old store is kept.", abort=True, err=True)
+    if not yes and source.is_file() and (count := _sound_memories(invocation)):
+        _confirm_restore(invocation, source, count)
     engine, kept = invocation.restore(source)
     with engine:
         count = engine.census().memories
@@ -70,6 +77,31 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
         return invocation.write(*lines)
 
 
+def _sound_memories(invocation: Invocation) -> int:
+    """The number of memories that a restore would replace; 0 where the store is missing or damaged."""
+    from triskele.errors import StoreUnavailable
+    from triskele.stores import factory
+
+    try:
+        if not factory.exists(invocation.settings()):
+            return 0
+        with invocation.open_engine() as engine:
+            return engine.census().memories
+    except StoreUnavailable:
+        return 0
+
+
+def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
+    from triskele.errors import BadInput, Conflict
+    from triskele.serving.cli import render
+
+    replaced = f"the store holds {render.memories(count)}, which {source} replaces"
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput(f"{replaced}: confirm it with --yes (the old store is kept)")
+    if not click.confirm(f"{replaced[0].upper()}{replaced[1:]}. Go on? The old store is kept.", err=True):
+        raise Conflict("not confirmed: nothing was restored")
+
+
 @click.command(
     epilog=examples("triskele reindex", "triskele reindex --json"),
 )
@@ -83,7 +115,7 @@ def reindex(invocation: Invocation) -> None:
             engine.reindex(progress)
         with progress_bar("Embedding", total=engine.store.vectors.count_waiting()) as progress:
             embedded = engine.embed(progress=progress)
-        elsewhere = engine.runtime.embed_elsewhere()
+        elsewhere = engine.runtime.embed_hosted()
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         if invocation.as_json:
             done = {"indexed": count, "embedded": embedded, "elsewhere": elsewhere, "took_ms": took_ms}
@@ -110,14 +142,16 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
         health = engine.inspect(deep=deep, repair=repair)
         without_token = _clients_without_token(engine.settings)
         if invocation.as_json:
-            document = {"healthy": not health.findings, "deep": deep, **shapes.plain(health)}
+            document = {"healthy": health.is_whole, "deep": deep, **shapes.plain(health)}
             document["clients_without_token"] = without_token
             invocation.write_json({**document, "project": engine.project})
         else:
-            from triskele.serving.cli import reports
+            from triskele.serving.cli import health_report
 
-            invocation.write(reports.health(health, deep=deep), *reports.clients_without_token(without_token))
-    context.exit(1 if health.findings else 0)
+            invocation.write(
+                health_report.health(health, deep=deep), *health_report.clients_without_token(without_token)
+            )
+    context.exit(0 if health.is_whole else 1)
 
 
 def _clients_without_token(settings: Settings) -> list[str]:
@@ -126,32 +160,6 @@ def _clients_without_token(settings: Settings) -> list[str]:
 
     known = TokenFile.of(settings.home).clients()
     return [name for name in settings.agents.private_to if name.strip().lower() not in known]
-
-
-@click.command(
-    epilog=examples("triskele config", "TRISKELE_RECALL_LIMIT=5 triskele config --json"),
-)
-@common
-def config(invocation: Invocation) -> None:
-    """Show every setting, its value and where it came from."""
-    settings = invocation.settings()
-    values = _by_name(settings)
-    file = file_of(os.environ, settings.home)
-    if invocation.as_json:
-        return invocation.write_json({"settings": values, "file": str(file), "project": settings.project})
-    from triskele.serving.cli import reports
-
-    return invocation.write(reports.settings(values, file))
-
-
-def _by_name(settings: Settings) -> dict[str, Any]:
-    values: dict[str, Any] = {"home": str(settings.home), "project": settings.project}
-    parts = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    for section, part in parts.items():
-        if not is_dataclass(part):
-            continue
-        values |= {f"{section}.{field.name}": shapes.plain(getattr(part, field.name)) for field in fields(part)}
-    return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}
 
 
 @click.command(
@@ -213,6 +221,8 @@ def list_secrets(invocation: Invocation) -> None:
             return invocation.write_json({"memories": [shapes.memory(each) for each in found], "project": None})
         from triskele.serving.cli import render
 
+        if not found:
+            return invocation.write(render.note("No secrets; `triskele add - --secret --title WORDS` seals one."))
         short = engine.store.shorten(each.id for each in found)
         return invocation.write(render.listing(found, short, set(), None, offset=0, limit=MAX_LISTED))
 
@@ -230,12 +240,19 @@ def seal(invocation: Invocation, id: str, title: str | None) -> None:
         outcome = engine.seal(id, title=title)
         copies = engine.earlier_copies()
         if invocation.as_json:
-            told = {"kept_copies": shapes.plain(copies), "sent": shapes.plain(sent), "project": engine.project}
+            told = {
+                "kept_copies": shapes.plain(copies),
+                "erased_copies": shapes.plain(engine.erased_copies),
+                "sent": shapes.plain(sent),
+                "project": engine.project,
+            }
             return invocation.write_json({**shapes.outcome(outcome), **told})
-        from triskele.serving.cli import reports
+        from triskele.serving.cli import render, reports
 
         short = engine.store.shorten([outcome.id])
-        return invocation.write(reports.changes([outcome], {}, short, copies=copies, sent=sent))
+        shown = f"It is shown as {shapes.shown_content(engine.get(outcome.id), False)}"
+        said = reports.changes([outcome], {}, short, copies=copies, erased=engine.erased_copies, sent=sent)
+        return invocation.write(said, render.note(shown))
 
 
 @secrets.command(epilog=examples("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase"))
@@ -254,3 +271,81 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
 
         anew = f"; {render.counted(done.resealed, 'text')} re-encrypted" if done.renewed else ""
         return invocation.write(render.note(f"The vault now uses the key source {done.source}{anew}."))
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=examples("triskele projects list", "triskele projects merge api acme/api"),
+)
+@global_options
+@click.pass_context
+def projects(context: click.Context) -> None:
+    """List, rename and merge projects.
+
+    A project is known by the git remote or the path of its folder, so that two folders of the same name stay apart.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@projects.command("list", epilog=examples("triskele projects list", "triskele projects list --json"))
+@common
+def list_projects(invocation: Invocation) -> None:
+    """List the projects with their memories and places."""
+    from triskele.curation.projects import summaries
+
+    with invocation.open_existing() as engine:
+        found = summaries(engine.store)
+        if invocation.as_json:
+            return invocation.write_json({"projects": shapes.plain(found), "project": engine.project})
+        from triskele.serving.cli import reports
+
+        return invocation.write(reports.projects(found, engine.project))
+
+
+@projects.command(epilog=examples("triskele projects rename api billing-api"))
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@common
+def rename(invocation: Invocation, old: str, new: str) -> None:
+    """Give a project another name; undo takes it back."""
+    from triskele.curation.projects import rename
+
+    with invocation.open_existing() as engine:
+        _move(invocation, engine, rename, old, new)
+
+
+@projects.command(epilog=examples("triskele projects merge api-2 api"))
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@common
+def merge(invocation: Invocation, source: str, target: str) -> None:
+    """Move all memories and places of SOURCE into TARGET; undo takes it back."""
+    from triskele.curation.projects import merge
+
+    with invocation.open_existing() as engine:
+        _move(invocation, engine, merge, source, target)
+
+
+def _move(
+    invocation: Invocation,
+    engine: Engine,
+    move: Callable[[OwnerStore, str, str], list[Change]],
+    source: str,
+    target: str,
+) -> None:
+    from triskele.curation.projects import project_of
+
+    if engine.project == source and not engine.settings.project:
+        # This folder goes with its project, also where nothing was written from it yet.
+        project_of(engine.store, Path.cwd(), writing=True)
+    outcomes = engine.apply(move(engine.store, source, target))
+    moved = [each.id for each in outcomes if each.action is Action.EDITED]
+    batch, name = outcomes[0].batch, outcomes[0].project
+    if invocation.as_json:
+        document = {"from": source, "to": name, "memories": len(moved), "batch": batch, "project": name}
+        return invocation.write_json(document)
+    from triskele.serving.cli import render
+
+    said = f"{render.memories(len(moved))} of {source} now {'belongs' if len(moved) == 1 else 'belong'} to {name}."
+    return invocation.write(render.note(f"{said} Undo with `triskele undo --batch {batch}`."))

@@ -24,11 +24,12 @@ _PATH = FilePath()
     epilog=examples(
         "triskele import CLAUDE.md --dry-run",
         "triskele import notes/ --format markdown --everywhere",
+        "triskele import claude-code          (what Claude Code noted about this project)",
         "triskele import memories.jsonl",
     ),
 )
 @click.argument("source", type=_PATH)
-@click.option("--format", metavar="F", help="jsonl, markdown, agents or mcp-memory; detected where omitted.")
+@click.option("--format", metavar="F", help="jsonl, markdown, agents, claude-notes, mcp-memory, transcript; detected.")
 @click.option("--dry-run", is_flag=True, help="Show what would happen; write nothing.")
 @click.option("--keep-origin", is_flag=True, help="Keep the origins that the file gives (for your own exports).")
 @writing_place
@@ -44,15 +45,16 @@ def import_(
     project: str | None,
     everywhere: bool,
 ) -> None:
-    """Import memories from a file or folder: all of them or none."""
+    """Import a file, a folder or the notes of Claude Code, whole."""
     place = written_project(project, everywhere)
     with invocation.open_existing() if dry_run else invocation.open() as engine:
+        from triskele.exchange.claude_notes import named_source
         from triskele.exchange.transfer import import_memories
 
         with progress_bar("Importing") as progress:
             report = import_memories(
                 engine,
-                source,
+                named_source(source, Path.cwd()),
                 format=format,
                 dry_run=dry_run,
                 project=place,
@@ -100,7 +102,10 @@ def export(
     force: bool,
     current_only: bool,
 ) -> None:
-    """Export all memories to a file or folder, or to standard output."""
+    """Export all memories to a file or folder, or to standard output.
+
+    JSONL also holds older versions and forgotten memories, unless --current-only.
+    """
     target = None if target == Path("-") else target
     if target is not None and not force:
         _refuse_existing(target)

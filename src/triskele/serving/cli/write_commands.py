@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.errors import BadInput, Conflict
+from triskele.base import periods
+from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
 from triskele.serving import shapes
+from triskele.serving.cli.help_screens import EverydayCommand
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.cli.options import (
     category_option,
     id_argument,
     id_option,
-    listed,
     secrecy_options,
+    tags_option,
     writing_place,
     written_project,
 )
-from triskele.types import Action, JournalEntry, LinkKind, Outcome, Sensitivity
+from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Role, Sensitivity
 
 if TYPE_CHECKING:
+    from triskele.curation.undo import UndoPlan
     from triskele.engine import Engine
     from triskele.recall.hosted.egress_log import Sent
 
-# A text may begin with a dash: an unknown option is then the text.
 _SHOWN_MEMORIES = 10
-_ANY_TEXT = {"ignore_unknown_options": True}
+_NONE = "none"
+_ROLES = [role.value for role in Role]
 
 
 @click.command(
-    context_settings=_ANY_TEXT,
+    cls=EverydayCommand,
+    everyday=("category", "tags", "supersedes", "everywhere", "quiet"),
     epilog=examples(
         'triskele add "We deploy with Argo CD, not Helm hooks" --category decisions --tags deploy',
         'triskele add "SMS go out through Pingwell" --supersedes 1kpn46',
@@ -42,7 +47,7 @@ _ANY_TEXT = {"ignore_unknown_options": True}
 )
 @click.argument("text", metavar="TEXT|-")
 @category_option("The category (facts unless given).")
-@click.option("--tags", metavar="A,B", default="", help="Labels to filter by, separated by commas.")
+@tags_option("Labels to filter by, separated by commas.", absent=[])
 @click.option("--keywords", metavar="WORDS", default="", help="Other words to find it by.")
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
 @writing_place
@@ -51,25 +56,29 @@ _ANY_TEXT = {"ignore_unknown_options": True}
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on.")
 @click.option("--session", metavar="S", help="The conversation or document it comes from.")
 @click.option("--position", type=int, help="Its position there.")
-@click.option("--split", is_flag=True, help="Split a longer text at sentence ends into several memories.")
+@click.option("--speaker", metavar="NAME", help="Who said it.")
+@click.option("--role", type=click.Choice(_ROLES), help="Whose words they are.")
+@click.option("--split", is_flag=True, help="Store each paragraph as a memory; long ones are cut at sentence ends.")
 @id_option("--supersedes", "The older memory that this one replaces.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
 @common
 def add(
     invocation: Invocation,
     text: str,
-    tags: str,
+    tags: list[str],
     project: str | None,
     everywhere: bool,
     sensitivity: Sensitivity | None,
     title: str | None,
     split: bool,
     supersedes: str | None,
+    quiet: bool,
     **details: Any,
 ) -> None:
     """Store a short text; a dash reads it from standard input."""
     if split and supersedes is not None:
         raise click.UsageError("--split and --supersedes exclude each other: only one memory can replace the old one")
-    details["tags"] = listed(tags)
+    details["tags"] = tags
     details["project"] = written_project(project, everywhere)
     details |= {"sensitivity": sensitivity, "title": title}
     content = given_text(text)
@@ -78,11 +87,23 @@ def add(
             outcomes = engine.remember_all(engine.draft_pieces(content, **details))
         else:
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
-        _report_added(invocation, engine, outcomes, is_split=split, is_marked=sensitivity is Sensitivity.SECRET)
+        if quiet and not invocation.as_json:
+            return invocation.echo("\n".join(each.id for each in outcomes))
+        is_given = bool(details["valid_from"] or details["valid_to"])
+        added = [each.id for each in outcomes if each.action is Action.ADDED and not is_given]
+        dated = [memory for memory in engine.store.memories(added).values() if periods.held(memory)]
+        is_marked = sensitivity is Sensitivity.SECRET
+        return _report_added(invocation, engine, outcomes, dated, is_split=split, is_marked=is_marked)
 
 
 def _report_added(
-    invocation: Invocation, engine: Engine, outcomes: Sequence[Outcome], *, is_split: bool, is_marked: bool
+    invocation: Invocation,
+    engine: Engine,
+    outcomes: Sequence[Outcome],
+    dated: Sequence[Memory],
+    *,
+    is_split: bool,
+    is_marked: bool,
 ) -> None:
     secrets = [each.id for each in outcomes if each.sensitivity is Sensitivity.SECRET]
     detected = [] if is_marked else secrets
@@ -90,6 +111,7 @@ def _report_added(
         first = next((each for each in outcomes if each.action is Action.ADDED), outcomes[0])
         document = {**shapes.outcome(first), "project": first.project, "batch": _batch(outcomes)}
         document |= {"secret": bool(secrets), "detected": bool(detected)}
+        document["valid"] = {memory.id: shapes.period(periods.held(memory)) for memory in dated}.get(first.id)
         if is_split:
             document["memories"] = [shapes.outcome(each) for each in outcomes]
         return invocation.write_json(document)
@@ -97,7 +119,9 @@ def _report_added(
 
     short = engine.store.shorten(each.id for each in outcomes)
     sealed = list(engine.store.memories(detected).values())
-    return invocation.write(reports.added(outcomes, short), *reports.detected_secrets(sealed, short))
+    added = engine.store.memories(each.id for each in outcomes).values()
+    lines = [*reports.dated(dated, short), *reports.detected_secrets(sealed, short), *reports.example_keys(added)]
+    return invocation.write(reports.added(outcomes, short), *lines)
 
 
 @click.command(
@@ -110,11 +134,13 @@ def _report_added(
 @id_argument()
 @click.argument("text", metavar="[TEXT|-]", required=False)
 @category_option("Another category.")
-@click.option("--tags", metavar="A,B", help="Replace its tags; empty removes them.")
+@tags_option("Replace its tags; empty removes them.")
 @click.option("--keywords", metavar="WORDS", help="Replace its keywords; empty removes them.")
 @click.option("--importance", type=float, help="From 0 to 1.")
 @writing_place
 @secrecy_options
+@click.option("--speaker", metavar="NAME", help="Who said it; empty removes it.")
+@click.option("--role", type=click.Choice([*_ROLES, _NONE]), help="Whose words they are; `none` removes it.")
 @click.option("--valid-from", metavar="DATE", help="True from this day on; `none` removes it.")
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on; `none` removes it.")
 @common
@@ -122,7 +148,7 @@ def edit(
     invocation: Invocation,
     id: str,
     text: str | None,
-    tags: str | None,
+    tags: list[str] | None,
     project: str | None,
     everywhere: bool,
     sensitivity: Sensitivity | None,
@@ -130,9 +156,9 @@ def edit(
 ) -> None:
     """Change a memory; the older version stays in the history."""
     changes: dict[str, Any] = {name: value for name, value in details.items() if value is not None}
-    changes |= {name: None for name in ("valid_from", "valid_to") if changes.get(name) == "none"}
+    changes |= {name: None for name in ("valid_from", "valid_to", "role") if changes.get(name) == _NONE}
     if tags is not None:
-        changes["tags"] = listed(tags)
+        changes["tags"] = tags
     if (place := written_project(project, everywhere)) is not None:
         changes["project"] = place
     if sensitivity is not None:
@@ -195,7 +221,8 @@ def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) 
             return _report_changes(invocation, engine, engine.forget(*references))
         outcomes = engine.erase(*references)
         copies = engine.earlier_copies()
-        return _report_changes(invocation, engine, outcomes, {"kept_copies": shapes.plain(copies)}, copies=copies)
+        told = {"kept_copies": shapes.plain(copies), "erased_copies": shapes.plain(engine.erased_copies)}
+        return _report_changes(invocation, engine, outcomes, told, copies=copies)
 
 
 def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> None:
@@ -215,14 +242,88 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
 
 
 @click.command(
-    epilog=examples("triskele undo", "triskele undo --batch 3f9c21d07a4e"),
+    epilog=examples("triskele undo", "triskele undo --batch 3f9c21d07a4e --yes", "triskele undo --anyone"),
 )
 @click.option("--batch", metavar="B", help="Undo this batch (see `triskele history`) instead of the last change.")
+@click.option("--all-projects", is_flag=True, help="The last change of any project.")
+@click.option("--anyone", is_flag=True, help="The last change of anyone, agents included.")
+@click.option(
+    "--yes", is_flag=True, help="Undo without asking; needed for more than one own change without a terminal."
+)
 @common
-def undo(invocation: Invocation, batch: str | None) -> None:
-    """Undo the last change, or a whole batch such as an import."""
+def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: bool, yes: bool) -> None:
+    """Undo your last change here, or a batch such as an import.
+
+    "Here" is the current project and what is stored for every project. It shows the change, and asks first if there
+    are several or if someone else made it.
+    """
     with invocation.open_existing() as engine:
-        _report_changes(invocation, engine, engine.undo(batch))
+        try:
+            planned = _planned(engine, batch, all_projects=all_projects, anyone=anyone)
+        except NotFound as error:
+            raise NotFound(f"{error}{'' if batch else _wider_undo(engine)}") from None
+        is_plain = planned.size == 1 and planned.is_own(engine.actor)
+        if not (yes or is_plain):
+            _confirm_undo(invocation, engine, planned)
+        elif not invocation.as_json:
+            _show_plan(invocation, engine, planned)
+        _report_undone(invocation, engine, planned, engine.undo(planned.batch))
+
+
+def _planned(engine: Engine, batch: str | None, **wider: bool) -> UndoPlan:
+    from triskele.curation.undo import plan
+
+    return plan(engine.store, engine.actor, engine.project, batch, **wider)
+
+
+def _wider_undo(engine: Engine) -> str:
+    """A hint at the last change outside the project and the user's own changes."""
+    with suppress(TriskeleError):
+        other = _planned(engine, None, all_projects=True, anyone=True)
+        from triskele.serving.cli import reports
+
+        is_here = engine.project in other.projects or "" in other.projects
+        options = ("" if is_here else " --all-projects") + ("" if other.is_own(engine.actor) else " --anyone")
+        return f" of yours in project {engine.project};{options} would undo {reports.undo_summary(other)}"
+    return ""
+
+
+def _confirm_undo(invocation: Invocation, engine: Engine, planned: UndoPlan) -> None:
+    """Show what would be undone and ask for consent."""
+    from triskele.serving.cli import reports
+
+    what = reports.undo_summary(planned)
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput(f"this would undo {what}: confirm it with --yes")
+    _show_plan(invocation, engine, planned)
+    if not click.confirm(f"Undo {what}?", err=True):
+        raise Conflict("not confirmed: nothing was undone")
+
+
+def _show_plan(invocation: Invocation, engine: Engine, planned: UndoPlan) -> None:
+    from triskele.serving.cli import reports
+
+    ids = {id for entry in planned.entries for id in (entry.id, entry.other) if id is not None}
+    invocation.write(reports.undo_plan(planned, engine.store.shorten(ids)))
+
+
+def _report_undone(invocation: Invocation, engine: Engine, planned: UndoPlan, outcomes: Sequence[Outcome]) -> None:
+    if invocation.as_json:
+        undone = [
+            {
+                **shapes.journal_entry(entry),
+                "content": shapes.shown_content(versions[0], False) if versions else None,
+                "project": versions[0].project if versions else None,
+            }
+            for entry in planned.entries
+            for versions in [planned.named(entry)]
+        ]
+        return _report_changes(invocation, engine, outcomes, {"undone": undone})
+    from triskele.serving.cli import reports
+
+    short = engine.store.shorten({each.id for each in outcomes} | {id for id, _ in planned.versions})
+    histories = {each.id: engine.store.history(each.id) for each in outcomes[: reports.SHOWN_OUTCOMES]}
+    return invocation.write(reports.undone(outcomes, histories, _entries(engine, outcomes), short))
 
 
 def _report_changes(
@@ -251,7 +352,11 @@ def _report_changes(
 
     entries = _entries(engine, outcomes)
     ids = {each.id for each in outcomes} | {entry.other for entry in entries.values() if entry.other}
-    return invocation.write(reports.changes(outcomes, entries, engine.store.shorten(ids), copies=copies, sent=sent))
+    return invocation.write(
+        reports.changes(
+            outcomes, entries, engine.store.shorten(ids), copies=copies, erased=engine.erased_copies, sent=sent
+        )
+    )
 
 
 def _batch(outcomes: Sequence[Outcome]) -> str | None:

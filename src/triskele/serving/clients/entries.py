@@ -12,7 +12,17 @@ from typing import Any, Protocol
 
 from triskele.errors import BadInput
 from triskele.serving.clients import json_editor
-from triskele.serving.clients.table import NAME, Client, ConfigFile, hook, is_our_hook, server
+from triskele.serving.clients.table import (
+    NAME,
+    Client,
+    ConfigFile,
+    hook,
+    is_our_hook,
+    server,
+    shared_hook,
+    shared_server,
+    tool_hook,
+)
 
 _BYTE_ORDER_MARK = "\ufeff"
 TOML_MARK = "# Written by `triskele install`; `triskele uninstall` removes it."
@@ -34,13 +44,20 @@ class Entries(Protocol):
         """What to write by hand where the file cannot be changed."""
 
 
-def entries_of(client: Client, file: ConfigFile, environment: Mapping[str, str], *, for_project: bool) -> Entries:
+def entries_of(
+    client: Client, file: ConfigFile, environment: Mapping[str, str], *, for_project: bool, calls_tools: bool = False
+) -> Entries:
     """The entries for one file of a client."""
-    if file.format == "toml":
-        return TomlServer((*file.keys, NAME), server(client, environment))
+    is_shared = for_project and not file.is_personal
     if file.events is None:
-        return JsonServer((*file.keys, NAME), server(client, environment))
-    hooks = JsonHooks(file.keys, {name: hook(client, event, environment) for name, event in file.events.items()})
+        entry = shared_server(client) if is_shared else server(client, environment)
+        return (TomlServer if file.format == "toml" else JsonServer)((*file.keys, NAME), entry)
+    made = {
+        name: (tool_hook(event) if calls_tools else None)
+        or (shared_hook(client, event) if is_shared else hook(client, event, environment))
+        for name, event in file.events.items()
+    }
+    hooks = JsonHooks(file.keys, made)
     if file.reserved_by is None or for_project:
         return hooks
     return EntryGroup((hooks, JsonListItem((file.reserved_by,), NAME)))

@@ -12,7 +12,7 @@ from triskele.errors import BadInput, Conflict
 from triskele.serving.clients import config_files
 from triskele.serving.clients.config_files import BackupFolder, TokenFile
 from triskele.serving.clients.entries import Entries, entries_of, text_of
-from triskele.serving.clients.table import Client, ConfigFile, user_path
+from triskele.serving.clients.table import Client, ConfigFile, has_tool_hooks, user_path
 
 _MASK = "(token)"
 
@@ -37,6 +37,7 @@ class Change:
     backup: Path | None = None
     client: str = ""
     token: str = ""
+    purpose: str = ""
 
     @property
     def is_needed(self) -> bool:
@@ -108,8 +109,17 @@ def plan_install(client: Client, target: InstallTarget) -> list[Change]:
             by_hand = _entries(client, file, target).shown()
             raise FileRefused(f"{path} was not changed: {error}. Add the entries by hand", by_hand) from error
         original, folders = _without_entries(file, entries, target, path, before, unknown=before)
-        changes.append(Change(path, before, after, original, folders, client=client.name, token=token))
+        changes.append(
+            Change(path, before, after, original, folders, client=client.name, token=token, purpose=_purpose(file))
+        )
     return changes
+
+
+def _purpose(file: ConfigFile) -> str:
+    """What the entries in a file are for."""
+    if file.events is None:
+        return "the MCP server triskele, which the agent asks and tells"
+    return f"hooks that give memories to the agent ({', '.join(file.events)})"
 
 
 def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
@@ -123,7 +133,9 @@ def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
         except BadInput as error:
             raise FileRefused(f"{path} was not changed: {error}. Remove the triskele entries by hand") from error
         token = target.tokens.known_in(before or b"", client.name) or ""
-        changes.append(Change(path, before, after, folders=folders, client=client.name, token=token))
+        changes.append(
+            Change(path, before, after, folders=folders, client=client.name, token=token, purpose=_purpose(file))
+        )
     return changes
 
 
@@ -176,7 +188,8 @@ def _token(client: Client, target: InstallTarget) -> str:
 
 def _entries(client: Client, file: ConfigFile, target: InstallTarget, token: str = "") -> Entries:
     environment = {**target.passed_on, "TRISKELE_CLIENT_TOKEN": token} if token else target.passed_on
-    return entries_of(client, file, environment, for_project=target.project is not None)
+    calls_tools = has_tool_hooks(client, target.environment.get("PATH", ""))
+    return entries_of(client, file, environment, for_project=target.project is not None, calls_tools=calls_tools)
 
 
 def _without_entries(

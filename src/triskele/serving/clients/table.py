@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +31,11 @@ _OPTIONS = {
     "TRISKELE_CLIENT_TOKEN": "--token",
 }
 _CLAUDE_EVENTS = {**_EVENTS, "SessionEnd": "session-end"}
+HOOK_TOOL = "memory_hook"
+# Events at which a client is connected to its servers: not yet at the start of a session, no longer at its end.
+_CONNECTED = frozenset({"user-prompt-submit", "pre-compact"})
+_HOOK_FIELDS = ("prompt", "session_id", "cwd", "source", "agent_id")
+_VERSION_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class ConfigFile:
     """One file of a client; `moved_by` is the variable that moves its folder.
 
     `reserved_by` is the list of server names that repositories may not define: without our name in it, a repository
-    could replace our server by its own.
+    could replace our server by its own. A project's file that `is_personal` is one that teams do not commit.
     """
 
     user: str
@@ -45,11 +53,15 @@ class ConfigFile:
     moved_by: str | None = None
     events: Mapping[str, str] | None = None
     reserved_by: str | None = None
+    is_personal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client that triskele can be installed into."""
+    """A client that triskele can be installed into.
+
+    From the version `tool_hooks_since` of its program on, its hooks can call a tool of a running server.
+    """
 
     name: str
     title: str
@@ -57,6 +69,8 @@ class Client:
     names_transport: bool = False
     hook_as_line: bool = False
     advice: str = ""
+    program: str = ""
+    tool_hooks_since: tuple[int, ...] | None = None
 
 
 CLIENTS: dict[str, Client] = {
@@ -74,10 +88,13 @@ CLIENTS: dict[str, Client] = {
                     moved_by="CLAUDE_CONFIG_DIR",
                     events=_CLAUDE_EVENTS,
                     reserved_by="disabledMcpjsonServers",
+                    is_personal=True,
                 ),
             ),
             names_transport=True,
             advice="Restart Claude Code; /mcp and /hooks list triskele.",
+            program="claude",
+            tool_hooks_since=(2, 1, 118),
         ),
         Client(
             name="codex",
@@ -111,7 +128,15 @@ CLIENTS: dict[str, Client] = {
             name="gemini",
             title="Gemini CLI",
             files=(ConfigFile("~/.gemini/settings.json", ".gemini/settings.json", ("mcpServers",)),),
-            advice="Restart Gemini CLI; /mcp lists triskele.",
+            advice="Restart Gemini CLI; /mcp lists triskele. For its successor run `triskele install antigravity`.",
+        ),
+        Client(
+            name="antigravity",
+            title="Antigravity CLI",
+            files=(
+                ConfigFile("~/.gemini/antigravity-cli/mcp_config.json", ".agents/mcp_config.json", ("mcpServers",)),
+            ),
+            advice="Restart agy; /mcp lists triskele.",
         ),
     )
 }
@@ -131,6 +156,20 @@ def user_path(file: ConfigFile, environment: Mapping[str, str]) -> Path:
     return Path(file.user).expanduser()
 
 
+def shared_server(client: Client) -> dict[str, Any]:
+    """The entry for a file that a team commits: nothing in it belongs to one machine."""
+    entry: dict[str, Any] = {"type": "stdio"} if client.names_transport else {}
+    return entry | {"command": NAME, "args": ["mcp"]}
+
+
+def shared_hook(client: Client, event: str) -> dict[str, Any]:
+    """The hook for a file that a team commits."""
+    words = [NAME, "hook", event, "--client", client.name]
+    if client.hook_as_line:
+        return {"type": "command", "command": shlex.join(words), "timeout": _HOOK_SECONDS}
+    return {"type": "command", "command": words[0], "args": words[1:], "timeout": _HOOK_SECONDS}
+
+
 def server(client: Client, environment: Mapping[str, str]) -> dict[str, Any]:
     """The entry with which the client starts `triskele mcp`."""
     command, *arguments = _plain_words([_interpreter(), _isolation_flag(), "-m", "triskele", "mcp"])
@@ -138,6 +177,31 @@ def server(client: Client, environment: Mapping[str, str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "stdio"} if client.names_transport else {}
     entry |= {"command": command, "args": arguments}
     return entry | ({"env": dict(environment)} if environment else {})
+
+
+def has_tool_hooks(client: Client, path: str) -> bool:
+    """Whether the installed program of a client can call a tool at an event; an older one would refuse such a hook."""
+    program = shutil.which(client.program, path=path) if client.tool_hooks_since else None
+    return program is not None and _version(program) >= (client.tool_hooks_since or ())
+
+
+@cache
+def _version(program: str) -> tuple[int, ...]:
+    """The version that a program tells; empty where it tells none."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", said.stdout.strip())
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def tool_hook(event: str) -> dict[str, Any] | None:
+    """The entry with which a client asks the running server at an event; None where no server runs then."""
+    if event not in _CONNECTED:
+        return None
+    given = {"event": event, **{name: f"${{{name}}}" for name in _HOOK_FIELDS}}
+    return {"type": "mcp_tool", "server": NAME, "tool": HOOK_TOOL, "input": given, "timeout": _HOOK_SECONDS}
 
 
 def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -152,12 +216,15 @@ def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str
 
 
 def is_our_hook(entry: Any) -> bool:
-    """Whether an entry runs the hook client of any triskele installation."""
+    """Whether an entry runs the hook client of any triskele installation, or asks our server."""
     if not isinstance(entry, dict):
         return False
+    if entry.get("type") == "mcp_tool":
+        return (entry.get("server"), entry.get("tool")) == (NAME, HOOK_TOOL)
     arguments = entry.get("args")
     words = [entry.get("command"), *(arguments if isinstance(arguments, list) else [])]
-    return any(isinstance(word, str) and "triskele/serving/hook_" in word.replace("\\", "/") for word in words)
+    said = [word.replace("\\", "/") for word in words if isinstance(word, str)]
+    return any("triskele/serving/hook_" in word for word in said) or " ".join(said).startswith(f"{NAME} hook ")
 
 
 def _interpreter() -> str:

@@ -26,6 +26,8 @@ def respond(engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
     """The text that the hook writes to standard output."""
     if event not in _ANSWERS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(_ANSWERS)}")
+    if not injection.is_from_user(payload):
+        return NOTHING
     # What the last answer gave counts before the next one.
     engine.after_answer.flush()
     return _ANSWERS[event](engine, payload)

@@ -17,7 +17,7 @@ SAYS = (
     " One memory a line: id · date · origin · project · its text as a JSON string."
     " Use what fits the task, leave the rest, and do not store any of it again."
 )
-LONGEST_PROJECT = 60
+LONGEST_NAME = 60
 
 # Joiners carry meaning in many scripts; every other invisible character can hide text or turn its order around.
 _KEPT_FORMATS = frozenset("\u200c\u200d\u00ad")
@@ -52,11 +52,12 @@ def line(memory: Memory, short: Mapping[str, str]) -> str:
 
 
 def label(memory: Memory, short: Mapping[str, str]) -> str:
-    """What stands before the text: id, date, origin, project."""
+    """What stands before the text: id, date, origin, project, and who said it where that is known."""
     date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
-    place = quoted(memory.project[:LONGEST_PROJECT] or "everywhere")
-    return f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {place}"
+    place = quoted(memory.project[:LONGEST_NAME] or "everywhere")
+    said = f" · said by {quoted(memory.speaker[:LONGEST_NAME])}" if memory.speaker else ""
+    return f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {place}{said}"
 
 
 def quoted(text: str) -> str:

@@ -11,16 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from triskele import validation
-from triskele.base import project, timestamps
-from triskele.engine import EVERYWHERE, Engine
+from triskele.base import timestamps
+from triskele.base.text import SENTENCE_END
+from triskele.curation.projects import project_of
+from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.recall.reasons import tokens_of
 from triskele.serving.hook import fence
 from triskele.stores.protocols import Given
-from triskele.types import Answer, Memory, Origin, Sensitivity, Sort
+from triskele.types import EVERYWHERE, Answer, Memory, Origin, Sensitivity, Sort
 
-# The beginning of a long prompt says what it is about; the rest is often pasted text and too slow to embed.
-HEAD_CHARACTERS = 1000
+# A longer prompt is reduced to what it is about: the rest is often pasted text, which hides the request.
+WHOLE_CHARACTERS = 500
+GIST_CHARACTERS = 1000
+_FIRST_CHARACTERS, _LAST_CHARACTERS = 200, 300
+_LOOKED_AT_CHARACTERS = 4000
+_MOST_NAMES = 20
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_PASTED = re.compile(r"^(?:>|\t| {4}|\S*\d{2}:\d{2}:\d{2}|\s*(?:at|File) \S).*$", re.MULTILINE)
+_NAMES = re.compile(r"(?<![.!?]\s)(?<!^)\b(?:[A-Z][\w-]{2,}|\w+[_/.-]\w[\w/.-]*|[A-Za-z]+\d[\w-]*)", re.MULTILINE)
 # More hits than are given: superseded hits and near-duplicates are left out.
 CONSIDERED = 20
 # A hit below this share of the best score is not worth its tokens.
@@ -31,6 +40,17 @@ STANDING = ("preferences", "decisions", "lessons")
 STANDING_IMPORTANCE = 0.5
 _STANDING_LOOKED_AT = 50
 _SLASH_COMMAND = re.compile(r"/[\w:.-]+(\s|$)")
+# How clients begin what they write themselves in the user's place: reports of subagents, messages of other sessions,
+# wake-ups of loops, output of commands, the summary after a compaction.
+_NOT_THE_USER = re.compile(
+    r"\s*(?:<(?:task-notification|teammate-message|agent-message|cross-session-message|system-reminder|tick"
+    r"|scheduled-\w+|\w+-idle-wake|local-command|command-(?:name|message|args)|bash-(?:input|stdout|stderr)"
+    r"|user-prompt-submit-hook)\b"
+    r"|\[Request interrupted|\[SYSTEM NOTIFICATION|Caveat: The messages below were generated"
+    r"|This session is being continued from a previous conversation)",
+    re.IGNORECASE,
+)
+_USERS = frozenset({"", "user", "startup", "resume", "clear", "compact"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +66,33 @@ class Injection:
 def query_of(prompt: str) -> str:
     """The query of a prompt; empty where the prompt is a command to the client."""
     query = prompt.strip()
-    return "" if _SLASH_COMMAND.match(query) else query[:HEAD_CHARACTERS]
+    if _SLASH_COMMAND.match(query):
+        return ""
+    return query if len(query) <= WHOLE_CHARACTERS else gist(query)
+
+
+def gist(prompt: str) -> str:
+    """What a long prompt is about: its last request, its first sentence, and the names in the rest."""
+    if len(prompt) > 2 * _LOOKED_AT_CHARACTERS:
+        prompt = f"{prompt[:_LOOKED_AT_CHARACTERS]}\n{prompt[-_LOOKED_AT_CHARACTERS:]}"
+    said = _PASTED.sub("", _FENCED.sub("\n", prompt)).strip() or prompt
+    sentences = [each.strip() for each in re.split(SENTENCE_END, said) if each and each.strip()]
+    first, last = sentences[0][:_FIRST_CHARACTERS], ""
+    for sentence in reversed(sentences[1:]):
+        if last and len(last) + len(sentence) > _LAST_CHARACTERS:
+            break
+        last = f"{sentence[-_LAST_CHARACTERS:]} {last}".strip()
+    chosen = " ".join(part for part in (last, first) if part)
+    found = (name.rstrip(".-/") for name in _NAMES.findall(prompt))
+    names = [name for name in dict.fromkeys(found) if name not in chosen]
+    return " ".join([chosen, *names[:_MOST_NAMES]])[:GIST_CHARACTERS]
+
+
+def is_from_user(payload: Mapping[str, Any]) -> bool:
+    """Whether a person caused an event, rather than a subagent, a loop or the client itself."""
+    is_agent = bool(text_in(payload, "agent_id"))
+    is_own = text_in(payload, "source") in _USERS
+    return is_own and not is_agent and not _NOT_THE_USER.match(text_in(payload, "prompt"))
 
 
 def for_prompt(engine: Engine, query: str, conversation: Conversation) -> list[Memory]:
@@ -203,6 +249,6 @@ def _project(engine: Engine, payload: Mapping[str, Any]) -> str:
     try:
         if named:
             return validation.check_name(named, "the project")
-        return validation.check_name(project.resolve(path), "the project") if path.is_absolute() else EVERYWHERE
+        return project_of(engine.store, path) if path.is_absolute() else EVERYWHERE
     except (OSError, ValueError, RuntimeError, BadInput):
         return EVERYWHERE

@@ -18,7 +18,9 @@ from typing import Any, BinaryIO, Protocol
 from triskele.serving.mcp.descriptions import MODERN_KEY, Message, handshake_answer
 
 # Tools that change nothing; a test compares the list with the annotations of the tools.
-READ_ONLY = frozenset({"memory_recall", "memory_get", "memory_list", "memory_stats", "memory_why_not"})
+READ_ONLY = frozenset(
+    "memory_recall memory_get memory_list memory_stats memory_why_not code_search code_symbol code_status".split()
+)
 _LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 _READS = frozenset({"initialize", "server/discover", "ping", "resources/read", "prompts/get", *_LISTS})
 UNKNOWN = (

@@ -11,11 +11,11 @@ from mcp.server.mcpserver import Context
 from starlette.requests import Request as HttpRequest
 
 from triskele import validation
-from triskele.base import project
-from triskele.engine import EVERYWHERE, Engine
+from triskele.curation.projects import project_of
+from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.clients.config_files import TokenFile
-from triskele.types import Memory, Sensitivity, client_actor
+from triskele.types import EVERYWHERE, Memory, Sensitivity, client_actor
 
 # Protocol names of clients that differ from the name they are installed by.
 _INSTALLED_AS = {
@@ -23,6 +23,7 @@ _INSTALLED_AS = {
     "cursor-vscode": "cursor",
     "visual studio code": "vscode",
     "gemini-cli-mcp-client": "gemini",
+    "antigravity-cli": "antigravity",
 }
 
 
@@ -35,11 +36,11 @@ class RequestSource:
     project: str | None = None
     token: str = ""
 
-    def named(self, engine: Engine) -> str:
-        """The project of the requests."""
+    def named(self, engine: Engine, *, writing: bool = False) -> str:
+        """The project of the requests; `writing` makes their folder known."""
         given = self.project or engine.settings.project
         if given is None and self.folder is not None and self.folder.is_absolute():
-            given = project.resolve(self.folder)
+            return project_of(engine.store, self.folder, writing=writing)
         return validation.check_name(given or EVERYWHERE, "the project")
 
 
@@ -54,9 +55,14 @@ class Caller:
     """Engine, project and permissions of one request."""
 
     engine: Engine
-    project: str
+    source: RequestSource
     reads_private: bool
     hint: str = ""
+
+    @property
+    def project(self) -> str:
+        """The project of the request."""
+        return self.source.named(self.engine)
 
     @property
     def sensitivities(self) -> frozenset[Sensitivity] | None:
@@ -85,7 +91,7 @@ class Caller:
         """The project to write to: the named one, or the caller's."""
         if named and everywhere:
             raise BadInput("give project or everywhere, not both")
-        return EVERYWHERE if everywhere else named or self.project
+        return EVERYWHERE if everywhere else named or self.source.named(self.engine, writing=True)
 
 
 def caller(request: Request) -> Caller:
@@ -97,7 +103,7 @@ def caller(request: Request) -> Caller:
     given = source.token or _token_of(request)
     reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)
     hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
-    return Caller(engine, source.named(engine), reads_private, hint)
+    return Caller(engine, source, reads_private, hint)
 
 
 def _token_of(request: Request) -> str:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from triskele.serving import hook_client
 from triskele.serving.hook_client import STREAM, VERSION, release
@@ -58,7 +58,9 @@ class Connector:
 
 def header(environ: Mapping[str, str]) -> bytes:
     """The first line of a stream: the version, the client's working folder, and its token."""
-    said = {"version": VERSION, "folder": os.getcwd()}
+    said: dict[str, Any] = {"version": VERSION, "folder": os.getcwd()}
+    if any(choice := hook_client.address(environ).choice):
+        said["choice"] = choice
     for name, variable in (("project", "TRISKELE_PROJECT"), ("token", "TRISKELE_CLIENT_TOKEN")):
         if environ.get(variable):
             said[name] = environ[variable]
@@ -98,7 +100,11 @@ def _is_current(wire: _socket.socket, first: bytes) -> bool:
             if not piece:
                 break
             answer += piece
-        if release(json.loads(answer)["version"]) >= release(VERSION):
+        said = json.loads(answer)
+        if "refused" in said:
+            wire.close()
+            raise ResidentUnavailable(str(said["refused"]))
+        if release(said["version"]) >= release(VERSION):
             return True
     wire.close()
     return False

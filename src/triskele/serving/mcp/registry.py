@@ -16,9 +16,10 @@ from pydantic import Field, ValidationError
 
 from triskele.errors import BadInput, TriskeleError
 from triskele.serving import error_messages
+from triskele.serving.clients.table import HOOK_TOOL
 from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation
-from triskele.serving.mcp import descriptions, schemas, tools_read, tools_write
+from triskele.serving.mcp import descriptions, schemas, tools_code, tools_read, tools_write
 from triskele.serving.mcp.caller import Request, RequestSource, caller
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,9 @@ _TABLE: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
     (tools_read.memory_stats, "Count memories", descriptions.STATS, READS),
     (tools_read.memory_why_not, "Explain a missing memory", descriptions.WHY_NOT, READS),
     (tools_read.memory_reveal, "Reveal a secret", descriptions.REVEAL, REVEALS),
+    (tools_code.code_search, "Search code", descriptions.CODE_SEARCH, READS),
+    (tools_code.code_symbol, "Look up a symbol", descriptions.CODE_SYMBOL, READS),
+    (tools_code.code_status, "List indexed code", descriptions.CODE_STATUS, READS),
 )
 
 
@@ -70,8 +74,16 @@ def _compact(result: Any) -> Any:
 
 @cache
 def tools() -> tuple[Tool, ...]:
-    """Every tool, made once."""
-    return tuple(_tool(*row) for row in _TABLE)
+    """Every tool, made once; the last one is called by hooks and not listed."""
+    return (*(_tool(*row) for row in _TABLE), _hook_tool())
+
+
+def _hook_tool() -> Tool:
+    """The tool behind hooks: its answer is the text that a hook would print."""
+    about = "Answer a hook event. For hooks of clients, not for models."
+    return MemoryTool.from_function(
+        tools_read.memory_hook, name=HOOK_TOOL, description=about, annotations=READS, structured_output=False
+    )
 
 
 def _tool(function: Callable[..., Any], title: str, description: str, annotations: ToolAnnotations) -> Tool:

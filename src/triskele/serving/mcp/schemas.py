@@ -19,6 +19,8 @@ ANSWER_CHARACTERS = 24_000
 MAX_LINKS = 50
 _SEALED_NOTE = "It holds a secret: the text is sealed, and only its title is shown."
 
+Speaker = Annotated[str, Field(description="Who said it, or empty.")]
+Role = Annotated[str, Field(description="Whose words they are: user, assistant, tool or other; empty if unknown.")]
 Date = Annotated[str, Field(description="When it was last changed.")]
 Origin = Annotated[str, Field(description="Who wrote it: user, agent, import, tool or web; trust tool and web least.")]
 Sensitivity = Annotated[str, Field(description="open, private, or secret: then content is a title only.")]
@@ -35,6 +37,8 @@ class MemoryLine(BaseModel):
     tags: list[str]
     project: Project
     origin: Origin
+    speaker: Speaker
+    role: Role
     date: Date
     sensitivity: Sensitivity
     superseded: Annotated[bool, Field(description="No longer true: another memory replaces it.")]
@@ -55,6 +59,7 @@ class Recalled(BaseModel):
     confidence: Annotated[float, Field(description="0 to 1: how likely the first hit answers.")]
     project: Annotated[str, Field(description="The project searched; `*` is all projects, empty is everywhere.")]
     omitted: Annotated[int, Field(description="Hits left out to keep the answer short.")]
+    period: Annotated[str, Field(description="The time that the question names, with its days; empty without one.")]
     note: Note = descriptions.DATA_NOTE
 
 
@@ -160,6 +165,8 @@ def line(memory: Memory, *, superseded: bool = False) -> MemoryLine:
         tags=list(memory.tags),
         project=memory.project,
         origin=str(memory.origin),
+        speaker=memory.speaker or "",
+        role=memory.role or "",
         date=f"{memory.updated_at:%Y-%m-%d}",
         sensitivity=str(memory.sensitivity),
         superseded=superseded,
@@ -261,6 +268,10 @@ Importance = Annotated[
     float, Field(ge=0, le=1, description="0.5 is usual; 0.9 for what every conversation should know from the start.")
 ]
 Day = Annotated[str, Field(max_length=40, description="A date such as 2026-03-14.")]
+Since = Annotated[
+    str, Field(max_length=80, description="Only memories about that time or later: 2026-06, last week, 1 November.")
+]
+Until = Annotated[str, Field(max_length=80, description="Only memories about that time or earlier.")]
 Raised = Annotated[
     Literal["private", "secret"],
     Field(description="private: only for clients that the user allows; secret: sealed, only a title is shown."),
@@ -271,5 +282,12 @@ Title = Annotated[
 Source = Annotated[
     Literal["agent", "tool", "web"],
     Field(description="The source of the text: you or the user (agent), a tool's output, or the web."),
+]
+SpokenBy = Annotated[
+    str, Field(max_length=200, description="Who said it, such as `Marta`; only for words of a certain person.")
+]
+SpokenAs = Annotated[
+    Literal["user", "assistant", "tool", "other"],
+    Field(description="Whose words the text holds: the user's, yours (assistant), a tool's, or another person's."),
 ]
 Batch = Annotated[str, Field(max_length=200, description="The `batch` that a change returned.")]

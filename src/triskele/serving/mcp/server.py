@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,15 @@ from mcp.types import (
     RequestId,
     jsonrpc_message_adapter,
 )
+from mcp.types import Tool as MCPTool
 from starlette.types import ASGIApp
 
 from triskele import __version__
 from triskele.engine import Engine
 from triskele.serving import error_messages
 from triskele.serving.app import MAX_BODY
+from triskele.serving.clients.table import HOOK_TOOL
+from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE
 from triskele.serving.mcp import descriptions, registry
 from triskele.serving.mcp.bridge import MAX_LINE, not_a_message, refusal
 from triskele.serving.mcp.caller import RequestSource
@@ -47,7 +50,11 @@ _STATIC = CacheHint(ttl_ms=LISTED_MS, scope="public")
 
 
 class MemoryServer(MCPServer[RequestSource]):
-    """The SDK's server, except that a bad prompt request is reported as the client's error."""
+    """The SDK's server; a bad prompt request is the client's error, and the tool of hooks is not listed."""
+
+    async def list_tools(self) -> list[MCPTool]:
+        """The tools for models: that of hooks is left out, because every model would pay for its description."""
+        return [tool for tool in await super().list_tools() if tool.name != HOOK_TOOL]
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[RequestSource, Any] | None = None
@@ -107,13 +114,24 @@ Inbound = SessionMessage | Exception
 
 
 async def serve_stream(
-    open_engine: Callable[[], Engine], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    open_engine: Callable[[], Engine],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    serves: Callable[[Sequence[str]], bool] = lambda _: True,
 ) -> None:
-    """Serve one connection; the first line of the client holds version and folder, that of the server its version."""
+    """Serve one connection; the first line of the client holds version and folder, that of the server its version.
+
+    A client whose environment chooses another store is refused there.
+    """
     lines = _lines(reader)
     try:
         header = await _header(lines)
         if header is None:
+            return
+        choice = header.get("choice", NO_CHOICE)
+        is_choice = isinstance(choice, list | tuple) and [type(part) for part in choice] == [str] * len(NO_CHOICE)
+        if not is_choice or not serves(choice):
+            await _write(writer, json.dumps({"version": __version__, "refused": OTHER_STORE}).encode())
             return
         await _write(writer, json.dumps({"version": __version__}).encode())
         await _converse(open_engine, header, lines, writer)

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import anyio
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from pydantic import BaseModel, Field
 
+from triskele.base import periods
 from triskele.curation import usage
-from triskele.errors import BadInput
+from triskele.errors import BadInput, TriskeleError
+from triskele.serving import hook_client
+from triskele.serving.hook import events
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller, client_name
-from triskele.serving.mcp.schemas import AllProjects, Category, Day, Id, Limit, Offset, Question, ReadProject, Tags
+from triskele.serving.mcp.schemas import (
+    AllProjects,
+    Category,
+    Day,
+    Id,
+    Limit,
+    Offset,
+    Question,
+    ReadProject,
+    Since,
+    Tags,
+    Until,
+)
 from triskele.serving.shapes import query_change
 from triskele.types import Hit, Sort, is_secret
 
 ALL_PROJECTS = "*"
 MAX_PROJECTS = 50
 # Recall options as memory_recall names them.
-_ARGUMENTS = {name: name for name in ("project", "category", "tags", "as_of", "limit")} | {
+_ARGUMENTS = {name: name for name in ("project", "category", "tags", "as_of", "since", "until", "limit")} | {
     "show_superseded": "superseded"
 }
 
@@ -35,13 +53,19 @@ def memory_recall(
     category: Category = "",
     tags: Tags = (),
     as_of: Day = "",
+    since: Since = "",
+    until: Until = "",
     superseded: Annotated[
         bool, Field(description="Also return superseded memories, not only their successors.")
     ] = False,
 ) -> schemas.Recalled:
     """Find memories that answer a question."""
     who = caller(request)
-    asked = _filters(who, project, all_projects, category, tags) | {"as_of": as_of or None}
+    asked = _filters(who, project, all_projects, category, tags) | {
+        "as_of": as_of or None,
+        "since": since or None,
+        "until": until or None,
+    }
     found = who.engine.recall(query, limit=limit, show_superseded=superseded, **asked)
     hits = [_hit(hit) for hit in found.hits]
     kept = schemas.fitting(hits)
@@ -53,6 +77,7 @@ def memory_recall(
         confidence=round(found.confidence, 3),
         project=ALL_PROJECTS if found.project is None else found.project,
         omitted=len(hits) - len(kept),
+        period=periods.label(found.period) if found.period else "",
     )
 
 
@@ -145,6 +170,35 @@ def _filters(who: Caller, project: str, all_projects: bool, category: str, tags:
 def _hit(hit: Hit) -> schemas.Hit:
     shown = schemas.line(hit.memory, superseded=hit.superseded)
     return schemas.Hit(**shown.model_dump(), reason=hit.reason, replaces=hit.stands_for or "")
+
+
+async def memory_hook(
+    request: Request,
+    event: Literal["user-prompt-submit", "pre-compact"],
+    prompt: str = "",
+    session_id: str = "",
+    cwd: str = "",
+    source: str = "",
+    agent_id: str = "",
+) -> str:
+    """Answer a hook event of a client that is connected already; late or wrong is silence, as in the hook client."""
+    wait_s = hook_client.deadline_s(os.environ)
+    payload = {"prompt": prompt, "session_id": session_id, "cwd": cwd, "source": source, "agent_id": agent_id}
+    answer = partial(_hook_answer, request, event, {**payload, "answer_by": time.monotonic() + wait_s})
+    with anyio.move_on_after(wait_s):
+        return await anyio.to_thread.run_sync(answer, abandon_on_cancel=True)
+    return events.NOTHING
+
+
+def _hook_answer(request: Request, event: str, payload: dict[str, Any]) -> str:
+    try:
+        who = caller(request)
+        project = request.request_context.lifespan_context.project or ""
+        # The name of a client opens private memories, so it counts only with the token of its entry.
+        name = (client_name(request) or "") if who.reads_private else ""
+        return events.respond(who.engine, event, {**payload, "client": name, "project": project})
+    except (TriskeleError, OSError):
+        return events.NOTHING
 
 
 class Consent(BaseModel):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from triskele.base import periods
 from triskele.curation import echo
 from triskele.errors import BadInput
 from triskele.serving.mcp import schemas
@@ -22,6 +23,8 @@ from triskele.serving.mcp.schemas import (
     Keywords,
     Raised,
     Source,
+    SpokenAs,
+    SpokenBy,
     Tags,
     Title,
     WrittenProject,
@@ -30,6 +33,7 @@ from triskele.types import Action, LinkKind, Memory, Origin, Sensitivity, is_rai
 
 _REMOVES = "none"
 _SUCCESSOR = "The user's own text was kept: this text supersedes it."
+_HELD = "By its own words it is valid {}; set valid_from or valid_to with memory_update if that is wrong."
 _KNOWN = "It was stored already; nothing was written."
 _KNOWN_SUCCESSOR = "It was stored already and now supersedes the older memory."
 
@@ -49,6 +53,8 @@ def memory_store(
     valid_from: Day = "",
     valid_to: Day = "",
     origin: Source = "agent",
+    speaker: SpokenBy = "",
+    role: SpokenAs | None = None,
 ) -> schemas.Stored:
     """Remember one fact."""
     who = caller(request)
@@ -72,6 +78,8 @@ def memory_store(
         valid_from=valid_from or None,
         valid_to=valid_to or None,
         origin=Origin(origin),
+        speaker=speaker or None,
+        role=role,
     )
 
 
@@ -88,6 +96,8 @@ def memory_update(
     sensitivity: Raised | None = None,
     valid_from: Annotated[Day, Field(description="True from this day on; `none` removes it.")] = "",
     valid_to: Annotated[Day, Field(description="No longer true from this day on; `none` removes it.")] = "",
+    speaker: SpokenBy = "",
+    role: SpokenAs | None = None,
 ) -> schemas.Stored:
     """Correct a memory."""
     who = caller(request)
@@ -100,6 +110,8 @@ def memory_update(
         "importance": importance,
         "project": who.written_to(project, everywhere) if project or everywhere else None,
         "sensitivity": _raised(memory, sensitivity),
+        "speaker": speaker or None,
+        "role": role,
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for name, said in (("valid_from", valid_from), ("valid_to", valid_to)):
@@ -137,7 +149,9 @@ def memory_link(
 def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
     """Take back a change."""
     who = caller(request)
-    return schemas.changes(who.engine.undo(batch or None))
+    # A client without a project names one in each call: its last change may be in any.
+    undone = who.engine.undo(batch or None, project=who.project, all_projects=not who.project)
+    return schemas.changes(undone)
 
 
 def _refuse_long(who: Caller, content: str) -> None:
@@ -183,6 +197,9 @@ def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
     if outcome.action is Action.DUPLICATE:
         note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
+    elif not (details.get("valid_from") or details.get("valid_to")):
+        held = periods.held(who.engine.get(outcome.id))
+        note = f"{note} {_HELD.format(periods.describe(held))}".strip() if held else note
     return schemas.stored(outcome, note)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -10,23 +10,28 @@ from typing import Any
 import apsw
 
 from triskele.base.ids import same_words
-from triskele.base.timestamps import to_micros
+from triskele.base.timestamps import from_micros, to_micros
 from triskele.errors import Conflict, NotFound
+from triskele.stores.protocols import KnownPlace
 from triskele.stores.sqlite import secrets, vectors
 from triskele.stores.sqlite.documents import delete_about
 from triskele.stores.sqlite.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
+    PLACE_COLUMNS,
     VERSION_COLUMNS,
+    Row,
     from_link,
     from_memory,
     row_hash,
     to_link,
     to_memory,
+    version_hash,
 )
 from triskele.types import (
     Action,
     Add,
+    Bind,
     Change,
     Connect,
     Disconnect,
@@ -75,6 +80,8 @@ class Writer:
                 return self._note(Action.REVEALED, latest, version=latest.version)
             case Withdraw(id):
                 return self._withdraw(id)
+            case Bind(place, project):
+                return self._bind(place, project)
 
     def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
         self.refuse_foreign(memory)
@@ -126,7 +133,7 @@ class Writer:
             closed = replace(to_memory(values), sensitivity=Sensitivity.PRIVATE)
             self.connection.execute(
                 "UPDATE versions SET sensitivity = ?, row_hash = ? WHERE owner = ? AND id = ? AND version = ?",
-                [closed.sensitivity.value, row_hash(from_memory(closed)), self.owner, id, closed.version],
+                [closed.sensitivity.value, version_hash(from_memory(closed)), self.owner, id, closed.version],
             )
         vectors.withdraw(self.connection, self.owner, id)
         delete_about(self.connection, self.owner, id)
@@ -166,6 +173,21 @@ class Writer:
         )
         return self._note(Action.UNLINKED, self.latest(link.source), link=link)
 
+    def _bind(self, number: int, project: str) -> Outcome:
+        found = self._one(f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? AND place = ?", number)
+        if found is None:
+            raise NotFound(f"no place {number}")
+        # The journal names the number: a path or a remote stays in its own table.
+        place, id = _to_place(found), f"place {number}"
+        if place.project == project:
+            return Outcome(action=Action.UNCHANGED, id=id, project=project)
+        values = [self.owner, place.key, project, to_micros(place.at)]
+        self.connection.execute(
+            "UPDATE places SET project = ?, row_hash = ? WHERE place = ?", [project, row_hash(values), number]
+        )
+        seq = self._write_entry(Action.BOUND, id, other=place.project)
+        return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
+
     def refuse_foreign(self, memory: Memory) -> None:
         """Raise where a memory is another owner's, as for an unknown id."""
         if memory.owner != self.owner:
@@ -183,7 +205,7 @@ class Writer:
         values = from_memory(replace(memory, known_to=moment))
         self.connection.execute(
             "UPDATE versions SET known_to = ?, row_hash = ? WHERE owner = ? AND id = ? AND version = ?",
-            [to_micros(moment), row_hash(values), self.owner, memory.id, memory.version],
+            [to_micros(moment), version_hash(values), self.owner, memory.id, memory.version],
         )
 
     def _note(
@@ -196,11 +218,24 @@ class Writer:
         link: Link | None = None,
     ) -> Outcome:
         kind, other = (link.kind.value, link.target) if link else (None, None)
+        seq = self._write_entry(action, memory.id, version=version, previous=previous, kind=kind, other=other)
+        return self._outcome(action, memory, version=version, seq=seq)
+
+    def _write_entry(
+        self,
+        action: Action,
+        id: str,
+        *,
+        version: int | None = None,
+        previous: int | None = None,
+        kind: str | None = None,
+        other: str | None = None,
+    ) -> int:
         values = [
             self.owner,
             to_micros(self.at),
             action.value,
-            memory.id,
+            id,
             version,
             previous,
             kind,
@@ -213,7 +248,7 @@ class Writer:
         self.connection.execute(
             f"INSERT INTO journal (owner, {JOURNAL_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
         )
-        return self._outcome(action, memory, version=version, seq=self.connection.last_insert_rowid())
+        return self.connection.last_insert_rowid()
 
     def _outcome(
         self, action: Action, memory: Memory, *, version: int | None = None, seq: int | None = None
@@ -248,11 +283,13 @@ class Writer:
             # Named, because the planner would rather walk through the whole project.
             f"SELECT {VERSION_COLUMNS} FROM versions INDEXED BY current_content WHERE owner = ? AND content_hash = ?"
             " AND known_to IS NULL AND sensitivity <> 'secret' AND project = ? AND session IS ? AND position IS ?"
-            " AND valid_from IS ? AND valid_to IS ? AND content = ?",
+            " AND speaker IS ? AND role IS ? AND valid_from IS ? AND valid_to IS ? AND content = ?",
             memory.content_hash,
             memory.project,
             memory.session,
             memory.position,
+            memory.speaker,
+            memory.role,
             memory.valid_from and to_micros(memory.valid_from),
             memory.valid_to and to_micros(memory.valid_to),
             memory.content,
@@ -289,9 +326,38 @@ def insert_version(connection: apsw.Connection, memory: Memory) -> None:
     values = from_memory(memory)
     marks = ",".join("?" * (len(values) + 1))
     connection.execute(
-        f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({marks})", [*values, row_hash(values)]
+        f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({marks})", [*values, version_hash(values)]
     )
     vectors.queue_names(connection, memory.owner, connection.last_insert_rowid())
     vectors.queue_content(connection, memory.owner, memory.content_hash)
     if memory.sensitivity is not Sensitivity.OPEN:
         vectors.withdraw(connection, memory.owner, memory.id)
+
+
+def read_places(connection: apsw.Connection, owner: str) -> list[KnownPlace]:
+    """Every place, oldest first."""
+    rows = connection.execute(f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place", [owner])
+    return [_to_place(row) for row in rows.fetchall()]
+
+
+def claim_places(
+    connection: apsw.Connection,
+    owner: str,
+    keys: Sequence[str],
+    choose: Callable[[Sequence[KnownPlace]], str],
+    at: datetime,
+) -> str:
+    """Give the project that is chosen to the keys that have none, in the transaction of the caller."""
+    known = read_places(connection, owner)
+    project = choose(known)
+    for key in dict.fromkeys(keys):
+        if key not in {place.key for place in known}:
+            values = [owner, key, project, to_micros(at)]
+            connection.execute(
+                f"INSERT INTO places (owner, {PLACE_COLUMNS}, row_hash) VALUES (?,?,?,?,?)", [*values, row_hash(values)]
+            )
+    return project
+
+
+def _to_place(row: Row) -> KnownPlace:
+    return KnownPlace(row[0], row[1], row[2], from_micros(row[3]))

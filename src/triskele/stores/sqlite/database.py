@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +16,13 @@ from weakref import WeakSet
 
 import apsw
 
-from triskele.base.files import file_lock, is_full, settle_folder
+from triskele.base.files import file_lock, has_no_room, is_full, settle_folder
 from triskele.errors import StoreDamaged, StoreUnavailable
-from triskele.stores.sqlite import ownership, schema
+from triskele.stores.sqlite import lost_writes, ownership, schema
 
 _LOGS = ("-wal", "-shm")
+_NO_FILE = (0, 0)
+_MAGIC = b"SQLite format 3\0"
 
 
 class Database:
@@ -32,36 +34,49 @@ class Database:
     def __init__(self, path: Path, *, busy_timeout_s: float, owner: str, traces: Sequence[Path]) -> None:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
+        self._owner, self._traces = owner, tuple(traces)
         self._local = threading.local()
         # Weak, so that a thread's connection goes when the thread does.
         self._opened: WeakSet[apsw.Connection] = WeakSet()
         self._opened_lock = threading.Lock()
         self._open_address = str(path)
+        self._file = _NO_FILE
         with told(path):
-            refuse_lost(path, traces)
-            if cannot_be_written(path):
-                self._open_address = _read_only_address(path)
-                if self.connection().pragma("user_version") < len(schema.MIGRATIONS):
-                    raise StoreUnavailable(
-                        f"the store {path} is read-only and has an older format: open it once where it can be written"
-                    )
-                return
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Several processes may meet an empty folder at once; only one creates the tables.
-            with file_lock(_lock_of(path), timeout_s=busy_timeout_s) as is_held:
-                if not is_held:
-                    raise StoreUnavailable(f"the store {path} is being set up by another process: try again")
-                _finish(path)
-                if not path.exists():
-                    # For the user alone; the write-ahead log takes the mode of the file.
-                    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-                try:
-                    schema.migrate(self.connection(), owner)
-                    _settle_index_folder(self.connection(), path)
-                except BaseException:
-                    # Closed late, a connection would meddle with the files that replace these.
-                    self.close(is_sound=False)
-                    raise
+            self._open()
+
+    def _open(self) -> None:
+        """Open the file at the path and bring it up to this version."""
+        path = self.path
+        refuse_lost(path, self._traces)
+        if cannot_be_written(path):
+            self._open_address = _read_only_address(path)
+            self._file = _file_number(path)
+            if self.connection().pragma("user_version") < len(schema.MIGRATIONS):
+                raise StoreUnavailable(
+                    f"the store {path} is read-only and has an older format: open it once where it can be written"
+                )
+            return
+        if not (looks_like_one(path) or _committed(path).exists()):
+            # Checked before a lock file is written beside a file of another program.
+            raise apsw.NotADBError("file is not a database")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Several processes may meet an empty folder at once; only one creates the tables.
+        with file_lock(_lock_of(path), timeout_s=self._busy_timeout_s) as is_held:
+            if not is_held:
+                raise StoreUnavailable(f"the store {path} is being set up by another process: try again")
+            _finish(path)
+            if not path.exists():
+                # For the user alone; the write-ahead log takes the mode of the file.
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            self._file = _file_number(path)
+            try:
+                schema.migrate(self.connection(), self._owner)
+                _settle_index_folder(self.connection(), path)
+                lost_writes.set_aside(self.connection(), path)
+            except BaseException:
+                # Closed late, a connection would meddle with the files that replace these.
+                self.close(is_sound=False)
+                raise
 
     @property
     def is_read_only(self) -> bool:
@@ -71,6 +86,9 @@ class Database:
     def connection(self) -> apsw.Connection:
         """The connection of this thread."""
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is not None and self._local.file != self._file:
+            self._drop(connection)
+            connection = None
         if connection is None:
             connection = self._connect()
             with self._opened_lock:
@@ -82,8 +100,28 @@ class Database:
                 connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
             connection.pragma("foreign_keys", True)
-            self._local.connection = connection
+            self._local.connection, self._local.file = connection, self._file
         return connection
+
+    def _drop(self, connection: apsw.Connection) -> None:
+        """Close a connection to a file that another one has replaced; the log at the path belongs to the new one."""
+        self._local.connection = None
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+
+    def _renew(self) -> None:
+        """Open the file again where another one took its place; raise where there is none."""
+        found = _file_number(self.path)
+        if found == self._file:
+            return
+        if found == _NO_FILE:
+            raise StoreDamaged(
+                f"the database {self.path} was removed while it was open, and nothing was written:"
+                " put it back, or run `triskele restore FILE`"
+            )
+        with self._opened_lock:
+            self._file = found
+        self._open()
 
     def _connect(self) -> apsw.Connection:
         if self.is_read_only:
@@ -105,15 +143,17 @@ class Database:
             with self._explained():
                 raise
 
-    def once(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
-        """The rows of a query, asked once inside a snapshot: every index asks how new the store is."""
-        answers: dict[Hashable, list[Any]] | None = getattr(self._local, "answers", None)
-        if answers is None:
+    def all_now(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a query as of now, inside a snapshot too."""
+        if not self.connection().in_transaction:
             return self.all(sql, bindings)
-        question = (sql, *bindings)
-        if question not in answers:
-            answers[question] = self.all(sql, bindings)
-        return answers[question]
+        with self._explained():
+            other = self._connect()
+            try:
+                other.set_busy_timeout(int(self._busy_timeout_s * 1000))
+                return other.execute(sql, bindings).fetchall()
+            finally:
+                other.close()
 
     @contextmanager
     def writing(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
@@ -121,6 +161,7 @@ class Database:
         with self._explained():
             if self.is_read_only:
                 raise apsw.ReadOnlyError
+            self._renew()
             connection = self.connection()
             self._begin(connection, wait=wait)
             try:
@@ -137,6 +178,7 @@ class Database:
     def noting(self) -> Iterator[apsw.Connection]:
         """A transaction that waits for neither writers nor the disk: a power failure may lose it, and nothing else."""
         with self._explained():
+            self._renew()
             connection = self.connection()
             connection.pragma("synchronous", "normal")
         try:
@@ -147,31 +189,38 @@ class Database:
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
-        rows = self.once("SELECT value FROM meta WHERE name = 'epoch'")
+        return str(self.epoch_and()[0])
+
+    def epoch_and(self, *columns: str, bindings: Sequence[Any] = ()) -> Sequence[Any]:
+        """The epoch and further values, all of one moment."""
+        rows = self.all(f"SELECT {', '.join(('value', *columns))} FROM meta WHERE name = 'epoch'", bindings)
         if not rows:
-            raise StoreUnavailable(f"the store {self.path} is damaged (its epoch is missing): restore a backup")
-        return str(rows[0][0])
+            raise StoreUnavailable(
+                f"the store {self.path} is damaged (its epoch is missing): run `triskele restore FILE`"
+            )
+        found: Sequence[Any] = rows[0]
+        return found
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Let this thread read the file as of one moment; inside, nothing may be written."""
         with self._explained():
+            self._renew()
             connection = self.connection()
             connection.execute("BEGIN")
         try:
             with self._explained():
                 self._refuse_other_format(connection)
-            # Inside, an answer stays true.
-            self._local.answers = {}
             yield
         finally:
-            self._local.answers = None
             connection.execute("ROLLBACK")
 
     def replace(self, fresh: Path) -> Path | None:
         """Put a verified database in the place of this damaged one; the folder that keeps its files."""
         self.close(is_sound=False)
-        return replace(self.path, fresh, timeout_s=self._busy_timeout_s)
+        kept = replace(self.path, fresh, timeout_s=self._busy_timeout_s)
+        self._file = _file_number(self.path)
+        return kept
 
     def close(self, *, is_sound: bool = True) -> None:
         """Close every connection, of this thread and of others."""
@@ -207,6 +256,15 @@ class Database:
             except apsw.SQLError:
                 self._refuse_other_format(self.connection())
                 raise
+
+
+def _file_number(path: Path) -> tuple[int, int]:
+    """What tells a file from another one that takes its name."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return _NO_FILE
+    return status.st_dev, status.st_ino
 
 
 def cannot_be_written(path: Path) -> bool:
@@ -285,6 +343,16 @@ def exists(path: Path) -> bool:
     return _committed(path).exists() or (path.exists() and path.stat().st_size > 0)
 
 
+def looks_like_one(path: Path) -> bool:
+    """Whether a file begins as a database does, or there is nothing in it."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) in (_MAGIC, b"")
+    except OSError:
+        # Opening it reports why it cannot be read.
+        return True
+
+
 def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
     """Raise where the database is missing or empty, and a log or other files show that there was one."""
     if exists(path):
@@ -293,13 +361,9 @@ def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
     if found := [trace for trace in (*logs, *traces) if trace.exists()]:
         raise StoreDamaged(
             f"the database {path} is {'empty' if path.exists() else 'missing'}, and {found[0].name} beside it shows"
-            " that it held memories: run `triskele restore FILE` with a backup; nothing was created"
+            " that it held memories: run `triskele restore FILE` with a backup, or, to begin anew, remove"
+            f" {', '.join(trace.name for trace in found)}; nothing was created"
         )
-
-
-def asides(path: Path) -> list[Path]:
-    """The folders with damaged files of a store that a restore replaced."""
-    return sorted(each for each in path.parent.iterdir() if each.name.startswith(f"{path.name}.damaged-"))
 
 
 def _lock_of(path: Path) -> Path:
@@ -336,11 +400,12 @@ def told(path: Path) -> Iterator[None]:
         raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
     except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, UnicodeDecodeError) as error:
         raise StoreDamaged(
-            f"the store {path} is damaged or not a triskele store ({error}): restore a backup"
+            f"the store {path} is damaged or not a triskele store ({error}): run `triskele restore FILE` with a backup"
         ) from error
     except (apsw.CantOpenError, apsw.IOError, OSError) as error:
         if isinstance(error, OSError) and error.errno == errno.EROFS:
             raise StoreUnavailable(f"the store {path} is read-only") from error
-        if isinstance(error, OSError) and is_full(error):
+        # SQLite calls it an I/O error where there is no room for the index of its log.
+        if is_full(error) if isinstance(error, OSError) else has_no_room(path.parent):
             raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
         raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error

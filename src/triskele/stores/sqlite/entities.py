@@ -62,14 +62,6 @@ class SqliteEntities:
         sql = "SELECT mention, row, name, kind FROM mentions WHERE owner = ? AND mention > ? ORDER BY mention LIMIT ?"
         return [Mentioned(*row) for row in self._all(sql, after, _PAGE)]
 
-    def last_mention(self) -> int:
-        """The number of the newest mention; 0 without mentions."""
-        return self._newest("mention", "mentions")
-
-    def changes(self) -> int:
-        """A number that rises with every regrouping."""
-        return self._newest("merge", "merges")
-
     def known(self, *, after: int = 0) -> Iterator[Name]:
         """Every name past a number, in their order."""
         for row in self._all(f"SELECT {_NAME} FROM names WHERE +owner = ? AND name > ? ORDER BY name", after):
@@ -169,10 +161,6 @@ class SqliteEntities:
                 sql = f"DELETE FROM {table} WHERE owner = ? AND name NOT IN ({_LISTED})"
                 connection.execute(sql, [self._owner, _json(kept)])
             vectors.queue_all_names(connection, self._owner)
-
-    def _newest(self, number: str, table: str) -> int:
-        sql = f"SELECT coalesce(max({number}), 0) FROM {table} WHERE owner = ?"
-        return int(self._database.once(sql, [self._owner])[0][0])
 
     def _names(self, column: str, values: Iterable[object]) -> list[Name]:
         owned = "owner" if column in ("key", "block") else "+owner"

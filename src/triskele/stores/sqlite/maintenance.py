@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +23,59 @@ from triskele.errors import (
     StoreUnavailable,
     TriskeleError,
 )
-from triskele.stores.protocols import IntegrityIssue
-from triskele.stores.sqlite import secrets, usage, vectors
+from triskele.stores.protocols import IntegrityIssue, LostWrites
+from triskele.stores.sqlite import copies, lost_writes, secrets, usage, vectors
 from triskele.stores.sqlite.changes import Writer, insert_version
-from triskele.stores.sqlite.database import Database, asides, replace, told
+from triskele.stores.sqlite.database import Database, replace, told
 from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS, delete_about
 from triskele.stores.sqlite.entities import drop_unused_names
 from triskele.stores.sqlite.ownership import INDEX_OWNER
-from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, row_hash
+from triskele.stores.sqlite.rows import (
+    JOURNAL_COLUMNS,
+    LINK_COLUMNS,
+    PLACE_COLUMNS,
+    VERSION_COLUMNS,
+    row_hash,
+    version_hash,
+)
 from triskele.stores.sqlite.schema import is_empty, migrate
-from triskele.types import Memory, Outcome, Sealed
+from triskele.types import USER, Memory, Outcome, Sealed
 
 UNSCRUBBED = "unscrubbed"
 _GUARDED = (
-    ("versions", "id", VERSION_COLUMNS),
-    ("links", "source", f"owner, {LINK_COLUMNS}"),
-    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}"),
-    ("documents", "key", f"owner, {DOCUMENT_COLUMNS}"),
-    ("secrets", "id", f"owner, {secrets.SECRET_COLUMNS}"),
+    ("versions", "id", VERSION_COLUMNS, version_hash),
+    ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
+    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
+    ("documents", "key", f"owner, {DOCUMENT_COLUMNS}", row_hash),
+    ("secrets", "id", f"owner, {secrets.SECRET_COLUMNS}", row_hash),
+    ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
 )
 _DANGLING = """
 SELECT source, kind, target FROM links
 WHERE NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.source)
    OR NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.target)
 """
+
+
+_UNTOLD = """
+SELECT id, version FROM versions
+WHERE NOT EXISTS (
+    SELECT 1 FROM journal
+    WHERE journal.owner = versions.owner AND journal.id = versions.id AND journal.version = versions.version
+) LIMIT 20
+"""
+# An erasure takes every version; a sealing notes one, and puts the versions back.
+_UNKEPT = """
+SELECT DISTINCT id, version FROM journal AS told
+WHERE version IS NOT NULL AND link_kind IS NULL
+AND NOT EXISTS (
+    SELECT 1 FROM versions AS kept
+    WHERE kept.owner = told.owner AND kept.id = told.id AND kept.version = told.version
+) AND NOT EXISTS (
+    SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id AND journal.action = 'erased'
+) LIMIT 20
+"""
+_KNOWN = "SELECT 1 FROM versions WHERE owner = ? AND id = ?"
 
 
 class SqliteMaintenance:
@@ -67,17 +94,30 @@ class SqliteMaintenance:
         """Copy the live database page by page into a new file and check every hash of the copy."""
         if target.exists():
             raise BadInput(f"{target} exists already: a backup never overwrites")
-        with told(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as folder:
-                staged = Path(folder) / target.name
-                with _closing(apsw.Connection(str(staged))) as copy:
-                    _copy_pages(self._database.connection(), copy)
-                    copy.pragma("journal_mode", "delete")
-                    _refuse_damaged(copy, target)
-                staged.chmod(0o600)
-                staged.rename(target)
-                settle_folder(target.parent)
+        if not target.parent.is_dir():
+            raise BadInput(f"the folder {target.parent} does not exist: create it, or mount its disk, first")
+        # A store that cannot be written now is backed up all the same.
+        with suppress(TriskeleError), self._database.noting() as connection:
+            copies.note_backup(connection, target)
+        with told(target), copies.staging(copies.BACKUP, target.parent) as folder:
+            staged = folder / target.name
+            with _closing(apsw.Connection(str(staged))) as copy:
+                self._copy_to(copy)
+                copy.pragma("journal_mode", "delete")
+            staged.chmod(0o600)
+            staged.rename(target)
+            settle_folder(target.parent)
+
+    def _copy_to(self, copy: apsw.Connection) -> None:
+        """Copy every page and check every hash; what is wrong with the copy is wrong with the store."""
+        path = self._database.path
+        try:
+            _copy_pages(self._database.connection(), copy)
+            findings = check(copy, deep=True)
+        except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
+            raise _not_backed_up(path, str(error)) from error
+        if findings:
+            raise _not_backed_up(path, f"{findings[0].subject}: {findings[0].problem}")
 
     def restore(self, source: Path) -> Path | None:
         """Replace everything by the content of a backup whose every hash holds; where the content of before is kept.
@@ -86,7 +126,7 @@ class SqliteMaintenance:
         """
         path = self._database.path
         kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
-        with told(source), _verified(source, path.parent, self._owner) as staged:
+        with _verified(source, path, self._owner) as staged:
             try:
                 with told(path):
                     self.backup(kept)
@@ -99,10 +139,37 @@ class SqliteMaintenance:
                     raise
             return self._database.replace(staged)
 
-    def earlier_copies(self) -> list[Path]:
-        """The backups and damaged files that restores have left; an erased text may still be in them."""
+    def leftovers(self) -> list[Path]:
+        """The copies that killed backups and restores left."""
+        with self._database.reading() as connection:
+            return copies.leftovers(self._database.path, copies.noted_backups(connection))
+
+    def remove_leftovers(self) -> list[Path]:
+        """Remove the copies that killed backups and restores left; what was removed."""
+        return copies.remove(self.leftovers())
+
+    def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
+        """Erase memories from the copies beside the store, or the copies as a whole; those changed or removed.
+
+        What a restore kept of a sound store loses the memories alone; damaged files that hold one go as a whole.
+        """
         path = self._database.path
-        return [*sorted(path.parent.glob(f"{glob.escape(path.stem)}.before-restore-*.db")), *asides(path)]
+        changed = self.remove_leftovers() + copies.remove_damaged(path, ids)
+        return changed + [copy for copy in copies.kept_by_restore(path) if _has_erased(copy, ids, owner)]
+
+    def earlier_copies(self) -> list[Path]:
+        """The copies that may hold what was erased: those of restores and killed processes, and backups made here."""
+        path = self._database.path
+        with self._database.reading() as connection:
+            noted = copies.noted_backups(connection)
+        kept = copies.kept_by_restore(path)
+        made = [backup for backup in noted if backup not in kept and backup.is_file()]
+        return [*kept, *copies.damaged(path), *copies.leftovers(path, noted), *made]
+
+    def lost(self) -> list[LostWrites]:
+        """Acknowledged writes that are gone, with what is still known of them."""
+        with self._database.reading() as connection:
+            return lost_writes.lost(connection, self._database.path)
 
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the files."""
@@ -116,34 +183,81 @@ class SqliteMaintenance:
 
 def replace_damaged(path: Path, source: Path, *, timeout_s: float, owner: str) -> Path | None:
     """Put a verified backup in the place of a store that cannot be opened; the folder that keeps its files."""
-    with told(source), _verified(source, path.parent, owner) as fresh:
+    with _verified(source, path, owner) as fresh:
         return replace(path, fresh, timeout_s=timeout_s)
 
 
+def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:
+    """Erase memories from a copy; False where it cannot be opened or has none of them."""
+    with suppress(TriskeleError):
+        database = Database(copy, busy_timeout_s=0, owner=owner, traces=())
+        try:
+            with database.writing() as connection:
+                writer = Writer(connection, owner, timestamps.now(), "erased", USER)
+                known = [id for id in ids if connection.execute(_KNOWN, [owner, id]).fetchone()]
+                erase(writer, known)
+            with database.reading() as connection:
+                scrub(connection)
+            return bool(known)
+        finally:
+            database.close()
+            copy.with_name(copy.name + ".lock").unlink(missing_ok=True)
+    return False
+
+
+def _not_backed_up(path: Path, problem: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"the store {path} is damaged ({problem}): no backup was written;"
+        " run `triskele restore FILE` with an earlier backup"
+    )
+
+
 @contextmanager
-def _verified(source: Path, folder: Path, owner: str) -> Iterator[Path]:
+def _verified(source: Path, path: Path, owner: str) -> Iterator[Path]:
     """A copy of a backup in which every hash holds, durable in the folder of the store that it is for."""
     if not source.is_file():
         raise BadInput(f"no backup at {source}")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder) as staging:
-        staged = Path(staging) / "staged.db"
-        shutil.copyfile(source, staged)
-        # What the log beside a copied store holds is in no other file.
-        if (log := source.with_name(source.name + "-wal")).is_file():
-            shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
-        with _closing(apsw.Connection(str(staged))) as copy:
-            if is_empty(copy):
-                raise BadInput(f"{source} is no backup: there is nothing in it")
-            migrate(copy, owner)
-            _refuse_damaged(copy, source)
-            # A new epoch tells every derived index that its stamp no longer means anything.
-            copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
-            copy.execute("DELETE FROM meta WHERE name = ?", [INDEX_OWNER])
-            copy.pragma("journal_mode", "delete")
-        staged.chmod(0o600)
-        _sync(staged)
-        yield staged
+    if not os.access(source, os.R_OK):
+        raise BadInput(f"the backup {source} cannot be read: check its permissions")
+    with told(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with copies.staging(copies.RESTORE, path.parent) as staging:
+            staged = staging / "staged.db"
+            shutil.copyfile(source, staged)
+            # What the log beside a copied store holds is in no other file.
+            if (log := source.with_name(source.name + "-wal")).is_file():
+                shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
+            with _of_backup(source), _closing(apsw.Connection(str(staged))) as copy:
+                _prepare(copy, source, owner)
+            staged.chmod(0o600)
+            _sync(staged)
+            yield staged
+
+
+def _prepare(copy: apsw.Connection, source: Path, owner: str) -> None:
+    """Bring the copy of a backup up to this version, check it, and begin a new epoch in it."""
+    if is_empty(copy):
+        raise BadInput(f"{source} is not a backup: there is nothing in it")
+    migrate(copy, owner)
+    if findings := check(copy, deep=True):
+        raise StoreDamaged(f"{findings[0].subject}: {findings[0].problem}")
+    # A new epoch tells every derived index that its stamp no longer means anything.
+    copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
+    copy.execute("DELETE FROM meta WHERE name = ?", [INDEX_OWNER])
+    copy.pragma("journal_mode", "delete")
+
+
+@contextmanager
+def _of_backup(source: Path) -> Iterator[None]:
+    """Say of a backup what is wrong with it: the store is as it was."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError, StoreDamaged) as error:
+        raise StoreDamaged(f"the backup {source} is damaged ({error}): nothing was changed; use another") from error
+    except StoreNewer as error:
+        raise StoreNewer(f"the backup {source} was written by a newer triskele: nothing was changed") from error
+    except (apsw.NotADBError, StoreUnavailable) as error:
+        raise StoreUnavailable(f"{source} is not a triskele backup ({error}): nothing was changed") from error
 
 
 def _sync(path: Path) -> None:
@@ -164,17 +278,29 @@ def check(connection: apsw.Connection, *, deep: bool) -> list[IntegrityIssue]:
         for source, kind, target in connection.execute(_DANGLING)
     ]
     findings += secrets.misplaced(connection)
-    return findings + (list(_wrong_hashes(connection)) if deep else [])
+    return findings + ([*_wrong_hashes(connection), *_broken_journal(connection)] if deep else [])
 
 
 def _wrong_hashes(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
-    for table, name, columns in _GUARDED:
+    for table, name, columns, made_hash in _GUARDED:
         for label, stored, *values in _readable(connection, f"SELECT {name}, row_hash, {columns} FROM {table}"):
-            if stored != row_hash(values):
+            if stored != made_hash(values):
                 yield IntegrityIssue(f"{table} {label}", "the row is not what was written (its hash differs)")
     for id, content, stored in _readable(connection, "SELECT id, content, content_hash FROM versions"):
         if stored != content_hash(str(content)):
             yield IntegrityIssue(f"versions {id}", "the content is not what was written (its hash differs)")
+
+
+def _broken_journal(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
+    """Entries that are missing from the journal, and versions and entries that do not belong to each other."""
+    count, first, last = connection.execute("SELECT count(*), min(seq), max(seq) FROM journal").fetchone() or (0, 0, 0)
+    given_out = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'journal'").get or 0
+    # Numbers are given out one by one, and entries are never removed.
+    if (absent := max(given_out, last or 0) - (first or 1) + 1 - count) > 0:
+        yield IntegrityIssue("journal", f"{absent} of its entries missing")
+    for sql, problem in ((_UNTOLD, "is in no journal entry"), (_UNKEPT, "is in the journal and not stored")):
+        for id, version in connection.execute(sql):
+            yield IntegrityIssue(f"memory {id} version {version}", problem)
 
 
 def _readable(connection: apsw.Connection, sql: str) -> Iterator[Sequence[Any]]:
@@ -194,12 +320,6 @@ def _copy_pages(source: apsw.Connection, target: apsw.Connection) -> None:
         # All at once: in smaller steps every write of another process would start the copy again.
         while not steps.done:
             steps.step(-1)
-
-
-def _refuse_damaged(connection: apsw.Connection, path: Path) -> None:
-    findings = check(connection, deep=True)
-    if findings:
-        raise StoreDamaged(f"{path} is damaged: {findings[0].subject}: {findings[0].problem}")
 
 
 @contextmanager
@@ -254,12 +374,14 @@ def mark_unscrubbed(connection: apsw.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", [UNSCRUBBED])
 
 
-def scrub(connection: apsw.Connection) -> None:
+def scrub(connection: apsw.Connection, done: str = "erased") -> None:
     """Rewrite the file without its free space and empty the write-ahead log."""
     connection.execute("VACUUM")
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # type: ignore[misc]
     if busy:
-        raise StoreUnavailable("erased, but another process still reads the old log: stop it and run `triskele doctor`")
+        raise StoreUnavailable(
+            f"{done}, but another process still reads the old log: stop it and run `triskele doctor`"
+        )
     connection.execute("DELETE FROM meta WHERE name = ?", [UNSCRUBBED])
 
 

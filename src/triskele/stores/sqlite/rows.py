@@ -11,13 +11,17 @@ from typing import Any, TypeVar
 
 from triskele.base.timestamps import EPOCH, from_micros, to_micros
 from triskele.errors import StoreUnavailable
-from triskele.types import Action, JournalEntry, Link, LinkKind, Memory, Origin, Sensitivity
+from triskele.types import Action, JournalEntry, Link, LinkKind, Memory, Origin, Role, Sensitivity
 
 VERSION_COLUMNS = (
     "id, version, content, category, tags, keywords, importance, sensitivity, owner, project, origin, session,"
-    " position, created_at, updated_at, valid_from, valid_to, known_from, known_to, content_hash"
+    " position, created_at, updated_at, valid_from, valid_to, known_from, known_to, content_hash, speaker,"
+    " role"
 )
+# How many of them a version had before it had a speaker and a role.
+_COLUMNS_WITHOUT_SPEAKER = 20
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
+PLACE_COLUMNS = "key, project, at"
 JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes, actor"
 
 Row = Sequence[Any]
@@ -32,7 +36,9 @@ def _or_damaged(read: Callable[[Row], Value]) -> Callable[[Row], Value]:
         try:
             return read(values)
         except (ValueError, TypeError, OverflowError) as error:
-            raise StoreUnavailable(f"the row of {values[0]!r} is damaged ({error}): restore a backup") from error
+            raise StoreUnavailable(
+                f"the row of {values[0]!r} is damaged ({error}): run `triskele restore FILE`"
+            ) from error
 
     return guarded
 
@@ -42,6 +48,12 @@ def row_hash(values: Row) -> str:
     # A damaged row may hold bytes in the place of text.
     text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def version_hash(values: Row) -> str:
+    """The hash of the values of VERSION_COLUMNS; without speaker and role it is what older formats wrote."""
+    first, added = values[:_COLUMNS_WITHOUT_SPEAKER], values[_COLUMNS_WITHOUT_SPEAKER:]
+    return row_hash(first if all(value is None for value in added) else values)
 
 
 def from_memory(memory: Memory) -> list[Any]:
@@ -67,6 +79,8 @@ def from_memory(memory: Memory) -> list[Any]:
         to_micros(memory.known_from),
         _micros(memory.known_to),
         memory.content_hash,
+        memory.speaker,
+        None if memory.role is None else memory.role.value,
     ]
 
 
@@ -95,6 +109,8 @@ def to_memory(values: Row) -> Memory:
         known_from=known_from,
         known_to=known_to,
         content_hash=values[19],
+        speaker=values[20],
+        role=None if values[21] is None else Role(values[21]),
     )
 
 

@@ -134,6 +134,20 @@ CREATE TABLE given (
 CREATE TABLE echoes (print TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (print, id)) STRICT, WITHOUT ROWID;
 """
 
+# The values of older rows stay as they are, and so do their hashes.
+_SPEAKERS = """
+ALTER TABLE versions ADD COLUMN speaker TEXT;
+ALTER TABLE versions ADD COLUMN role TEXT;
+"""
+
+_PLACES = """
+CREATE TABLE places (
+    place INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner TEXT NOT NULL, key TEXT NOT NULL, project TEXT NOT NULL, at INTEGER NOT NULL, row_hash TEXT NOT NULL,
+    UNIQUE (owner, key)
+) STRICT;
+"""
+
 # A step is SQL, or a function of the connection and of the owner whom rows without another one go to.
 Step = str | Callable[[apsw.Connection, str], None]
 
@@ -148,6 +162,8 @@ MIGRATIONS: tuple[Step, ...] = (
     ownership.own_documents,
     ownership.own_versions,
     ownership.own_names,
+    _SPEAKERS,
+    _PLACES,
 )
 
 

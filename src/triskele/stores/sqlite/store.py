@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from triskele.base import timestamps
-from triskele.errors import BadInput
-from triskele.stores.protocols import START, Census, ChangePage, Cursor, SealedRow
-from triskele.stores.sqlite import maintenance, secrets
-from triskele.stores.sqlite.changes import Writer
+from triskele.errors import BadInput, StoreUnavailable
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
+from triskele.stores.protocols import START, Census, ChangePage, Cursor, Heads, KnownPlace, SealedRow
+from triskele.stores.sqlite import lost_writes, maintenance, secrets
+from triskele.stores.sqlite.changes import Writer, claim_places, read_places
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.documents import SqliteDocuments
 from triskele.stores.sqlite.entities import SqliteEntities
@@ -24,14 +28,27 @@ from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
-_CHUNK = 500
+_PAGE = 500
 _NEVER = 2**62
 # One text for lists of any length, so that the statement is prepared once.
 _LISTED = "SELECT value FROM json_each(?)"
+_IDS = "SELECT value FROM json_each(?2)"
 _ORDERS = {
     Sort.RECENCY: "updated_at DESC, id DESC",
     Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
 }
+
+_NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = ?1 ORDER BY seq DESC LIMIT 1), '')"
+_HEADS = (
+    _NEWEST_ENTRY,
+    "(SELECT coalesce(max(slot), 0) FROM vectors INDEXED BY vector_model WHERE owner = ?1 AND fingerprint = ?2)",
+    "(SELECT coalesce(max(mention), 0) FROM mentions WHERE owner = ?1)",
+    "(SELECT coalesce(max(merge), 0) FROM merges WHERE owner = ?1)",
+    *(
+        f"(SELECT count(*) FROM jobs WHERE owner = ?1 AND kind = '{kind}' AND tries < {MOST_TRIES})"
+        for kind in (EMBED, NAMES)
+    ),
+)
 
 
 class SqliteStore:
@@ -79,23 +96,32 @@ class SqliteOwnerStore:
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
-        with self._database.writing() as connection:
-            writer = Writer(connection, self.owner, timestamps.now(), batch, actor, undoes)
-            return [writer.apply(change) for change in changes]
+        with self._journaled() as (connection, at, outcomes):
+            writer = Writer(connection, self.owner, at, batch, actor, undoes)
+            outcomes += [writer.apply(change) for change in changes]
+        return outcomes
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
         """Remove these memories, their links and the documents about them from every byte of the store."""
-        with self._database.writing() as connection:
-            outcomes = maintenance.erase(Writer(connection, self.owner, timestamps.now(), batch, actor), ids)
-        self._scrub()
+        with self._journaled() as (connection, at, outcomes):
+            outcomes += maintenance.erase(Writer(connection, self.owner, at, batch, actor), ids)
+        self._scrub("erased")
         return outcomes
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
         """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
+        with self._journaled() as (connection, at, outcomes):
+            outcomes.append(maintenance.seal(Writer(connection, self.owner, at, batch, actor), versions))
+        self._scrub("sealed")
+        return outcomes[0]
+
+    @contextmanager
+    def _journaled(self) -> Iterator[tuple[apsw.Connection, datetime, list[Outcome]]]:
+        """A transaction whose outcomes go to the ledger once it is durable."""
+        at, outcomes = timestamps.now(), list[Outcome]()
         with self._database.writing() as connection:
-            outcome = maintenance.seal(Writer(connection, self.owner, timestamps.now(), batch, actor), versions)
-        self._scrub()
-        return outcome
+            yield connection, at, outcomes
+        lost_writes.note(self._database.path, self.epoch(), at, outcomes)
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
@@ -107,7 +133,17 @@ class SqliteOwnerStore:
         with self._database.writing() as connection:
             maintenance.mark_unscrubbed(connection)
             secrets.replace(connection, self.owner, blobs)
-        self._scrub()
+        self._scrub("encrypted again")
+
+    def places(self) -> list[KnownPlace]:
+        """The places whose project is known, oldest first."""
+        with self._database.reading() as connection:
+            return read_places(connection, self.owner)
+
+    def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+        """Give keys without a project the one that is chosen among the places of that moment, and return it."""
+        with self._database.writing() as connection:
+            return claim_places(connection, self.owner, keys, choose, timestamps.now())
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         """The ids that start with a prefix, forgotten ones included."""
@@ -126,14 +162,13 @@ class SqliteOwnerStore:
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
         """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
         condition, bindings = _standing(known_at)
-        found: dict[str, Memory] = {}
-        for chunk in _chunks(list(ids)):
-            sql = (
-                f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id IN ({_marks(chunk)}) AND {condition}"
-                " ORDER BY version"
-            )
-            found |= {row[0]: to_memory(row) for row in self._all(sql, *chunk, *bindings)}
-        return found
+        if not (listed := list(ids)):
+            return {}
+        sql = (
+            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id IN ({_LISTED}) AND {condition}"
+            " ORDER BY version"
+        )
+        return {row[0]: to_memory(row) for row in self._all(sql, json.dumps(listed), *bindings)}
 
     def history(self, id: str) -> list[Memory]:
         """Every version of a memory, oldest first."""
@@ -142,11 +177,8 @@ class SqliteOwnerStore:
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        found: dict[int, Memory] = {}
-        for chunk in _chunks(list(rows)):
-            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND row IN ({_LISTED})"
-            found |= {row[0]: to_memory(row[1:]) for row in self._all(sql, json.dumps(chunk))}
-        return found
+        sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND row IN ({_LISTED})"
+        return {row[0]: to_memory(row[1:]) for row in self._all(sql, json.dumps(list(rows)))}
 
     def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
         """The id and the importance of the versions behind the row numbers of an index."""
@@ -156,9 +188,8 @@ class SqliteOwnerStore:
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
         if ids is not None:
-            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id IN "
-            found = [row for chunk in _chunks(ids) for row in self._all(f"{sql} ({_marks(chunk)})", *chunk)]
-            yield from ((row[0], to_memory(row[1:])) for row in sorted(found))
+            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id IN ({_LISTED}) ORDER BY +row"
+            yield from ((row[0], to_memory(row[1:])) for row in self._all(sql, json.dumps(list(ids))))
             return
         last = 0
         # Pages instead of one open statement: a slow consumer must not hold a read transaction.
@@ -166,7 +197,7 @@ class SqliteOwnerStore:
         while page := self._all(
             f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND row > ? ORDER BY row LIMIT ?",
             last,
-            _CHUNK,
+            _PAGE,
         ):
             yield from ((row[0], to_memory(row[1:])) for row in page)
             last = page[-1][0]
@@ -178,12 +209,10 @@ class SqliteOwnerStore:
         condition, bindings = _standing(known_at)
         if kind is not None:
             condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
-        found: dict[int, Link] = {}
-        for chunk in _chunks(ids):
-            for end in ("source", "target"):
-                sql = f"SELECT row, {LINK_COLUMNS} FROM links WHERE owner = ? AND {end} IN ({_LISTED}) AND {condition}"
-                found |= {row[0]: to_link(row[1:]) for row in self._all(sql, json.dumps(list(chunk)), *bindings)}
-        return [found[row] for row in sorted(found)]
+        # Two lookups by index: a single one with OR reads every link of the owner.
+        ends = (f"SELECT row FROM links WHERE owner = ?1 AND {end} IN ({_IDS})" for end in ("source", "target"))
+        sql = f"SELECT {LINK_COLUMNS} FROM links WHERE row IN ({' UNION '.join(ends)}) AND {condition} ORDER BY row"
+        return [to_link(row) for row in self._all(sql, json.dumps(list(ids)), *bindings)]
 
     def all_links(self) -> Iterator[Link]:
         """Every link ever made, closed ones too, oldest first."""
@@ -219,13 +248,28 @@ class SqliteOwnerStore:
 
     def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
         """The journal entries that became visible after a cursor: a file has one writer, so in order of numbers."""
-        entries = self._entries(" AND seq > ? ORDER BY seq LIMIT ?", int(cursor or 0), limit)
-        return ChangePage(entries, Cursor(entries[-1].seq) if entries else cursor)
+        entries = self._entries(" AND seq > ? ORDER BY seq LIMIT ?", _seq(cursor), limit)
+        return ChangePage(entries, _cursor(entries[-1].seq, entries[-1].at) if entries else cursor)
 
     def position(self) -> Cursor:
         """The cursor after the newest journal entry."""
-        newest = self._database.once("SELECT max(seq) FROM journal WHERE owner = ?", [self.owner])[0][0]
-        return START if newest is None else Cursor(newest)
+        [[newest]] = self._all(f"SELECT {_NEWEST_ENTRY}")
+        return Cursor(newest)
+
+    def holds(self, cursor: Cursor) -> bool:
+        """Whether the journal has the entry that a cursor follows; it has not where writes were lost."""
+        if cursor == START:
+            return True
+        _, _, at = cursor.partition("@")
+        question = ("SELECT at FROM journal WHERE +owner = ? AND seq = ?", [self.owner, _seq(cursor)])
+        # Another process may have written after the snapshot of this one.
+        rows = self._database.all(*question) or self._database.all_now(*question)
+        return bool(rows) and at in ("", str(rows[0][0]))
+
+    def heads(self, fingerprint: str = "") -> Heads:
+        """How far the journal, the vectors of a model, mentions and jobs have come, all at one moment."""
+        epoch, journal, *numbers = self._database.epoch_and(*_HEADS, bindings=[self.owner, fingerprint])
+        return Heads(str(epoch), Cursor(journal), *map(int, numbers))
 
     def census(self) -> Census:
         """Counts of what is stored."""
@@ -264,9 +308,18 @@ class SqliteOwnerStore:
             total = int(connection.execute("SELECT count(*) FROM versions").get)
         return size if versions == total else round(size * versions / total)
 
-    def _scrub(self) -> None:
-        with self._database.reading() as connection:
-            maintenance.scrub(connection)
+    def _scrub(self, done: str) -> None:
+        """Leave no byte of what was deleted; the change is committed, whatever happens here."""
+        try:
+            with self._database.reading() as connection:
+                maintenance.scrub(connection, done)
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, apsw.Error):
+                raise
+            raise StoreUnavailable(
+                f"{done}, but old bytes are still in the file ({error.__cause__}; no space left?):"
+                " make room and run `triskele doctor`"
+            ) from error
 
     def _entries(self, condition: str, *bindings: Any) -> list[JournalEntry]:
         rows = self._all(f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE owner = ?{condition}", *bindings)
@@ -279,6 +332,15 @@ class SqliteOwnerStore:
         own = "FROM versions WHERE owner = ?1 AND id"
         rows = self._all(f"SELECT (SELECT max(id) {own} < ?2), (SELECT min(id) {own} > ?2)", id)
         return max((_common_prefix(id, other) for other in rows[0] if other), default=0)
+
+
+def _cursor(seq: int, at: datetime) -> Cursor:
+    """A cursor names the time too: a number is given out again where writes were lost."""
+    return Cursor(f"{seq}@{timestamps.to_micros(at)}")
+
+
+def _seq(cursor: Cursor) -> int:
+    return int(cursor.partition("@")[0] or 0)
 
 
 def _standing(known_at: datetime | None) -> tuple[str, list[Any]]:
@@ -309,16 +371,15 @@ def _in_scope(scope: Scope) -> tuple[str, list[Any]]:
         moment = timestamps.to_micros(scope.as_of)
         conditions.append("coalesce(valid_from, ?) <= ? AND (valid_to IS NULL OR valid_to > ?)")
         bindings += [moment, moment, moment]
+    for sign, bound in ((">=", scope.since), ("<", scope.until)):
+        if bound is not None:
+            conditions.append(f"coalesce(valid_from, created_at) {sign} ?")
+            bindings.append(timestamps.to_micros(bound))
     return " AND ".join(conditions), bindings
 
 
 def _marks(values: Sequence[Any]) -> str:
     return ",".join("?" * len(values))
-
-
-def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(values), _CHUNK):
-        yield values[start : start + _CHUNK]
 
 
 def _common_prefix(one: str, other: str) -> int:

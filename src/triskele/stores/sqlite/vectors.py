@@ -22,10 +22,16 @@ _JOB = "kind, key, tries, error"
 _MODEL = "model"
 _CATALOG = """
 SELECT versions.row, versions.owner, project, sensitivity, origin, category, tags, importance, session, position,
-       valid_from, valid_to, known_from, known_to, coalesce(vectors.slot, -1)
+       speaker, role, coalesce(valid_from, created_at), valid_from, valid_to, known_from, known_to,
+       coalesce(vectors.slot, -1)
 FROM versions LEFT JOIN vectors ON vectors.owner = versions.owner AND vectors.content_hash = versions.content_hash
      AND vectors.fingerprint = ?2
 """
+# Contents are queued for one model at a time.
+_UNQUEUED = (
+    f" AND NOT EXISTS (SELECT 1 FROM jobs WHERE owner = ?1 AND kind = '{EMBED}' AND key = vectors.content_hash"
+    f" AND tries < {MOST_TRIES} AND vectors.fingerprint = (SELECT value FROM marks WHERE owner = ?1 AND name = ?3))"
+)
 _UNSEEN = "content_hash NOT IN (SELECT content_hash FROM vectors WHERE owner = ?1 AND fingerprint = ?2)"
 # A text may stand in several memories: it may leave only where every one of them is open.
 _CLEAR = (
@@ -160,9 +166,13 @@ class SqliteVectors:
                 [self._owner, fingerprint, EMBED],
             )
 
-    def keep(self, fingerprint: str, vectors: Mapping[str, bytes], *, wait: bool = True) -> dict[str, int]:
+    def keep(
+        self, fingerprint: str, vectors: Mapping[str, bytes], *, completes: bool = True, wait: bool = True
+    ) -> dict[str, int]:
         """Keep a model's vectors by content hash; returns the slots, without contents erased meanwhile."""
         with self._database.writing(wait=wait) as connection:
+            if completes:
+                _complete(connection, self._owner, fingerprint, vectors)
             return _keep(connection, self._owner, fingerprint, vectors)
 
     def drop(self, slots: Sequence[int]) -> None:
@@ -184,19 +194,21 @@ class SqliteVectors:
             [self._owner, fingerprint, after, _PAGE],
         )
 
-    def last_slot(self, fingerprint: str) -> int:
-        """The slot of a model's newest vector; 0 where it has none."""
-        sql = "SELECT coalesce(max(slot), 0) FROM vectors INDEXED BY vector_model WHERE owner = ? AND fingerprint = ?"
-        return int(self._database.once(sql, [self._owner, fingerprint])[0][0])
+    def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
+        """Take contents off the queue of a model; nothing where they are queued for another one by now."""
+        with self._database.writing(wait=wait) as connection:
+            _complete(connection, self._owner, fingerprint, hashes)
 
-    def contents(self, slots: Sequence[int]) -> dict[int, str]:
-        """The texts behind some slots."""
+    def contents(self, slots: Sequence[int], *, queued: bool = True) -> dict[int, str]:
+        """The texts behind some slots; without `queued` those that wait to be embedded again are left out."""
         sql = (
             "SELECT slot, (SELECT content FROM versions WHERE versions.owner = vectors.owner"
             " AND versions.content_hash = vectors.content_hash LIMIT 1) AS content FROM vectors"
-            " WHERE owner = ? AND slot IN (SELECT value FROM json_each(?)) AND content IS NOT NULL ORDER BY slot"
+            " WHERE owner = ?1 AND slot IN (SELECT value FROM json_each(?2)) AND content IS NOT NULL"
+            f"{'' if queued else _UNQUEUED} ORDER BY slot"
         )
-        return {int(slot): str(text) for slot, text in self._database.all(sql, [self._owner, json.dumps(list(slots))])}
+        bindings = [self._owner, json.dumps(list(slots)), *([] if queued else [_MODEL])]
+        return {int(slot): str(text) for slot, text in self._database.all(sql, bindings)}
 
     def catalog(self, fingerprint: str, ids: Sequence[str] | None = None) -> Iterator[CatalogRow]:
         """One row for every version, or for those of some memories, in row order."""
@@ -346,7 +358,7 @@ def _model(connection: apsw.Connection, owner: str) -> str | None:
 
 
 def _keep(connection: apsw.Connection, owner: str, fingerprint: str, vectors: Mapping[str, bytes]) -> dict[str, int]:
-    """Write vectors and take their contents off the queue, in the transaction of the caller."""
+    """Write vectors, in the transaction of the caller."""
     for digest, vector in vectors.items():
         # A content may have been erased while it was being embedded.
         connection.execute(
@@ -354,15 +366,19 @@ def _keep(connection: apsw.Connection, owner: str, fingerprint: str, vectors: Ma
             " WHERE EXISTS (SELECT 1 FROM versions WHERE owner = ?1 AND content_hash = ?2)",
             [owner, digest, fingerprint, vector],
         )
-    model = _model(connection, owner)
-    if model == fingerprint if model is not None else not fingerprint.startswith(HOSTED):
-        complete_jobs(connection, owner, EMBED, vectors)
     rows = connection.execute(
         "SELECT content_hash, slot FROM vectors WHERE owner = ? AND fingerprint = ?"
         " AND content_hash IN (SELECT value FROM json_each(?))",
         [owner, fingerprint, json.dumps(list(vectors))],
     ).fetchall()
     return {str(digest): int(slot) for digest, slot in rows}  # type: ignore[arg-type]
+
+
+def _complete(connection: apsw.Connection, owner: str, fingerprint: str, hashes: Iterable[str]) -> None:
+    """Take contents off the queue, unless they are queued for another model by now."""
+    model = _model(connection, owner)
+    if model == fingerprint if model is not None else not fingerprint.startswith(HOSTED):
+        complete_jobs(connection, owner, EMBED, hashes)
 
 
 def _to_job(row: Sequence[object]) -> Job:

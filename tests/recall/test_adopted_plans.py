@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from triskele import config
-from triskele.curation import adoption
 from triskele.engine import Engine
 from triskele.errors import NotFound
+from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 from triskele.stores.protocols import Document
 
@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def _adopt(engine: Engine, plan: Plan, fingerprint: str | None = None) -> None:
     semantic = engine.semantic()
     assert semantic is not None
-    adoption.adopt(engine.store, plan, fingerprint=fingerprint or semantic.embedder.fingerprint, questions=60)
+    plans.adopt(engine.store, plan, fingerprint=fingerprint or semantic.embedder.fingerprint, questions=60)
 
 
 def test_what_is_adopted_ranks_where_nothing_else_is_asked_for(engine: Engine) -> None:
@@ -43,7 +43,7 @@ def test_recall_ranks_by_it_and_says_so_in_its_evidence(engine: Engine) -> None:
     _adopt(engine, WORDS)
     assert set(engine.recall("kettle").hits[0].legs) == {"lexical"}
     assert set(engine.recall("kettle", fusion="rrf").hits[0].legs) == {"lexical", "dense", "graph"}
-    adoption.roll_back(engine.store)
+    plans.roll_back(engine.store)
     assert "late" in engine.recall("kettle").hits[0].legs
 
 
@@ -63,13 +63,13 @@ def test_the_weight_of_importance_stays_the_users_own(tmp_path: Path) -> None:
 def test_rolling_back_returns_to_the_one_before(engine: Engine) -> None:
     _adopt(engine, WORDS)
     _adopt(engine, TEXTBOOK)
-    taken, present = adoption.roll_back(engine.store)
+    taken, present = plans.roll_back(engine.store)
     assert (taken.plan, present and present.plan) == (TEXTBOOK, WORDS)
     assert engine.plan_in_force() == WORDS
-    assert adoption.roll_back(engine.store)[1] is None
+    assert plans.roll_back(engine.store)[1] is None
     with pytest.raises(NotFound, match="default plan"):
-        adoption.roll_back(engine.store)
-    assert [line["event"] for line in adoption.history(engine.store)] == ["rolled back"] * 2
+        plans.roll_back(engine.store)
+    assert [line["event"] for line in plans.history(engine.store)] == ["rolled back"] * 2
 
 
 def test_another_process_sees_it_at_once(engine: Engine, tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ def test_a_plan_of_another_model_is_not_used(engine: Engine) -> None:
 @pytest.mark.parametrize("plan", [{"fusion": "magic"}, {"colour": "red"}])
 def test_a_plan_that_this_version_does_not_understand_is_not_used(engine: Engine, plan: dict[str, str]) -> None:
     value = {"plan": plan, "fingerprint": "x", "since": "2026-01-01T00:00:00Z", "questions": 60}
-    engine.store.documents.put(adoption.PLANS, {"1": Document(value)})
+    engine.store.documents.put(plans.PLANS, {"1": Document(value)})
     assert engine.plan_in_force() == Plan()
 
 
 def test_the_stack_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adoption, "MOST_PLANS", 2)
+    monkeypatch.setattr(plans, "MOST_PLANS", 2)
     for depth in (50, 100, 120):
         _adopt(engine, Plan(rescored=depth))
-    assert len(engine.store.documents.all(adoption.PLANS)) == 2
+    assert len(engine.store.documents.all(plans.PLANS)) == 2
     assert engine.plan_in_force().rescored == 120

@@ -1,0 +1,250 @@
+"""A tree of code as a corpus: rows are files, words are weighted by field, and a file counts by its best chunks."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.code import words
+from triskele.code.parsing import Definition
+from triskele.code.paths import PathFacts, path_terms
+from triskele.code.segment import LANGUAGES, CodeSegment
+from triskele.code.tree_index import TreeManifest
+
+LEAST_PREFIX = 3
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWeights:
+    """What a word counts where it stands, and the constants of BM25F; the order of fields is that of `parsing`."""
+
+    chunk: tuple[float, ...] = (1.0, 4.0, 0.5, 0.5, 0.0)
+    file: tuple[float, ...] = (1.0, 1.0, 0.3, 0.75, 0.5)
+    path: tuple[float, ...] = (20.0, 2.0, 1.0)
+    chunk_k1: float = 6.0
+    chunk_b: float = 0.6
+    file_k1: float = 3.0
+    file_b: float = 0.8
+    best: tuple[float, ...] = (1.0, 0.3, 0.1)
+    of_file: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LexicalScores:
+    """The scores of all files and of all chunks for some terms."""
+
+    files: Floats
+    chunks: Floats
+
+
+class CodeCorpus:
+    """The files of one tree at one moment, as the legs of recall read them."""
+
+    def __init__(self, manifest: TreeManifest, segments: Sequence[CodeSegment]) -> None:
+        self._segments = list(segments)
+        places: dict[str, int] = {}
+        keys = (key.hex() for segment in self._segments for key in segment.content_keys())
+        for place, key in enumerate(keys):
+            places.setdefault(key, place)
+        self.paths = [path for path, entry in manifest.entries.items() if entry.digest in places]
+        self.content_of = np.array([places[manifest.entries[path].digest] for path in self.paths], dtype=np.int64)
+        self._contents = sum(len(segment.digests) for segment in self._segments)
+
+    @property
+    def size(self) -> int:
+        """The number of files."""
+        return len(self.paths)
+
+    @cached_property
+    def path_facts(self) -> list[PathFacts]:
+        """What each path says."""
+        return [PathFacts.of(path) for path in self.paths]
+
+    @cached_property
+    def _path_words(self) -> list[str]:
+        return sorted({word for facts in self.path_facts for word in (*facts.stem_words, *facts.folder_words)})
+
+    def path_words_like(self, word: str) -> frozenset[str]:
+        """The words of file names and folders that begin a word or that it begins, from three letters on."""
+        known = self._path_words
+        shorter = {word[:size] for size in range(LEAST_PREFIX, len(word))} | {word}
+        found = {each for each in shorter if (at := bisect_left(known, each)) < len(known) and known[at] == each}
+        if len(word) >= LEAST_PREFIX:
+            first, last = bisect_left(known, word), bisect_left(known, word + chr(sys.maxunicode))
+            found.update(known[first:last])
+        return frozenset(found)
+
+    @cached_property
+    def chunk_content(self) -> Ints:
+        """The content of each chunk."""
+        return self._joined(
+            [segment.chunk_content for segment in self._segments], [len(s.digests) for s in self._segments]
+        )
+
+    @cached_property
+    def chunk_lines(self) -> Ints:
+        """The first and last line of each chunk."""
+        parts = [segment.chunk_lines.astype(np.int64) for segment in self._segments]
+        return np.concatenate(parts) if parts else np.empty((0, 2), dtype=np.int64)
+
+    @cached_property
+    def chunk_symbol(self) -> Ints:
+        """The definition that each chunk shows; −1 for none."""
+        offset, parts = 0, []
+        for segment in self._segments:
+            own = segment.chunk_symbol.astype(np.int64)
+            parts.append(np.where(own >= 0, own + offset, -1))
+            offset += len(segment.definition_content)
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    @cached_property
+    def chunk_keys(self) -> NDArray[np.uint64]:
+        """The names of the chunks' texts."""
+        parts = [segment.chunk_keys for segment in self._segments]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+
+    @cached_property
+    def definitions(self) -> list[Definition]:
+        """Everything that the tree defines, in the order of contents."""
+        return [each for segment in self._segments for each in segment.definitions()]
+
+    @cached_property
+    def definition_content(self) -> Ints:
+        """The content of each definition."""
+        return self._joined(
+            [segment.definition_content for segment in self._segments], [len(s.digests) for s in self._segments]
+        )
+
+    @cached_property
+    def by_name(self) -> dict[str, list[int]]:
+        """The definitions by their names in lower case without underscores."""
+        found: dict[str, list[int]] = {}
+        for place, each in enumerate(self.definitions):
+            found.setdefault(words.whole(each.name), []).append(place)
+        return found
+
+    @cached_property
+    def files_of(self) -> dict[int, list[int]]:
+        """The files that have a content: more than one where a file was copied."""
+        found: dict[int, list[int]] = {}
+        for row, content in enumerate(self.content_of.tolist()):
+            found.setdefault(content, []).append(row)
+        return found
+
+    @cached_property
+    def file_lines(self) -> Ints:
+        """The number of lines of each file."""
+        return self._per_file([segment.lines for segment in self._segments])
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """The language of each file."""
+        return [LANGUAGES[n] for n in self._per_file([segment.languages for segment in self._segments]).tolist()]
+
+    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
+        """The inverse document frequency of each term over the files."""
+        return {each: _idf(self.size, len(np.unique(self.contents_with(each)))) for each in terms}
+
+    def scores(self, terms: Sequence[str], weights: FieldWeights) -> LexicalScores:
+        """BM25F over chunks, BM25F over whole files with their paths, and their sum per file."""
+        lengths, file_lengths = self._lengths
+        chunk_norm = (
+            1 - weights.chunk_b + weights.chunk_b * lengths / max(float(lengths.mean() if len(lengths) else 1), 1e-9)
+        )
+        file_norm = 1 - weights.file_b + weights.file_b * file_lengths / max(float(file_lengths.mean()), 1e-9)
+        chunks, files = np.zeros(len(lengths)), np.zeros(self.size)
+        by_field = np.array(weights.chunk), np.array(weights.file)
+        for each in terms:
+            rows, fields, frequencies = self._postings(each)
+            own = np.bincount(rows, by_field[0][fields] * frequencies, minlength=len(chunks))
+            count = int((own > 0).sum())
+            if count:
+                chunks += _idf(len(chunks), count) * _saturated(own / chunk_norm, weights.chunk_k1)
+            whole = np.bincount(self.chunk_content[rows], by_field[1][fields] * frequencies, minlength=self._contents)
+            total: Floats = whole[self.content_of].astype(np.float64)
+            for field, paths in enumerate(self._path_postings.get(each, ())):
+                total[paths] += weights.path[field]
+            count = int((total > 0).sum())
+            if count:
+                files += _idf(self.size, count) * _saturated(total / file_norm, weights.file_k1)
+        best = self._best_chunks(chunks, weights.best)[self.content_of]
+        return LexicalScores(best + weights.of_file * files, chunks)
+
+    def chunks_of(self, row: int) -> Ints:
+        """The chunks of a file, in order."""
+        content = self.content_of[row]
+        # Chunks lie in the order of their contents.
+        first, last = np.searchsorted(self.chunk_content, [content, content + 1])
+        return np.arange(first, last)
+
+    @cached_property
+    def _path_postings(self) -> dict[str, tuple[list[int], list[int], list[int]]]:
+        found: dict[str, tuple[list[int], list[int], list[int]]] = {}
+        for row, facts in enumerate(self.path_facts):
+            for name, field in path_terms(facts):
+                found.setdefault(name, ([], [], []))[field].append(row)
+        return found
+
+    @cached_property
+    def _lengths(self) -> tuple[Floats, Floats]:
+        parts = [segment.chunk_lengths for segment in self._segments]
+        lengths = np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
+        contents: Floats = np.bincount(self.chunk_content, lengths, minlength=self._contents).astype(np.float64)
+        return lengths, contents[self.content_of]
+
+    def _postings(self, term: str) -> tuple[Ints, NDArray[np.uint8], Floats]:
+        number, offset = words.term(term), 0
+        rows, fields, frequencies = [], [], []
+        for segment in self._segments:
+            span = segment.postings(number)
+            rows.append(segment.rows[span].astype(np.int64) + offset)
+            fields.append(segment.fields[span])
+            frequencies.append(segment.frequencies[span])
+            offset += len(segment.chunk_content)
+        if not rows:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8), np.empty(0)
+        return np.concatenate(rows), np.concatenate(fields), np.concatenate(frequencies).astype(np.float64)
+
+    def contents_with(self, term: str) -> Ints:
+        """The contents of the chunks that have a term."""
+        found: Ints = self.chunk_content[self._postings(term)[0]]
+        return found
+
+    def _best_chunks(self, chunks: Floats, shares: Sequence[float]) -> Floats:
+        """Per content: its best chunk, and a share of the next ones."""
+        places = np.flatnonzero(chunks > 0)
+        contents = self.chunk_content[places]
+        order = np.lexsort((-chunks[places], contents))
+        places, contents = places[order], contents[order]
+        firsts = np.flatnonzero(np.diff(contents, prepend=-1))
+        ranks = np.arange(len(places)) - np.repeat(firsts, np.diff(np.append(firsts, len(places))))
+        kept = ranks < len(shares)
+        worth = chunks[places[kept]] * np.array(shares)[ranks[kept]]
+        return np.bincount(contents[kept], worth, minlength=self._contents).astype(np.float64)
+
+    def _per_file(self, parts: Sequence[NDArray[np.int32]]) -> Ints:
+        joined = np.concatenate(parts).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+        return joined[self.content_of]
+
+    def _joined(self, parts: Sequence[NDArray[np.int32]], sizes: Sequence[int]) -> Ints:
+        offsets = np.cumsum([0, *sizes])[: len(parts)]
+        moved = [part.astype(np.int64) + offset for part, offset in zip(parts, offsets, strict=True)]
+        return np.concatenate(moved) if moved else np.empty(0, dtype=np.int64)
+
+
+def _idf(total: int, count: int) -> float:
+    return float(np.log(1 + (total - count + 0.5) / (count + 0.5)))
+
+
+def _saturated(frequencies: Floats, k1: float) -> Floats:
+    found: Floats = frequencies * (k1 + 1) / (frequencies + k1)
+    return found

@@ -1,0 +1,172 @@
+"""Vectors of chunks and of files, made in the background after the words are indexed; a text is embedded once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.base.files import disk_errors, file_lock
+from triskele.code.corpus import CodeCorpus
+from triskele.code.languages import FUNCTION, TYPE
+from triskele.code.paths import shown_path
+from triskele.code.walk import read
+from triskele.code.words import parts, term, words
+from triskele.errors import IndexUnavailable
+from triskele.index.corpus import Floats
+from triskele.models.embedders import Embedder
+
+BATCH = 16
+CARD_NAMES = 25
+CHUNK_CHARACTERS = 1200
+# The share of a file's card in its cosine; the rest is its best chunk's.
+CARD_SHARE = 0.375
+_KEY_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to embed: the card of a file or a chunk, by its key."""
+
+    key: int
+    row: int
+    chunk: int
+
+
+class VectorFile:
+    """Vectors of one model by the keys of their texts, in two files that only grow."""
+
+    def __init__(self, folder: Path, fingerprint: str, dimensions: int) -> None:
+        name = sha256(fingerprint.encode()).hexdigest()[:12]
+        self._keys, self._vectors = folder / f"{name}.keys", folder / f"{name}.vectors"
+        self._dimensions = dimensions
+
+    def load(self) -> tuple[NDArray[np.uint64], NDArray[np.float16]]:
+        """Keys and vectors; a record that was cut off by a crash is left out."""
+        try:
+            keys = np.fromfile(self._keys, dtype="<u8")
+            values = np.fromfile(self._vectors, dtype="<f2")
+        except OSError:
+            keys, values = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.float16)
+        count = min(len(keys), len(values) // self._dimensions)
+        return keys[:count], values[: count * self._dimensions].reshape(count, self._dimensions)
+
+    def append(self, keys: Sequence[int], vectors: Floats) -> None:
+        """Add vectors; the keys come last, so that a key never lacks its vector."""
+        with disk_errors("the vectors of a code index", IndexUnavailable):
+            count = len(self.load()[0])
+            for path, size, values in (
+                (self._vectors, 2 * self._dimensions, vectors.astype("<f2").tobytes()),
+                (self._keys, _KEY_BYTES, np.array(keys, dtype="<u8").tobytes()),
+            ):
+                with path.open("ab") as target:
+                    target.truncate(count * size)
+                    target.write(values)
+
+
+class CodeVectors:
+    """The vectors of one state of a tree, as cosines per file."""
+
+    def __init__(self, corpus: CodeCorpus, file: VectorFile) -> None:
+        keys, self._vectors = file.load()
+        self._corpus = corpus
+        places = {key: place for place, key in enumerate(keys.tolist())}
+        self._chunks = np.array([places.get(key, -1) for key in corpus.chunk_keys.tolist()], dtype=np.int64)
+        self._cards = np.array([places.get(card_key(corpus, row), -1) for row in range(corpus.size)], dtype=np.int64)
+
+    @property
+    def share(self) -> float:
+        """How much of the tree is embedded, 0 to 1."""
+        total = len(self._chunks) + len(self._cards)
+        return float((self._chunks >= 0).sum() + (self._cards >= 0).sum()) / total if total else 1.0
+
+    def of_files(self, vector: Floats) -> Floats:
+        """The cosine of each file: its card and its best chunk; NaN for a file without vectors."""
+        cosines = np.append(self._vectors.astype(np.float32) @ vector, np.float32(np.nan))
+        chunks, cards = cosines[self._chunks], cosines[self._cards]
+        best = np.full(int(self._corpus.chunk_content.max(initial=-1)) + 1, -np.inf, dtype=np.float32)
+        known = ~np.isnan(chunks)
+        np.maximum.at(best, self._corpus.chunk_content[known], chunks[known])
+        per_file = best[self._corpus.content_of]
+        per_file[np.isinf(per_file)] = np.nan
+        mixed = CARD_SHARE * cards + (1 - CARD_SHARE) * per_file
+        found = np.where(np.isnan(mixed), np.where(np.isnan(per_file), cards, per_file), mixed)
+        return found.astype(np.float32)
+
+
+def card(corpus: CodeCorpus, row: int) -> str:
+    """A file in a few words: its path, and the names that it defines."""
+    content = corpus.content_of[row]
+    first, last = np.searchsorted(corpus.definition_content, [content, content + 1])
+    names = [
+        " ".join(parts(each.name))
+        for each in corpus.definitions[first:last]
+        if each.kind in (TYPE, FUNCTION) and each.name
+    ]
+    path = " ".join(part for word in words(corpus.paths[row]) for part in parts(word))
+    return f"{path}: {', '.join(dict.fromkeys(names[:CARD_NAMES]))}"
+
+
+def card_key(corpus: CodeCorpus, row: int) -> int:
+    """The key of a file's card."""
+    return term(card(corpus, row))
+
+
+def missing(corpus: CodeCorpus, file: VectorFile) -> list[Text]:
+    """What has no vector yet: the cards first, because one of them tells most about a file."""
+    known = set(file.load()[0].tolist())
+    found = [Text(card_key(corpus, row), row, -1) for row in range(corpus.size)]
+    row_of = {int(content): row for row, content in enumerate(corpus.content_of.tolist())}
+    for chunk, key in enumerate(corpus.chunk_keys.tolist()):
+        row = row_of.get(int(corpus.chunk_content[chunk]))
+        if row is not None:
+            found.append(Text(key, row, chunk))
+    return list({each.key: each for each in found if each.key not in known}.values())
+
+
+def embed(
+    root: Path,
+    corpus: CodeCorpus,
+    file: VectorFile,
+    embedder: Embedder,
+    folder: Path,
+    *,
+    progress: Callable[[int, int], None],
+    budget_s: float = float("inf"),
+) -> int:
+    """Embed what waits, in batches that are kept at once; answers how many texts are left."""
+    ends = time.monotonic() + budget_s
+    with file_lock(folder / "embed.lock", timeout_s=0) as is_held:
+        waiting = missing(corpus, file)
+        if not is_held:
+            return len(waiting)
+        for start in range(0, len(waiting), BATCH):
+            if time.monotonic() >= ends:
+                return len(waiting) - start
+            batch = waiting[start : start + BATCH]
+            texts = [_text(root, corpus, each) for each in batch]
+            vectors = np.stack([each.sentence for each in embedder.encode_documents(texts)])
+            file.append([each.key for each in batch], vectors)
+            progress(start + len(batch), len(waiting))
+    return 0
+
+
+def _text(root: Path, corpus: CodeCorpus, each: Text) -> str:
+    if each.chunk < 0:
+        return card(corpus, each.row)
+    first, last = corpus.chunk_lines[each.chunk].tolist()
+    path, symbol = corpus.paths[each.row], int(corpus.chunk_symbol[each.chunk])
+    around = corpus.definitions[symbol] if symbol >= 0 else None
+    # The rest of a long definition is read with its signature.
+    signature = f"{around.signature}\n" if around is not None and around.start_line < first else ""
+    return f"{shown_path(path)}\n{signature}" + "\n".join(lines_at(root, path)[first - 1 : last])[:CHUNK_CHARACTERS]
+
+
+def lines_at(root: Path, path: str) -> list[str]:
+    """The lines of a file as it is now; only line feeds end a line, as for the parser."""
+    return (read(root, path) or b"").decode("utf-8", "replace").split("\n")

@@ -1,0 +1,231 @@
+"""One source file, parsed: its definitions, its comments and its chunks, each with terms per field."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from triskele.code import chunking
+from triskele.code.languages import FUNCTION, HEADING, MODULE, TYPE, VALUE, grammar
+from triskele.code.words import counts, term, words
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+BODY, NAME, OTHER, COMMENT, HEAD = range(5)
+FIELDS = 5
+MAX_DEFINITIONS = 5000
+MAX_SIGNATURE = 200
+MAX_NAME = 200
+_HEAD_LINES = 40
+_LICENCE = re.compile(r"licen[sc]e|copyright|\(c\)|spdx", re.I)
+_ORDER = (TYPE, FUNCTION, VALUE, HEADING, MODULE)
+_IDENTIFIER = ("identifier", "type_identifier", "simple_identifier", "field_identifier", "constant", "word")
+# Macros make grammars take statements for definitions.
+_KEYWORDS = frozenset({"if", "for", "while", "switch", "return", "else", "do", "catch"})
+# A default value may be a secret, and an index holds none.
+_LITERAL = re.compile(r"([\"'`])[^\"'`]{8,}\1")
+_SIGNATURE_END = re.compile(r"[{;]|=>|:\s*$", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a source file defines: a name inside its container, with kind, lines (from 1) and signature."""
+
+    name: str
+    container: str
+    kind: str
+    start_line: int
+    end_line: int
+    depth: int
+    signature: str
+
+    @property
+    def qualified(self) -> str:
+        """The name behind the names of what it lies in."""
+        return f"{self.container}.{self.name}" if self.container else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedChunk:
+    """A piece of a file: lines from 1, both inclusive, the definition it belongs to, and term frequencies by field.
+
+    `key` names its text, so that a vector outlives changes elsewhere in the file.
+    """
+
+    start_line: int
+    end_line: int
+    symbol: int
+    key: int
+    fields: tuple[Mapping[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """Everything that is indexed of one content."""
+
+    digest: bytes
+    language: str
+    lines: int
+    definitions: tuple[Definition, ...]
+    chunks: tuple[ParsedChunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Syntax:
+    """What the grammar tells about a text; empty where there is none."""
+
+    definitions: tuple[Definition, ...] = ()
+    comments: tuple[tuple[int, int], ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+def digest_of(source: bytes) -> bytes:
+    """The name of a content."""
+    return blake2b(source, digest_size=16).digest()
+
+
+def parse(source: bytes, language: str) -> ParsedFile:
+    """Parse a file's bytes; broken and unknown ones still give chunks."""
+    syntax = _syntax(source, language)
+    starts = chunking.line_starts(source)
+    spans = syntax.spans or chunking.windows(source, starts)
+    return ParsedFile(
+        digest_of(source), language, len(starts), syntax.definitions, _chunks(source, syntax, spans, starts)
+    )
+
+
+def _syntax(source: bytes, language: str) -> _Syntax:
+    known = grammar(language)
+    if known is None:
+        return _Syntax()
+    root = known.parser.parse(source).root_node
+    captures = known.captures(root)
+    comments = sorted((node.start_byte, node.end_byte) for node in captures.get("comment", ()))
+    return _Syntax(_definitions(captures, source), tuple(comments), tuple(chunking.pieces(root, source)))
+
+
+def _definitions(captures: Mapping[str, list[Node]], source: bytes) -> tuple[Definition, ...]:
+    kinds: dict[tuple[int, int], tuple[Node, str]] = {}
+    # A node that fits several kinds is what comes last: an arrow function is a function, not a value.
+    for kind in reversed(_ORDER):
+        for node in captures.get(kind, ()):
+            kinds[node.start_byte, -node.end_byte] = node, kind
+    found: list[Definition] = []
+    around: list[tuple[int, str, str]] = []
+    for (start, _), (node, kind) in sorted(kinds.items(), key=lambda each: each[0]):
+        while around and around[-1][0] <= start:
+            around.pop()
+        name = _name(node)
+        is_local = kind == VALUE and bool(around) and around[-1][2] == FUNCTION
+        if not name or is_local or _is_use(node) or len(found) >= MAX_DEFINITIONS:
+            continue
+        *scopes, name = name.replace("::", ".").split(".")
+        container = ".".join([*(each[1] for each in around), *scopes])[:MAX_NAME]
+        first, last = node.start_point[0] + 1, node.end_point[0] + 1
+        depth = sum(1 for each in around if each[2] != MODULE)
+        found.append(Definition(name, container, kind, first, last, depth, _signature(node, source)))
+        if kind != HEADING and kind != VALUE:
+            around.append((node.end_byte, name, kind))
+    return tuple(found)
+
+
+def _is_use(node: Node) -> bool:
+    """Whether something is only named here: `struct point *p` and `x = require(…)` define nothing."""
+    if node.type == "variable_declarator":
+        value = node.child_by_field_name("value")
+        return value is not None and (value.text or b"").startswith((b"require(", b"await import("))
+    return node.type.endswith("_specifier") and node.child_by_field_name("body") is None
+
+
+def _name(node: Node) -> str:
+    """The name that a node defines."""
+    at: Node | None = node
+    for _ in range(8):
+        if at is None:
+            return ""
+        if at.child_count == 0 or at.type in ("inline", "qualified_identifier", "heading_content", "scoped_identifier"):
+            break
+        at = _towards_name(at)
+    if at is None or at is node:
+        return ""
+    text = (at.text or b"").decode("utf-8", "replace").strip().split("(")[0]
+    return text[:MAX_NAME] if "\n" not in text and text not in _KEYWORDS else ""
+
+
+def _towards_name(node: Node) -> Node | None:
+    fields = ("heading_content", "name", "declarator", "left", "property", "type")
+    for field in fields:
+        if (child := node.child_by_field_name(field)) is not None:
+            return child
+    for child in node.named_children:
+        if child.type in _IDENTIFIER:
+            return child
+    return next(
+        (child for child in node.named_children if child.type in ("object_reference", "variable_declaration")), None
+    )
+
+
+def _signature(node: Node, source: bytes) -> str:
+    text = source[node.start_byte : min(node.end_byte, node.start_byte + MAX_SIGNATURE * 2)].decode("utf-8", "replace")
+    text = _LITERAL.sub(r"\1…\1", text)
+    end = _SIGNATURE_END.search(text)
+    return " ".join((text[: end.start()] if end else text.split("\n", 1)[0]).split())[:MAX_SIGNATURE]
+
+
+def _chunks(
+    source: bytes, syntax: _Syntax, spans: Sequence[tuple[int, int]], starts: Sequence[int]
+) -> tuple[ParsedChunk, ...]:
+    lines = [(chunking.line_of(starts, start), chunking.line_of(starts, max(start, end - 1))) for start, end in spans]
+    owned = _owners(lines, syntax.definitions)
+    comments, head = _comments_by_chunk(source, spans, syntax.comments, starts)
+    names: list[list[str]] = [[] for _ in spans]
+    others: list[list[str]] = [[] for _ in spans]
+    firsts = [first for first, _ in lines]
+    for each in syntax.definitions:
+        place = max(bisect_right(firsts, each.start_line) - 1, 0)
+        (others if each.kind in (VALUE, MODULE) else names)[place].append(each.name)
+    found = []
+    for place, (start, end) in enumerate(spans):
+        content = source[start:end].decode("utf-8", "replace")
+        body = words(content)
+        is_first = place == 0
+        fields = (
+            counts(body),
+            counts(words(" ".join(names[place]))),
+            counts(words(" ".join(others[place]))),
+            counts(words(comments[place])),
+            counts(words(head)) if is_first else {},
+        )
+        found.append(ParsedChunk(*lines[place], owned[place], term(content), fields))
+    return tuple(found)
+
+
+def _owners(lines: Sequence[tuple[int, int]], definitions: Sequence[Definition]) -> list[int]:
+    """The definition that each chunk shows: the innermost around its start, or else the first that begins in it."""
+    found: list[int] = []
+    for first, last in lines:
+        inside = [n for n, each in enumerate(definitions) if first <= each.start_line <= last]
+        around = [n for n, each in enumerate(definitions) if each.start_line < first <= each.end_line]
+        best = [n for n in inside if definitions[n].kind in (TYPE, FUNCTION)] or inside
+        found.append(best[0] if best else around[-1] if around else -1)
+    return found
+
+
+def _comments_by_chunk(
+    source: bytes, spans: Sequence[tuple[int, int]], comments: Sequence[tuple[int, int]], starts: Sequence[int]
+) -> tuple[list[str], str]:
+    """The comments of each chunk, and the first comment of the file that is no licence."""
+    by_chunk = [""] * len(spans)
+    places = [start for start, _ in spans]
+    head = ""
+    for start, end in comments:
+        text = source[start:end].decode("utf-8", "replace")
+        if not head and not _LICENCE.search(text) and chunking.line_of(starts, start) <= _HEAD_LINES:
+            head = text
+        by_chunk[max(bisect_right(places, start) - 1, 0)] += text + "\n"
+    return by_chunk, head

@@ -1,0 +1,199 @@
+"""From a question to ranked chunks: the legs and the fusion of recall over a tree of code, and the ranking rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from triskele.base import timestamps
+from triskele.code import rules
+from triskele.code.corpus import CodeCorpus, FieldWeights, LexicalScores
+from triskele.code.question import CodeQuestion
+from triskele.code.rules import ADDED, PENALTY, Candidates
+from triskele.code.words import whole
+from triskele.index.corpus import Floats, Ints
+from triskele.recall import fusion, legs
+from triskele.recall.plan import Plan
+from triskele.types import Query, Scope, Sort
+
+if TYPE_CHECKING:
+    from triskele.code.embedding import CodeVectors
+    from triskele.models.embedders import Embedder
+
+# How many files a leg returns.
+DEPTH = 200
+MOST_PER_FILE = 2
+# What a second chunk of a file must reach of the first, and what it counts then.
+_SECOND = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CodePlan:
+    """How code is ranked: rules that are off, the weights of fields, the fusion, and the weight of the dense leg."""
+
+    without: frozenset[str] = frozenset()
+    weights: FieldWeights = field(default_factory=FieldWeights)
+    fusion: str = "zscore"
+    dense: float = 0.4
+    penalties: Mapping[str, float] = field(default_factory=lambda: rules.PENALTIES)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedChunk:
+    """A chunk in the answer, and what every part of the ranking gave to its file."""
+
+    row: int
+    chunk: int
+    score: float
+    evidence: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FileHit:
+    """A file that contains query terms, scored by words and rules."""
+
+    row: int
+    score: float
+    importance: float = 0.0
+
+
+@dataclass(frozen=True)
+class QuestionView:
+    """A corpus for one question, as the legs read it: rows are files, and the rules are part of the score."""
+
+    corpus: CodeCorpus
+    question: CodeQuestion
+    plan: CodePlan
+    vectors: CodeVectors | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of files."""
+        return self.corpus.size
+
+    @cached_property
+    def scores(self) -> LexicalScores:
+        """The scores by words."""
+        return self.corpus.scores(self.question.terms, self.plan.weights)
+
+    @cached_property
+    def term_rarity(self) -> dict[str, float]:
+        """The rarity of the question's terms."""
+        return self.corpus.rarity(self.question.terms)
+
+    @cached_property
+    def evidence(self) -> dict[int, dict[str, float]]:
+        """What words and rules gave to the files that have any of the terms."""
+        scores = self.scores.files
+        rows = np.flatnonzero(scores > 0)
+        rows = rows[np.lexsort((rows, -scores[rows]))][:DEPTH]
+        if not len(rows):
+            return {}
+        found = Candidates(self.question, self.corpus, rows, self.term_rarity)
+        total = scores[rows] / scores[rows].max()
+        parts = {"words": total}
+        for name in (name for name in ADDED if name not in self.plan.without):
+            parts[name] = ADDED[name](found)
+            total = total + parts[name]
+        if PENALTY not in self.plan.without:
+            parts[PENALTY] = rules.penalties(found, self.plan.penalties)
+            total = total * parts[PENALTY]
+        parts["total"] = total
+        names = list(parts)
+        table = np.stack(list(parts.values()), axis=1).tolist()
+        return {row: dict(zip(names, values, strict=True)) for row, values in zip(rows.tolist(), table, strict=True)}
+
+    def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> list[FileHit]:
+        """The files that contain any of the question's terms, best first; code knows no other order."""
+        del terms, sort
+        hits = [FileHit(row, parts["total"]) for row, parts in self.evidence.items()]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.row))[:limit]
+
+    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
+        """The inverse document frequency of each term over the files."""
+        return self.corpus.rarity(terms)
+
+    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+        """The files with the highest cosines, best first, and their cosines."""
+        cosines = self.cosines(vector, np.arange(self.size))
+        rows = np.flatnonzero(~np.isnan(cosines))
+        order = np.lexsort((rows, -cosines[rows]))[:limit]
+        return rows[order], cosines[rows[order]]
+
+    def cosines(self, vector: Floats, rows: Ints) -> Floats:
+        """The cosines of some files; NaN where a file has no vector yet."""
+        if self.vectors is None:
+            return np.full(len(rows), np.nan, dtype=np.float32)
+        return self.vectors.of_files(vector)[rows]
+
+
+def rank(
+    corpus: CodeCorpus,
+    question: CodeQuestion,
+    *,
+    limit: int = 10,
+    plan: CodePlan | None = None,
+    vectors: CodeVectors | None = None,
+    embedder: Embedder | None = None,
+) -> list[RankedChunk]:
+    """The best chunks for a question, at most two of a file; by words alone where there are no vectors."""
+    if not corpus.size or not question.terms:
+        return []
+    view = QuestionView(corpus, question, plan or CodePlan(), vectors)
+    query = Query(text=question.text, scope=Scope(as_of=timestamps.now()), limit=limit, depth=DEPTH)
+    terms = legs.QueryTerms(question.text, question.terms, view.term_rarity)
+    rankings = [legs.lexical(query, terms, view)]
+    # A bare name is found best without meaning.
+    if vectors is not None and embedder is not None and not question.is_symbol and view.plan.dense:
+        encoding = embedder.encode_query(question.text)
+        encoded = legs.EncodedQuery(query, Plan(), encoding, np.empty(0, dtype=np.float32))
+        dense, nearness = legs.dense(encoded, view, also=rankings[0].rows)
+        rankings.append(nearness.complete(dense, np.array(rankings[0].rows, dtype=np.int64)))
+    if len(rankings) == 1:
+        files = [
+            fusion.Candidate(row, score, {}) for row, score in zip(rankings[0].rows, rankings[0].scores, strict=True)
+        ]
+    else:
+        weights = {legs.LEXICAL: 1 - view.plan.dense, legs.DENSE: view.plan.dense}
+        files = fusion.fuse(view.plan.fusion, rankings, fusion.FusionConfig(weights=weights, depth=2 * DEPTH))
+    return _chunks(view, files, limit)
+
+
+def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -> list[RankedChunk]:
+    """The best chunks of the best files; the second of a file stands by its share of the first."""
+    found: list[RankedChunk] = []
+    for file in files[: 2 * limit]:
+        chunks = view.corpus.chunks_of(file.row)
+        if not len(chunks):
+            continue
+        own = view.scores.chunks[chunks] + _defining(view, chunks)
+        order = np.lexsort((chunks, -own))[:MOST_PER_FILE].tolist()
+        evidence = {**view.evidence.get(file.row, {}), **_shares(file)}
+        for at in order:
+            is_first = at == order[0]
+            share = 1.0 if is_first else float(own[at] / own[order[0]]) if own[order[0]] else 0.0
+            if share >= _SECOND:
+                worth = file.score * (1.0 if is_first else share * _SECOND)
+                found.append(RankedChunk(file.row, int(chunks[at]), worth, evidence))
+    return sorted(found, key=lambda each: (-each.score, each.row, each.chunk))[:limit]
+
+
+def _shares(file: fusion.Candidate) -> dict[str, float]:
+    return {f"{name}_share": part.contribution for name, part in file.parts.items()}
+
+
+def _defining(view: QuestionView, chunks: Ints) -> Floats:
+    """A gain, above any score by words, for the chunks that define a name that the question asks for."""
+    corpus, gains = view.corpus, np.zeros(len(chunks))
+    content = corpus.chunk_content[chunks[0]]
+    for name, _ in view.question.symbols:
+        for place in corpus.by_name.get(whole(name), ()):
+            if corpus.definition_content[place] == content:
+                lines = corpus.chunk_lines[chunks]
+                line = corpus.definitions[place].start_line
+                gains[(lines[:, 0] <= line) & (line <= lines[:, 1])] += 100.0
+    return gains.astype(np.float32)

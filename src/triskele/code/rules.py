@@ -1,0 +1,125 @@
+"""Small ranking rules over candidate files, each with a name, so that each can be switched off and measured.
+
+A rule returns what every candidate gains, on a scale where the best score by words is 1; the penalties are a factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from triskele.code import paths
+from triskele.code.corpus import CodeCorpus, Floats, Ints
+from triskele.code.languages import FUNCTION, TYPE
+from triskele.code.question import CodeQuestion
+from triskele.code.words import stem, whole
+
+_DEPTH_LOSS = 0.3
+# Factors of what is rarely the answer, unless the question asks for it.
+PENALTIES: Mapping[str, float] = {
+    paths.TEST: 0.3,
+    paths.BENCHMARK: 0.3,
+    paths.EXAMPLE: 0.3,
+    paths.LEGACY: 0.5,
+    paths.DOCUMENTATION: 0.4,
+    paths.STUB: 0.7,
+}
+SEED_PENALTIES: Mapping[str, float] = {paths.TEST: 0.78, paths.BENCHMARK: 0.9, paths.DOCUMENTATION: 0.6}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The files that the lexical leg found, with what rules read of them."""
+
+    question: CodeQuestion
+    corpus: CodeCorpus
+    rows: Ints
+    rarity: Mapping[str, float]
+
+    def facts(self) -> list[paths.PathFacts]:
+        """What the path of each candidate says."""
+        known = self.corpus.path_facts
+        return [known[row] for row in self.rows.tolist()]
+
+    def word_weights(self) -> dict[str, float]:
+        """The rarity of each word of the question, as a share of all."""
+        rarities = {word: self.rarity.get(stem(word), 0.0) for word in self.question.words}
+        total = sum(rarities.values()) or 1.0
+        return {word: rarity / total for word, rarity in rarities.items()}
+
+    def path_words(self) -> dict[str, frozenset[str]]:
+        """The words of paths that are like each word of the question."""
+        return {word: self.corpus.path_words_like(word) for word in self.question.words}
+
+
+Rule = Callable[[Candidates], Floats]
+
+
+def stem_match(found: Candidates) -> Floats:
+    """How much of the question the file's name says, by count and by rarity, and how much of the name is asked."""
+    weights, like = found.word_weights(), found.path_words()
+    alike = frozenset().union(*like.values())
+    gains = []
+    for facts in found.facts():
+        said = [word for word, others in like.items() if not others.isdisjoint(facts.stem_words)]
+        covered = len(facts.stem_words & alike)
+        rare = sum(weights[word] for word in said)
+        share = len(said) / max(len(like), 1)
+        gains.append(0.15 * share + 0.075 * covered / max(len(facts.stem_words), 1) + 0.075 * rare)
+    return np.array(gains)
+
+
+def folder_match(found: Candidates) -> Floats:
+    """How much of the question the folder says, and what it adds to the file's name, by rarity."""
+    weights, like = found.word_weights(), found.path_words()
+    gains = []
+    for facts in found.facts():
+        said = [word for word, others in like.items() if not others.isdisjoint(facts.folder_words)]
+        rare = sum(weights[word] for word in said if like[word].isdisjoint(facts.stem_words))
+        gains.append(0.125 * len(said) / max(len(like), 1) + 0.5 * rare)
+    return np.array(gains)
+
+
+def definition(found: Candidates) -> Floats:
+    """Whether the file defines a name that the question asks for, outer definitions before inner ones."""
+    gains = np.zeros(len(found.rows))
+    for name, container in found.question.symbols:
+        gains += _defined(found, name, container)
+    return gains
+
+
+def _defined(found: Candidates, name: str, container: str) -> Floats:
+    corpus, is_symbol = found.corpus, found.question.is_symbol
+    best: dict[int, float] = {}
+    for place in corpus.by_name.get(whole(name), ()):
+        each = corpus.definitions[place]
+        if each.name == name:
+            gain = {TYPE: 1.2, FUNCTION: 0.8}.get(each.kind, 0.5) if is_symbol else 0.4
+        else:
+            gain = 0.2 if is_symbol else 0.15
+        gain /= 1 + (0.0 if container else _DEPTH_LOSS * each.depth)
+        if container and each.container.rsplit(".", 1)[-1].lower() == container.lower():
+            gain *= 2
+        content = int(corpus.definition_content[place])
+        best[content] = max(best.get(content, 0.0), gain)
+    contents = corpus.content_of[found.rows]
+    gains = np.array([best.get(content, 0.0) for content in contents.tolist()])
+    is_named = np.array([facts.stem == whole(name)[1:] for facts in found.facts()], dtype=float)
+    return gains + is_named * (0.5 if is_symbol else 1.0)
+
+
+def penalties(found: Candidates, factors: Mapping[str, float] = PENALTIES) -> Floats:
+    """Tests, benchmarks, examples, documentation, stubs and legacy code count less unless they are asked for."""
+    asked = found.question.asked_for
+    return np.array([1.0 if facts.kind in asked else factors.get(facts.kind, 1.0) for facts in found.facts()])
+
+
+ADDED: Mapping[str, Rule] = {
+    "stem_match": stem_match,
+    "folder_match": folder_match,
+    "definition": definition,
+}
+PENALTY = "penalties"
+RULES = (*ADDED, PENALTY)

@@ -1,0 +1,301 @@
+"""Code search as edges use it: index a tree, ask it, look up a symbol, see its state, remove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+
+from triskele.code import embedding, symbols, tree_index
+from triskele.code.corpus import CodeCorpus
+from triskele.code.embedding import CodeVectors, VectorFile
+from triskele.code.languages import require
+from triskele.code.paths import shown_path
+from triskele.code.question import CodeQuestion
+from triskele.code.ranking import CodePlan, RankedChunk, rank
+from triskele.code.rules import PENALTY
+from triskele.code.symbols import Located, Reference
+from triskele.code.tree_index import Progress, TreeIndex, TreeManifest
+from triskele.code.words import whole
+from triskele.config import NO_MODEL
+from triskele.errors import BadInput, IndexUnavailable, NotFound
+from triskele.models.embedders import Embedder
+from triskele.models.local import local_embedder
+from triskele.privacy import detect
+
+MAX_LIMIT = 50
+MAX_SNIPPET_LINES = 60
+# A key block may begin before a snippet and end behind it; other secrets are named on the lines next to them.
+_NEAR_LINES, _BLOCK_LINES = 2, 60
+_BLOCK = "-----BEGIN"
+_MASK = "[secret]"
+_SHOWN = {
+    "words": "words",
+    "stem_match": "file name",
+    "folder_match": "folder",
+    "definition": "defines it",
+    "dense_share": "meaning",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeHit:
+    """A piece of code in an answer: lines from 1, both inclusive."""
+
+    path: str
+    start_line: int
+    end_line: int
+    symbol: str
+    score: float
+    snippet: str
+    evidence: Mapping[str, float]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAnswer:
+    """The hits of a question; `waiting` files are not indexed yet, `embedded` is the share with vectors, 0 to 1."""
+
+    root: str
+    hits: tuple[CodeHit, ...]
+    files: int
+    waiting: int
+    embedded: float
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether files of the tree were not searched."""
+        return self.waiting > 0
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolAnswer:
+    """Where a symbol is defined and used."""
+
+    root: str
+    definitions: tuple[Located, ...]
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeStatus:
+    """The state of one index."""
+
+    root: str
+    files: int
+    lines: int
+    chunks: int
+    definitions: int
+    waiting: int
+    embedded: float
+    skipped: Mapping[str, int]
+    languages: Mapping[str, int]
+    bytes_on_disk: int
+
+
+class CodeSearch:
+    """Searches one tree; keeps the last state in memory."""
+
+    def __init__(self, home: Path, root: Path, embedder: Embedder | None = None) -> None:
+        self._index = TreeIndex(home, root)
+        self._embedder = embedder
+        self._state: tuple[TreeManifest, CodeCorpus] | None = None
+        self._reading = Lock()
+
+    @property
+    def root(self) -> Path:
+        """The folder that is searched."""
+        return self._index.root
+
+    def index(self, progress: Progress | None = None, *, rebuild: bool = False) -> TreeStatus:
+        """Index what changed; the words are searchable as soon as a batch is written."""
+        self._index.update(progress, rebuild=rebuild)
+        return self.status()
+
+    def embed(self, progress: Progress | None = None, budget_s: float = float("inf")) -> int:
+        """Embed what waits; answers how many texts are left."""
+        if self._embedder is None:
+            return 0
+        corpus, _ = self._corpus()
+        return embedding.embed(
+            self.root,
+            corpus,
+            self._file(self._embedder),
+            self._embedder,
+            self._index.folder,
+            progress=progress or (lambda *_: None),
+            budget_s=budget_s,
+        )
+
+    def search(self, text: str, *, limit: int = 10, under: str = "", plan: CodePlan | None = None) -> CodeAnswer:
+        """The best places for a question, in what the tree holds now."""
+        if not text.strip():
+            raise BadInput("the question is empty")
+        if not 1 <= limit <= MAX_LIMIT:
+            raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
+        require()
+        corpus, waiting = self._corpus()
+        vectors = self._vectors(corpus)
+        question = CodeQuestion(text)
+        # Hits outside the folder asked for are dropped, so ask for more of them.
+        most = limit if not under else MAX_LIMIT * 4
+        ranked = rank(corpus, question, limit=most, plan=plan, vectors=vectors, embedder=self._embedder)
+        ranked = [each for each in ranked if corpus.paths[each.row].startswith(under)][:limit]
+        hits = tuple(self._hit(corpus, question, each) for each in ranked)
+        return CodeAnswer(str(self.root), hits, corpus.size, waiting, vectors.share if vectors else 0.0)
+
+    def ranked_paths(self, text: str, plan: CodePlan, *, limit: int = 10) -> list[str]:
+        """The best files for a question, without snippets: what evaluation compares."""
+        corpus, _ = self._corpus()
+        vectors = self._vectors(corpus) if plan.dense else None
+        # Several hits may be of one file.
+        ranked = rank(corpus, CodeQuestion(text), limit=3 * limit, plan=plan, vectors=vectors, embedder=self._embedder)
+        return list(dict.fromkeys(corpus.paths[each.row] for each in ranked))[:limit]
+
+    def symbol(self, name: str, *, under: str = "") -> SymbolAnswer:
+        """Definitions and uses of a name."""
+        if not name.strip():
+            raise BadInput("the name is empty")
+        require()
+        corpus, _ = self._corpus()
+        found = symbols.find_definitions(corpus, name.strip(), under)
+        uses = symbols.find_references(self.root, corpus, name.strip(), found)
+        return SymbolAnswer(str(self.root), tuple(map(_shown, found)), tuple(map(_shown_use, uses)))
+
+    def mentioned(self, text: str) -> list[Located]:
+        """The definitions that a text names."""
+        return [_shown(each) for each in symbols.mentioned(self._corpus()[0], text)]
+
+    def status(self) -> TreeStatus:
+        """Counts of what is indexed and of what is left out."""
+        manifest = self._index.manifest()
+        corpus = CodeCorpus(manifest, self._index.segments_of(manifest))
+        vectors = self._vectors(corpus)
+        languages: dict[str, int] = {}
+        for language in corpus.languages:
+            languages[language] = languages.get(language, 0) + 1
+        return TreeStatus(
+            root=str(self.root),
+            files=corpus.size,
+            lines=int(corpus.file_lines.sum()),
+            chunks=len(corpus.chunk_content),
+            definitions=len(corpus.definition_content),
+            waiting=manifest.waiting,
+            embedded=vectors.share if vectors else 0.0,
+            skipped=manifest.skipped,
+            languages=dict(sorted(languages.items(), key=lambda pair: -pair[1])),
+            bytes_on_disk=sum(path.stat().st_size for path in self._index.folder.iterdir()),
+        )
+
+    def remove(self) -> None:
+        """Delete the index; the tree stays as it is."""
+        self._index.remove()
+        self._state = None
+
+    def _corpus(self) -> tuple[CodeCorpus, int]:
+        """The tree as it is now, and how many files are not indexed yet."""
+        with self._reading:
+            return self._read()
+
+    def _read(self) -> tuple[CodeCorpus, int]:
+        known = self._state[0] if self._state is not None and self._index.is_current() else self._index.manifest()
+        try:
+            manifest, left = self._index.refresh(known)
+            parts = self._index.segments_of(manifest)
+        except IndexUnavailable:
+            # A rebuild may have replaced the segments between two reads.
+            manifest, left = self._index.refresh(self._index.manifest())
+            parts = self._index.segments_of(manifest)
+        if self._state is None or self._state[0] is not manifest:
+            self._state = manifest, CodeCorpus(manifest, parts)
+        return self._state[1], left + manifest.waiting
+
+    def _file(self, embedder: Embedder) -> VectorFile:
+        return VectorFile(self._index.folder, embedder.fingerprint, embedder.dimensions)
+
+    def _vectors(self, corpus: CodeCorpus) -> CodeVectors | None:
+        if self._embedder is None:
+            return None
+        return CodeVectors(corpus, self._file(self._embedder))
+
+    def _hit(self, corpus: CodeCorpus, question: CodeQuestion, ranked: RankedChunk) -> CodeHit:
+        first, last = corpus.chunk_lines[ranked.chunk].tolist()
+        path = corpus.paths[ranked.row]
+        return CodeHit(
+            shown_path(path),
+            first,
+            last,
+            _symbol(corpus, question, ranked.chunk),
+            round(ranked.score, 4),
+            self._snippet(path, first, last),
+            {name: round(value, 4) for name, value in ranked.evidence.items()},
+            _reason(ranked.evidence),
+        )
+
+    def _snippet(self, path: str, first: int, last: int) -> str:
+        lines = embedding.lines_at(self.root, path)
+        last = min(last, first + MAX_SNIPPET_LINES - 1)
+        around = lines[max(0, first - 1 - _BLOCK_LINES) : last]
+        reach = _BLOCK_LINES if any(_BLOCK in line for line in around) else _NEAR_LINES
+        before = "".join(f"{line}\n" for line in lines[max(0, first - 1 - reach) : first - 1])
+        shown = "\n".join(lines[first - 1 : last])
+        behind = "".join(f"\n{line}" for line in lines[last : last + reach])
+        return masked(before + shown + behind, len(before), len(before) + len(shown))
+
+
+@lru_cache(maxsize=512)
+def masked(text: str, start: int, end: int) -> str:
+    """A part of a text with its secrets replaced; the whole text decides what a secret is."""
+    parts, at = [], start
+    for found in detect.find(text):
+        first, last = max(found.start, start), min(found.end, end)
+        if first < last:
+            parts += [text[at:first], _MASK]
+            at = last
+    return "".join([*parts, text[at:end]])
+
+
+def _shown(each: Located) -> Located:
+    signature = masked(each.definition.signature, 0, len(each.definition.signature))
+    return Located(shown_path(each.path), replace(each.definition, signature=signature))
+
+
+def _shown_use(each: Reference) -> Reference:
+    return Reference(shown_path(each.path), each.line, masked(each.text, 0, len(each.text)))
+
+
+def _symbol(corpus: CodeCorpus, question: CodeQuestion, chunk: int) -> str:
+    """The definition that a chunk shows: one that the question names, or else its first."""
+    first, last = corpus.chunk_lines[chunk].tolist()
+    for name, _ in question.symbols:
+        for place in corpus.by_name.get(whole(name), ()):
+            each = corpus.definitions[place]
+            if corpus.definition_content[place] == corpus.chunk_content[chunk] and first <= each.start_line <= last:
+                return each.qualified
+    place = int(corpus.chunk_symbol[chunk])
+    return corpus.definitions[place].qualified if place >= 0 else ""
+
+
+def _reason(evidence: Mapping[str, float]) -> str:
+    told = [f"{label} {evidence[name]:.2f}" for name, label in _SHOWN.items() if evidence.get(name, 0) > 0]
+    if evidence.get(PENALTY, 1) != 1:
+        told.append(f"kind of file ×{evidence[PENALTY]:.2f}")
+    return ", ".join(told) or "meaning alone"
+
+
+@lru_cache(maxsize=8)
+def opened(home: Path, root: Path, model: str = NO_MODEL) -> CodeSearch:
+    """The search over one tree with a local model, kept by the process for the next question."""
+    return CodeSearch(home, root, None if model == NO_MODEL else local_embedder(model))
+
+
+def locate(home: Path, path: str | Path) -> tuple[Path, str]:
+    """The indexed tree that a path lies in, and the folder inside it; NotFound names the command that indexes."""
+    place = tree_index.resolve(path)
+    for root in (place, *place.parents):
+        if TreeIndex(home, root).exists:
+            inside = place.relative_to(root).as_posix()
+            return root, "" if inside == "." else inside + ("/" if place.is_dir() else "")
+    raise NotFound(f"{place} is not indexed: run `triskele code index {place}`")

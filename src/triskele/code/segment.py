@@ -1,0 +1,208 @@
+"""An immutable part of a code index: postings, chunks and definitions of some contents, in one file of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.base.files import disk_errors
+from triskele.code.languages import BY_EXTENSION
+from triskele.code.parsing import FIELDS, Definition, ParsedFile
+from triskele.errors import IndexUnavailable
+
+Ints = NDArray[np.int64]
+Small = NDArray[np.int32]
+Frequencies = NDArray[np.float32]
+Terms = NDArray[np.uint64]
+
+LANGUAGES = tuple(dict.fromkeys(BY_EXTENSION.values()))
+KINDS = ("type", "function", "value", "heading", "module")
+DIGEST_BYTES = 16
+_SEPARATOR = "\x1f"
+_RECORD = "\x1e"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeSegment:
+    """Contents with their chunks, definitions and postings; all arrays but `starts` are in the order of their rows.
+
+    `terms` are sorted; the postings of term n lie between `starts[n]` and `starts[n + 1]`.
+    """
+
+    digests: NDArray[np.uint8]
+    languages: Small
+    lines: Small
+    chunk_content: Small
+    chunk_lines: Small
+    chunk_symbol: Small
+    chunk_keys: Terms
+    chunk_lengths: Frequencies
+    definition_content: Small
+    definition_numbers: Small
+    definition_texts: NDArray[np.uint8]
+    terms: Terms
+    starts: Ints
+    rows: Small
+    fields: NDArray[np.uint8]
+    frequencies: Frequencies
+
+    def postings(self, term: int) -> slice:
+        """Where the postings of a term lie."""
+        key = np.uint64(term)
+        place = int(np.searchsorted(self.terms, key))
+        if place == len(self.terms) or self.terms[place] != key:
+            return slice(0, 0)
+        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+
+    def definitions(self) -> list[Definition]:
+        """The definitions of all contents, in order of contents."""
+        text = self.definition_texts.tobytes().decode("utf-8", "surrogatepass")
+        found = []
+        for record, numbers in zip(text.split(_RECORD), self.definition_numbers.tolist(), strict=False):
+            name, container, signature = record.split(_SEPARATOR)
+            kind, first, last, depth = numbers
+            found.append(Definition(name, container, KINDS[kind], first, last, depth, signature))
+        return found if len(self.definition_numbers) else []
+
+    def content_keys(self) -> list[bytes]:
+        """The digests of the contents."""
+        return [row.tobytes() for row in self.digests]
+
+    def save(self, path: Path) -> None:
+        """Write the arrays under a name that is new."""
+        part = path.with_suffix(".part")
+        with disk_errors("the code index", IndexUnavailable):
+            with part.open("wb") as target:
+                np.savez(target, allow_pickle=False, **{name: getattr(self, name) for name in self.__slots__})
+            part.replace(path)
+
+
+def load(path: Path) -> CodeSegment:
+    """A segment from its file; IndexUnavailable where it is damaged or missing."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return CodeSegment(**{name: arrays[name] for name in CodeSegment.__slots__})
+    except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
+        raise IndexUnavailable(f"a part of the code index cannot be read: {path.name}") from error
+
+
+def build(parsed: Sequence[ParsedFile]) -> CodeSegment:
+    """A segment over parsed contents."""
+    chunk_content: list[int] = []
+    chunk_lines: list[tuple[int, int]] = []
+    chunk_symbol: list[int] = []
+    chunk_keys: list[int] = []
+    lengths: list[float] = []
+    keys: list[int] = []
+    spans: list[tuple[int, int, int]] = []
+    values: list[float] = []
+    definitions: list[Definition] = []
+    definition_content: list[int] = []
+    for content, each in enumerate(parsed):
+        first = len(definitions)
+        definitions += each.definitions
+        definition_content += [content] * len(each.definitions)
+        for chunk in each.chunks:
+            row = len(chunk_content)
+            chunk_content.append(content)
+            chunk_lines.append((chunk.start_line, chunk.end_line))
+            chunk_symbol.append(first + chunk.symbol if chunk.symbol >= 0 else -1)
+            chunk_keys.append(chunk.key)
+            lengths.append(sum(chunk.fields[0].values()))
+            for field, counted in enumerate(chunk.fields):
+                keys.extend(counted)
+                values.extend(counted.values())
+                spans.append((row, field, len(counted)))
+    repeated = np.array(spans, dtype=np.int64).reshape(-1, 3)
+    return _assembled(
+        digests=np.frombuffer(b"".join(each.digest for each in parsed), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
+        languages=np.array([LANGUAGES.index(each.language) for each in parsed], dtype=np.int32),
+        lines=np.array([each.lines for each in parsed], dtype=np.int32),
+        chunk_content=np.array(chunk_content, dtype=np.int32),
+        chunk_lines=np.array(chunk_lines, dtype=np.int32).reshape(-1, 2),
+        chunk_symbol=np.array(chunk_symbol, dtype=np.int32),
+        chunk_keys=np.array(chunk_keys, dtype=np.uint64),
+        chunk_lengths=np.array(lengths, dtype=np.float32),
+        definition_content=np.array(definition_content, dtype=np.int32),
+        definitions=definitions,
+        keys=np.array(keys, dtype=np.uint64),
+        rows=np.repeat(repeated[:, 0], repeated[:, 2]).astype(np.int32),
+        fields=np.repeat(repeated[:, 1], repeated[:, 2]).astype(np.uint8),
+        frequencies=np.array(values, dtype=np.float32),
+    )
+
+
+def merge(segments: Sequence[CodeSegment], wanted: Sequence[NDArray[np.bool_]]) -> CodeSegment:
+    """One segment with the wanted contents of several."""
+    parts: dict[str, list[NDArray[Any]]] = {}
+    definitions: list[Definition] = []
+    contents = chunks = 0
+    for segment, keep in zip(segments, wanted, strict=True):
+        keep_chunk, keep_definition = keep[segment.chunk_content], keep[segment.definition_content]
+        new_content = contents + np.cumsum(keep) - 1
+        new_chunk = chunks + np.cumsum(keep_chunk) - 1
+        new_definition = len(definitions) + np.cumsum(keep_definition) - 1
+        counts = np.diff(segment.starts)
+        keep_posting = keep_chunk[segment.rows]
+        symbols = segment.chunk_symbol[keep_chunk]
+        selected: dict[str, NDArray[Any]] = {
+            "digests": segment.digests[keep],
+            "languages": segment.languages[keep],
+            "lines": segment.lines[keep],
+            "chunk_content": new_content[segment.chunk_content[keep_chunk]].astype(np.int32),
+            "chunk_lines": segment.chunk_lines[keep_chunk],
+            "chunk_symbol": np.where(symbols >= 0, new_definition[symbols] if len(new_definition) else -1, -1),
+            "chunk_keys": segment.chunk_keys[keep_chunk],
+            "chunk_lengths": segment.chunk_lengths[keep_chunk],
+            "definition_content": new_content[segment.definition_content[keep_definition]].astype(np.int32),
+            "keys": np.repeat(segment.terms, counts)[keep_posting],
+            "rows": new_chunk[segment.rows[keep_posting]].astype(np.int32),
+            "fields": segment.fields[keep_posting],
+            "frequencies": segment.frequencies[keep_posting],
+        }
+        for name, array in selected.items():
+            parts.setdefault(name, []).append(array)
+        definitions += [
+            each for each, kept in zip(segment.definitions(), keep_definition.tolist(), strict=True) if kept
+        ]
+        contents += int(keep.sum())
+        chunks += int(keep_chunk.sum())
+    return _assembled(definitions=definitions, **{name: np.concatenate(arrays) for name, arrays in parts.items()})
+
+
+def _assembled(
+    *,
+    definitions: Sequence[Definition],
+    keys: Terms,
+    rows: Small,
+    fields: NDArray[np.uint8],
+    frequencies: Frequencies,
+    **arrays: NDArray[Any],
+) -> CodeSegment:
+    """A segment with its postings sorted by term, row and field."""
+    order = np.lexsort((rows.astype(np.int64) * FIELDS + fields, keys))
+    terms, firsts = np.unique(keys[order], return_index=True)
+    texts = _RECORD.join(
+        _SEPARATOR.join(_plain(part) for part in (each.name, each.container, each.signature)) for each in definitions
+    )
+    numbers = [(KINDS.index(each.kind), each.start_line, each.end_line, each.depth) for each in definitions]
+    return CodeSegment(
+        **arrays,
+        definition_numbers=np.array(numbers, dtype=np.int32).reshape(-1, 4),
+        definition_texts=np.frombuffer(texts.encode("utf-8", "surrogatepass"), dtype=np.uint8),
+        terms=terms,
+        starts=np.append(firsts, len(keys)).astype(np.int64),
+        rows=rows[order],
+        fields=fields[order],
+        frequencies=frequencies[order],
+    )
+
+
+def _plain(text: str) -> str:
+    return text.replace(_SEPARATOR, " ").replace(_RECORD, " ")

@@ -1,0 +1,75 @@
+"""From source text to hashed terms: identifiers split by case, underscores and digits, stemmed, and kept whole."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import blake2b
+
+import Stemmer
+
+from triskele.base.text import STOP_WORDS, fold
+
+# A whole identifier tells more than its parts.
+WHOLE_WEIGHT = 1.75
+MAX_WORD_CHARACTERS = 64
+_WORD = re.compile(r"[^\W\d_][\w$]*|\d+[\w$]*|_[\w$]+")
+_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_a-zA-Z]+")
+_stemmer = Stemmer.Stemmer("english", 0)
+
+
+def words(text: str) -> list[str]:
+    """The identifiers and words of a text, as they are written."""
+    return _WORD.findall(text)
+
+
+@lru_cache(maxsize=200_000)
+def parts(word: str) -> tuple[str, ...]:
+    """The parts of an identifier in lower case: `getUserById` and `user_id` give theirs."""
+    return tuple(fold(part) for part in _PARTS.findall(word))
+
+
+@lru_cache(maxsize=200_000)
+def stem(word: str) -> str:
+    """The stem of a word in lower case."""
+    return str(_stemmer.stemWord(word))
+
+
+@lru_cache(maxsize=400_000)
+def term(text: str) -> int:
+    """A term as a number: postings hold no text."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
+@lru_cache(maxsize=200_000)
+def terms_of(word: str) -> tuple[tuple[int, float], ...]:
+    """The terms of a word with their weights: the stems of its parts, and the whole where it has several."""
+    if len(word) > MAX_WORD_CHARACTERS:
+        return ()
+    split = parts(word)
+    found = [(term(stem(part)), 1.0) for part in split]
+    if len(split) > 1:
+        found.append((term(whole(word)), WHOLE_WEIGHT))
+    return tuple(found)
+
+
+def whole(word: str) -> str:
+    """A whole identifier as it is indexed: in lower case, without underscores, so that styles match each other."""
+    return "=" + fold(word).replace("_", "").replace("$", "")
+
+
+def counts(found: Iterable[str]) -> dict[int, float]:
+    """The weighted frequencies of the terms of some words."""
+    frequencies: dict[int, float] = {}
+    for word, times in Counter(found).items():
+        for number, weight in terms_of(word):
+            frequencies[number] = frequencies.get(number, 0.0) + weight * times
+    return frequencies
+
+
+def telling(found: Iterable[str]) -> list[str]:
+    """Words that are no stop words, in their order; all of them where there are no others."""
+    asked = list(found)
+    return [word for word in asked if word.lower() not in STOP_WORDS] or asked

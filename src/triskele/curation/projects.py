@@ -1,0 +1,145 @@
+"""Which project a folder belongs to, and moving the memories of a whole project.
+
+A folder becomes known when a memory is first written from it. From then on its project goes by its git remote or its
+path; another folder of the same name gets another project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from triskele import validation
+from triskele.base import project
+from triskele.base.project import REMOTE, Place
+from triskele.errors import BadInput, NotFound
+from triskele.stores.protocols import KnownPlace, OwnerStore
+from triskele.types import Add, Bind, Change, Memory, Revise
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSummary:
+    """A project with the number of its memories and the keys of its places."""
+
+    name: str
+    memories: int
+    places: tuple[str, ...]
+
+
+class Workplace:
+    """The folder in which memories are written and recalled; `named` is the project that the settings give instead."""
+
+    def __init__(self, store: OwnerStore, folder: Path, named: str | None = None) -> None:
+        self._store, self._folder, self._named = store, folder, named
+        # The store is read when the project is first needed: a damaged one must still open.
+        self._project = validation.check_name(named, "the project") if named else None
+
+    @property
+    def project(self) -> str:
+        """The project of the memories here."""
+        if self._project is None:
+            self._project = project_of(self._store, self._folder)
+        return self._project
+
+    def placed(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """The changes, after the folder was made known if they store memories of its project.
+
+        Another folder may have taken the name since it was looked up.
+        """
+        before = self.project
+        if self._named or not any(_adds_to(each, before) for each in changes):
+            return changes
+        self._project = project_of(self._store, self._folder, writing=True)
+        if self._project == before:
+            return changes
+        return [_moved_to(each, self._project) if _adds_to(each, before) else each for each in changes]
+
+
+def project_of(store: OwnerStore, folder: Path, *, writing: bool = False) -> str:
+    """The project of a folder; one that is not known yet has the name that it would get.
+
+    `writing` makes the folder known, so that no other folder of its name mixes with it.
+    """
+    place, known = project.discover(folder), store.places()
+    if writing and not set(place.keys) <= {each.key for each in known}:
+        return store.claim(place.keys, lambda places: _chosen(place, places))
+    return _chosen(place, known)
+
+
+def _adds_to(change: Change, name: str) -> bool:
+    return isinstance(change, Add) and not change.verbatim and change.memory.project == name
+
+
+def _moved_to(change: Change, name: str) -> Change:
+    assert isinstance(change, Add)
+    return replace(change, memory=replace(change.memory, project=name))
+
+
+def _chosen(place: Place, known: Sequence[KnownPlace]) -> str:
+    """The project of a place, by what is known of it and of others."""
+    projects = {each.key: each.project for each in known}
+    here = projects.get(place.root_key)
+    others = {each.key for each in known if each.project == here and each.key.startswith(REMOTE)}
+    # A folder that got another remote holds another repository; one that got its first remote is what it was.
+    if here is not None and (not place.remote or not others or place.remote_key in others):
+        return here
+    if place.remote_key in projects:
+        return projects[place.remote_key]
+    # A project whose only folders are gone was moved: its name is free for the folder that has it now.
+    taken = {each.project for each in known if not project.is_gone(each.key)}
+    names = (validation.check_name(name, "the project") for name in place.names())
+    return next(name for name in names if name not in taken)
+
+
+def summaries(store: OwnerStore) -> list[ProjectSummary]:
+    """Every project that has memories or places, by name."""
+    counts, known = store.census().by_project, store.places()
+    return [
+        ProjectSummary(name, counts.get(name, 0), tuple(each.key for each in known if each.project == name))
+        for name in sorted({*counts, *(each.project for each in known)} - {""})
+    ]
+
+
+def rename(store: OwnerStore, old: str, new: str) -> list[Change]:
+    """The changes that give a project another name, which must be free."""
+    name = validation.check_name(new, "the project")
+    if not name:
+        raise BadInput("a project needs a name: to share memories everywhere, edit them with --everywhere")
+    if name in {each.name for each in summaries(store)}:
+        raise BadInput(f"there is a project {name} already: `triskele projects merge` joins two projects")
+    return _moved(store, old, name)
+
+
+def merge(store: OwnerStore, source: str, target: str) -> list[Change]:
+    """The changes that move all memories and places of a project into another one."""
+    if source == target:
+        raise BadInput("a project cannot be merged with itself")
+    if target not in {each.name for each in summaries(store)}:
+        raise NotFound(f"no project {target}: `triskele projects list` shows all")
+    return _moved(store, source, target)
+
+
+def _moved(store: OwnerStore, source: str, target: str) -> list[Change]:
+    memories = [memory for memory in _standing(store) if memory.project == source]
+    changes: list[Change] = [Revise(replace(each, project=target), base=each.version) for each in memories]
+    changes += [Bind(each.number, target) for each in store.places() if each.project == source]
+    if not source or not changes:
+        raise NotFound(f"no project {source or '(everywhere)'}: `triskele projects list` shows all")
+    return changes
+
+
+def mixed(store: OwnerStore) -> dict[str, tuple[str, ...]]:
+    """Projects with memories from before folders were told apart, with those of other folders of the same name."""
+    known = store.places()
+    found: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys(each.project for each in known):
+        others = {each.project for each in known if each.key.rpartition("/")[2] == name} - {name}
+        since = min(each.at for each in known if each.project == name)
+        if others and any(each.project == name and each.created_at < since for each in _standing(store)):
+            found[name] = tuple(sorted(others))
+    return found
+
+
+def _standing(store: OwnerStore) -> Iterator[Memory]:
+    return (memory for _, memory in store.versions() if memory.known_to is None)

@@ -1,0 +1,83 @@
+"""The notes that Claude Code keeps about a project: `MEMORY.md` and the files that it lists, read and never changed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from triskele.config import MemorySettings
+from triskele.errors import BadInput
+from triskele.exchange import agents_file, frontmatter, markdown, sources
+from triskele.exchange.records import Item, NamedLink, Note, Problem, Skipped
+
+CLIENT = "claude-code"
+_INDEX = "MEMORY.md"
+# What the client calls the kinds of its notes.
+_CATEGORIES = {"user": "people", "feedback": "preferences", "project": "projects", "reference": "facts"}
+_LISTED = re.compile(r"\[[^\]]*\]\(([^()\s]+\.md)\)")
+_TAG = "claude code notes"
+
+
+def named_source(source: Path, folder: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """The path of a source; `claude-code` is the folder of notes about this project, unless a file is called so."""
+    if str(source) != CLIENT or source.exists():
+        return source
+    home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+    for root in (folder.resolve(), *folder.resolve().parents):
+        notes = home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root)) / "memory"
+        if (notes / _INDEX).is_file():
+            return notes
+    raise BadInput(f"Claude Code has no notes about {folder}: it keeps them in {home / 'projects'}/…/memory/{_INDEX}")
+
+
+def recognises(path: Path, _head: str) -> bool:
+    """A file called MEMORY.md, or a folder with one."""
+    return path.name == _INDEX if path.is_file() else (path / _INDEX).is_file()
+
+
+def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
+    """The lines of MEMORY.md and the notes beside it."""
+    root = path if path.is_dir() else path.parent
+    found, skipped = sources.files(root, markdown.SUFFIXES) if path.is_dir() else ([path], [])
+    yield from skipped
+    names = {file.name for file in found}
+    for file in found:
+        place = sources.place(file, root)
+        try:
+            text = sources.text(file)
+            items = _index(text, place, names, settings) if file.name == _INDEX else _topic(text, place, file, settings)
+            yield from items
+        except BadInput as error:
+            yield Problem(place, str(error))
+
+
+def _index(text: str, place: str, names: set[str], settings: MemorySettings) -> Iterator[Item]:
+    """Facts of the index; a line that only lists a note is left out, because the note itself is read."""
+    for item in agents_file.parse(text, settings):
+        where = f"{place} {item.place}"
+        listed = _LISTED.search(item.content) if isinstance(item, Note) else None
+        if isinstance(item, Skipped):
+            yield replace(item, place=where)
+        elif listed and listed[1] in names:
+            yield Skipped(where, f"lists {listed[1]}, which is imported itself")
+        else:
+            yield replace(item, place=where, tags=markdown.fitting((*item.tags, _TAG), settings))
+
+
+def _topic(text: str, place: str, file: Path, settings: MemorySettings) -> Iterator[Item]:
+    head, _, _ = frontmatter.parse(text)
+    kind = str(head.get("type", "")).strip().lower()
+    category = _CATEGORIES.get(kind, "")
+    described = " ".join(str(head.get(name, "")) for name in ("name", "description")).strip()
+    for item in markdown.parse(text, place, file.stem, settings):
+        if isinstance(item, NamedLink):
+            yield item
+            continue
+        if isinstance(item, Note):
+            category = category if category in settings.categories else item.category
+            tags = markdown.fitting((*item.tags, _TAG), settings)
+            item = replace(item, category=category, tags=tags, keywords=described[: settings.max_label_characters])
+        yield item

@@ -1,0 +1,88 @@
+"""Evidence beside the legs: whose words a query asks for and the time that it names, and which candidates fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from triskele.base import timestamps
+from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.types import Period, Role
+
+SPEAKER, TIME, REVIEW = "speaker", "time", "review"
+# A memory that names no speaker may hold anybody's words.
+UNKNOWN_SHARE = 0.5
+# A suggestion is recorded in two turns, the one that makes it and the one that answers it: both are evidence.
+ASSISTANT_SHARE = 0.4
+# People tell of things some days before and after they happen: outside the period evidence falls to 1/e within a week
+# and half the length of the period.
+_WEEK = 7 * 86_400_000_000
+_OF_PERIOD = 0.5
+
+_ROLES = tuple(Role)
+_TOLD = (
+    "advised?|answer(?:ed)?|explain(?:ed)?|gave|give|list(?:ed)?|mention(?:ed)?|proposed?|provided?|recommend(?:ed)?"
+    "|said|say|suggest(?:ed)?|tell|told|write|wrote"
+)
+_ASSISTANT = re.compile(
+    rf"\byou\s+(?:\w+\s+)?(?:{_TOLD})\b"
+    r"|\byour\s+(?:\w+\s+)?(?:advice|answers?|explanations?|ideas?|proposals?|recommendations?|suggestions?)\b"
+    r"|\bthe\s+assistant\b",
+    re.IGNORECASE,
+)
+_REQUEST = re.compile(r"\b(?:can|could|would|will)\s+you\b", re.IGNORECASE)
+_FIRST_PERSON = re.compile(r"\b(?:i|i['’](?:d|ll|m|ve)|me|mine|my|myself|our|ours|we)\b", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+
+
+def speaker_asked(text: str, names: Mapping[int, str]) -> int | None:
+    """The only one of some speakers that a query names, in full or by the first name."""
+    words = f" {' '.join(_WORD.findall(text.casefold()))} "
+    named = [code for code, name in names.items() if any(f" {call} " in words for call in _calls(name))]
+    return named[0] if len(named) == 1 else None
+
+
+def role_asked(text: str) -> Role | None:
+    """The role whose words a query asks for: the assistant's after `you suggested`, the user's in the first person."""
+    if _ASSISTANT.search(text) and not _REQUEST.search(text):
+        return Role.ASSISTANT
+    return Role.USER if _FIRST_PERSON.search(text) else None
+
+
+def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
+    """How far each candidate holds the words asked for, from 0 to 1; None where anybody's words will do."""
+    names = corpus.speakers(np.unique(facts.speakers).tolist())
+    if (speaker := speaker_asked(text, names)) is not None:
+        return _shares(facts.speakers, speaker)
+    if (facts.roles >= 0).any() and (role := role_asked(text)) is not None:
+        return _shares(facts.roles, _ROLES.index(role)) * (ASSISTANT_SHARE if role is Role.ASSISTANT else 1.0)
+    return None
+
+
+def _calls(name: str) -> set[str]:
+    words = _WORD.findall(name.casefold())
+    return {" ".join(words), words[0]} if words else set()
+
+
+def _shares(codes: Ints, wanted: int) -> Floats:
+    return np.where(codes == wanted, 1.0, np.where(codes < 0, UNKNOWN_SHARE, 0.0)).astype(np.float32)
+
+
+def by_time(period: Period | None, facts: Facts) -> Floats | None:
+    """How near each candidate is to the time asked for, from 0 to 1; None where the query names no time."""
+    return None if period is None else nearness(period, facts)
+
+
+def nearness(period: Period, facts: Facts) -> Floats:
+    """1 inside a period, less with the distance from it; 0 for a candidate without a time."""
+    start, end = (None if side is None else timestamps.to_micros(side) for side in (period.start, period.end))
+    outside = np.zeros(len(facts.times))
+    if start is not None:
+        outside = np.maximum(outside, start - facts.times.astype(np.float64))
+    if end is not None:
+        outside = np.maximum(outside, facts.times.astype(np.float64) - end)
+    length = end - start if start is not None and end is not None else 0
+    near = np.exp(-outside / (_WEEK + _OF_PERIOD * length))
+    return np.where(facts.times > 0, near, 0.0).astype(np.float32)

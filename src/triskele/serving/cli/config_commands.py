@@ -1,0 +1,190 @@
+"""Settings on the command line: config list, get, set and unset."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.config import file_of, load
+from triskele.errors import BadInput
+from triskele.serving import shapes
+from triskele.serving.cli.invocation import Invocation, common, examples, global_options
+from triskele.serving.cli.options import OrderedGroup, listed
+
+if TYPE_CHECKING:
+    from triskele.config import Settings
+
+# The settings file is in the data folder: it cannot say where that is.
+_NOT_IN_FILE = ("home",)
+_YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@click.group(
+    cls=OrderedGroup,
+    invoke_without_command=True,
+    epilog=examples("triskele config", "triskele config set recall.limit 5", "triskele config get recall.limit --json"),
+)
+@global_options
+@click.pass_context
+def config(context: click.Context) -> None:
+    """Show and change settings."""
+    if context.invoked_subcommand is None:
+        _list(context.ensure_object(Invocation))
+
+
+@config.command("list", epilog=examples("triskele config list", "TRISKELE_RECALL_LIMIT=5 triskele config list --json"))
+@common
+def list_settings(invocation: Invocation) -> None:
+    """Show every setting, its value and where it came from."""
+    _list(invocation)
+
+
+def _list(invocation: Invocation) -> None:
+    settings = invocation.settings()
+    values, file = _by_name(settings), file_of(os.environ, settings.home)
+    if invocation.as_json:
+        return invocation.write_json({"settings": values, "file": str(file), "project": settings.project})
+    from triskele.serving.cli import reports
+
+    return invocation.write(reports.settings(values, file))
+
+
+@config.command(epilog=examples("triskele config get recall.limit", "triskele config get agents.private_to --json"))
+@click.argument("key")
+@common
+def get(invocation: Invocation, key: str) -> None:
+    """Show one setting."""
+    settings = invocation.settings()
+    found = _by_name(settings)[_known(key, settings)]
+    if invocation.as_json:
+        return invocation.write_json({"key": key, **found, "project": settings.project})
+    return click.echo(_shown(found["value"]))
+
+
+@config.command(
+    "set",
+    epilog=examples(
+        "triskele config set recall.limit 5",
+        "triskele config set agents.private_to claude-code,codex",
+        "triskele config set agents.background false",
+    ),
+)
+@click.argument("key")
+@click.argument("value")
+@common
+def set_setting(invocation: Invocation, key: str, value: str) -> None:
+    """Change a setting in the settings file; a wrong value is refused."""
+    _change(invocation, key, value)
+
+
+@config.command(epilog=examples("triskele config unset recall.limit", "triskele config unset project --json"))
+@click.argument("key")
+@common
+def unset(invocation: Invocation, key: str) -> None:
+    """Remove a setting from the settings file; its default applies again."""
+    _change(invocation, key, None)
+
+
+def _change(invocation: Invocation, key: str, value: str | None) -> None:
+    settings = invocation.settings()
+    if _known(key, settings) in _NOT_IN_FILE:
+        raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
+    file = file_of(os.environ, settings.home)
+    text = _changed(file, key, None if value is None else _typed(key, value, _by_name(settings)[key]["value"]))
+    _check(text, settings.home)
+    _write(file, text)
+    now = invocation.settings()
+    found = _by_name(now)[key]
+    if invocation.as_json:
+        return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
+    click.echo(f"{key} is {_shown(found['value']) or 'empty'} ({file}).")
+    if found["origin"].startswith("environment"):
+        click.echo(f"It comes from the {found['origin']}, which overrides the file.", err=True)
+    return None
+
+
+def _known(key: str, settings: Settings) -> str:
+    names = list(_by_name(settings))
+    if key in names:
+        return key
+    close = get_close_matches(key, names, n=1)
+    hint = f"did you mean {close[0]}?" if close else "`triskele config` lists all of them"
+    raise BadInput(f"unknown setting {key!r}: {hint}")
+
+
+def _typed(key: str, value: str, now: Any) -> Any:
+    """The text as a value of the type that the setting has."""
+    if isinstance(now, bool):
+        if value.lower() not in _YES_AND_NO:
+            raise BadInput(f"setting {key} must be true or false, not {value!r}")
+        return _YES_AND_NO[value.lower()]
+    if isinstance(now, list):
+        return listed(value)
+    if isinstance(now, int | float):
+        try:
+            return type(now)(value)
+        except ValueError:
+            kind = "a whole number" if isinstance(now, int) else "a number"
+            raise BadInput(f"setting {key} must be {kind}, not {value!r}") from None
+    return value
+
+
+def _changed(file: Path, key: str, value: Any) -> str:
+    """The text of the settings file with one value changed; comments and order stay."""
+    import tomlkit
+
+    document = tomlkit.parse(file.read_text(encoding="utf-8")) if file.exists() else tomlkit.document()
+    section, _, name = key.rpartition(".")
+    if value is None:
+        holder: Any = document.get(section, {}) if section else document
+        holder.pop(name, None)
+    elif section:
+        document.setdefault(section, tomlkit.table())[name] = value
+    elif name not in document:
+        # A key at the end would belong to the last table.
+        return tomlkit.dumps({name: value}) + tomlkit.dumps(document)
+    else:
+        document[name] = value
+    return tomlkit.dumps(document)
+
+
+def _check(text: str, home: Path) -> None:
+    """Refuse settings that could not be read; the environment does not count."""
+    with TemporaryDirectory(prefix="triskele-") as folder:
+        tried = Path(folder) / "config.toml"
+        tried.write_text(text, encoding="utf-8")
+        try:
+            load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
+        except BadInput as error:
+            raise BadInput(str(error).replace(f" in {tried}", "")) from None
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    target = file.resolve()
+    starting = target.with_name(f"{target.name}.{os.getpid()}")
+    starting.write_text(text, encoding="utf-8")
+    starting.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o600)
+    starting.replace(target)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+
+
+def _by_name(settings: Settings) -> dict[str, Any]:
+    values: dict[str, Any] = {"home": str(settings.home), "project": settings.project}
+    parts = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    for section, part in parts.items():
+        if not is_dataclass(part):
+            continue
+        values |= {f"{section}.{field.name}": shapes.plain(getattr(part, field.name)) for field in fields(part)}
+    return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}

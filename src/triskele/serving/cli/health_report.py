@@ -1,0 +1,105 @@
+"""The report of `doctor`: damage, lost writes, repairs, and what was sent to hosted models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+
+from triskele.serving.cli.render import GOOD, QUIET, WARNING, counted, minute, note, one_line
+from triskele.serving.cli.reports import waiting_jobs
+
+if TYPE_CHECKING:
+    from triskele.curation.health import Health
+    from triskele.recall.hosted.egress_log import Day
+
+_SHOWN_PROBLEMS = 10
+_LOCAL = "✓ No hosted model is configured; nothing leaves this machine."
+
+
+def health(found: Health, *, deep: bool) -> RenderableType:
+    """The findings and repairs of `doctor`."""
+    lines: list[RenderableType] = [note(f"✗ {each.subject}: {each.problem}", style="red") for each in found.findings]
+    if found.findings:
+        lines.append(note("This cannot be repaired: restore a backup with `triskele restore FILE`."))
+    else:
+        checked = "all checksums match" if deep else "integrity check passed"
+        lines.append(note(f"✓ Database OK ({checked}).", style="green"))
+    lines += _lost(found)
+    lines += [note(f"· A killed backup or restore left {path}: it holds memories", WARNING) for path in found.leftovers]
+    lines += [note(f"✓ Repaired: {what}.", style="green") for what in found.repaired]
+    if found.repair_problem is not None:
+        lines.append(note(f"✗ Nothing more could be repaired: {found.repair_problem}", style="red"))
+    if found.model_problem is not None:
+        lines.append(note(f"✗ The model cannot be loaded, recall uses words only: {found.model_problem}", style="red"))
+    if found.vault_problem is not None:
+        lines.append(note(f"✗ Secrets cannot be read: {found.vault_problem}", style="red"))
+    for id in found.exposed[:_SHOWN_PROBLEMS]:
+        lines.append(note(f"· {id} looks like a secret and is not sealed: triskele secrets seal {id}", style=WARNING))
+    if len(found.exposed) > _SHOWN_PROBLEMS:
+        lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more", style=WARNING))
+    if not found.findings and not found.repaired and found.repair_problem is None:
+        lines.append(note("✓ Index up to date.", style="green"))
+    lines += [_mixed(name, others) for name, others in found.mixed.items()]
+    lines += waiting_jobs(found.jobs)
+    lines += _egress(found.left, found.outside, found.outside_problems)
+    if not deep:
+        lines.append(note("`triskele doctor --deep` also checks every checksum and every index entry.", style=QUIET))
+    return Group(*lines)
+
+
+def _lost(found: Health) -> list[RenderableType]:
+    """Acknowledged writes that are gone, and what is still known of them."""
+    lines: list[RenderableType] = []
+    for each in found.lost:
+        last = minute(each.entries[-1].at)
+        said = f"✗ {counted(len(each.entries), 'acknowledged write')} lost, the last of {last} UTC:"
+        lines.append(note(f"{said} the database is older than what was reported as stored.", style="red"))
+        for entry in each.entries[-_SHOWN_PROBLEMS:]:
+            text = f": {one_line(each.texts[entry.id])}" if entry.id in each.texts else ""
+            lines.append(note(f"  {minute(entry.at)} {entry.action} {entry.id}{text}", style="red"))
+        if each.kept is not None:
+            said = f"  What is left of them is kept in {each.kept}; delete it when you need it no more."
+            lines.append(note(said, style=WARNING))
+    for path, count in found.index_ahead.items():
+        said = f"✗ An older index knows {counted(count, 'version')} that the database lacks: writes were lost."
+        lines += [note(said, style="red"), note(f"  The index is kept in {path}", style=WARNING)]
+    if lines:
+        lines.append(note("  Restore a newer backup with `triskele restore FILE`, or write them again."))
+    return lines
+
+
+def _mixed(name: str, others: Sequence[str]) -> RenderableType:
+    """Memories that may be in the wrong project, and what to do."""
+    said = f"· Older memories of {name} may belong to {' or '.join(others)}, a folder of the same name:"
+    advice = f"see `triskele list --project {name}`, move one with `triskele edit ID --project {others[0]}`"
+    return note(f"{said} {advice}", style=WARNING)
+
+
+def clients_without_token(names: Sequence[str]) -> list[RenderableType]:
+    """Clients that cannot see the private memories that the settings grant them."""
+    return [
+        note(f"· private_to names {name}, but its entry has no token: run `triskele install {name}` again", WARNING)
+        for name in names
+    ]
+
+
+def _egress(days: Sequence[Day], outside: Mapping[str, str], problems: Sequence[str]) -> list[RenderableType]:
+    """The configured hosts, and what was sent, by day."""
+    named = ", ".join(f"{host} ({name})" for name, host in outside.items())
+    said = f"· Open memories and queries may be sent to {named}." if named else _LOCAL
+    lines: list[RenderableType] = [note(f"✗ {problem}", style="red") for problem in problems]
+    if named or not problems:
+        lines.append(note(said, style=WARNING if named else GOOD))
+    if not days:
+        return [*lines, note("✓ Nothing was sent from this machine.", style=GOOD)]
+    return [*lines, *(note(_day(day), style=WARNING) for day in days)]
+
+
+def _day(day: Day) -> str:
+    billed = f", {counted(day.tokens, 'token')}" if day.tokens else ""
+    billed += f", about {day.cost:,.4f} in your currency" if day.cost else ""
+    requests = f"{counted(day.requests, 'request')} (failed ones included)"
+    texts = f"{counted(day.texts, 'text')}, {counted(day.characters, 'character')} to {day.host} ({day.endpoint})"
+    return f"· {day.day}: {texts}, {requests}{billed}"

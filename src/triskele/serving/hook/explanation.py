@@ -1,0 +1,131 @@
+"""Why the hook gives memories for an event, or none; nothing is counted as given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.serving.hook import injection
+from triskele.serving.hook.events import EVENTS
+from triskele.serving.hook.injection import Conversation, text_in
+from triskele.types import Answer, Memory
+
+_SILENT = ("pre-compact", "stop", "session-end")
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A memory that the hook looked at, and why it is left out; empty where it is given."""
+
+    memory: Memory
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What the hook does with an event, in a sentence, and the memories it looked at."""
+
+    verdict: str
+    project: str = ""
+    confidence: float | None = None
+    considered: tuple[Considered, ...] = ()
+
+
+def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanation:
+    """Why the hook would speak or be silent."""
+    if event not in EVENTS:
+        raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
+    if event in _SILENT:
+        return Explanation(verdict=f"silent: {event} never gives memories, it only keeps the books")
+    conversation = Conversation.of(engine, payload)
+    if event == "session-start":
+        return _session_start(engine, conversation)
+    query = injection.query_of(text_in(payload, "prompt"))
+    if not query:
+        return Explanation(
+            verdict="silent: the prompt is empty or a command to the client", project=conversation.project
+        )
+    return _prompt(engine, query, conversation)
+
+
+def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanation:
+    settings = engine.settings.agents
+    filters = conversation.filters
+    answer = engine.recall(query, limit=injection.CONSIDERED, logged=False, hurried=True, **filters)
+    chosen = injection.for_prompt(engine, query, conversation)
+    given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
+    is_sure = answer.confidence >= settings.least_confidence
+    considered = [_considered(engine, answer, each.memory, given, conversation, is_sure) for each in answer.hits]
+    found = {each.memory.id for each in considered}
+    considered += [Considered(memory) for memory in given if memory.id not in found]
+    if given:
+        verdict = _speaks(given)
+    elif not answer.hits:
+        verdict = "silent: nothing was found that this client may see"
+    elif not is_sure:
+        verdict = (
+            f"silent: the confidence {answer.confidence:.2f} is below agents.least_confidence"
+            f" ({settings.least_confidence:g})"
+        )
+    else:
+        verdict = "silent: everything relevant is in the conversation already"
+    return Explanation(
+        verdict=verdict,
+        project=conversation.project,
+        confidence=answer.confidence,
+        considered=tuple(considered),
+    )
+
+
+def _considered(
+    engine: Engine,
+    answer: Answer,
+    memory: Memory,
+    given: Sequence[Memory],
+    conversation: Conversation,
+    is_sure: bool,
+) -> Considered:
+    """One hit, with the first reason that keeps it out."""
+    if memory.id in {each.id for each in given}:
+        return Considered(memory)
+    hit = next(each for each in answer.hits if each.memory.id == memory.id)
+    best = answer.hits[0].score
+    if not is_sure:
+        reason = "the answer is not sure enough"
+    elif not conversation.is_not_in_context(memory):
+        reason = "this conversation has it already"
+    elif hit.superseded:
+        reason = "superseded"
+    elif hit.score < injection.LEAST_SHARE * best:
+        reason = f"its score {hit.score:.2f} is below half of the best ({best:.2f})"
+    elif len(given) >= engine.settings.agents.most:
+        reason = f"agents.most is {engine.settings.agents.most}"
+    else:
+        reason = "a near-duplicate of another hit, or too long for agents.budget_tokens"
+    return Considered(memory, reason)
+
+
+def _session_start(engine: Engine, conversation: Conversation) -> Explanation:
+    memories = [
+        *injection.lost_to_compaction(engine, conversation),
+        *injection.standing(engine, conversation),
+    ]
+    budget = engine.settings.agents.budget_tokens // 2
+    given = injection.injection(engine, "SessionStart", memories, budget=budget).memories
+    kept = {memory.id for memory in given}
+    left_out = "agents.most or the budget is used up"
+    categories = ", ".join(injection.STANDING)
+    return Explanation(
+        verdict=_speaks(given)
+        if given
+        else f"silent: no {categories} of importance {injection.STANDING_IMPORTANCE} or more that are not given yet",
+        project=conversation.project,
+        considered=tuple(Considered(each, "" if each.id in kept else left_out) for each in memories),
+    )
+
+
+def _speaks(given: Sequence[Memory]) -> str:
+    return f"gives {len(given)} {'memory' if len(given) == 1 else 'memories'}"

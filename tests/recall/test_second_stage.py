@@ -1,0 +1,119 @@
+"""The second stage: it moves what it has read, within its time, where the answer is neither sure nor hopeless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from triskele.config import RerankSettings, load
+from triskele.engine import Engine
+from triskele.models.cross_encoders import Context
+from triskele.recall import second_stage
+from triskele.recall.plan import CROSS, DEFAULT, GATED, HURRIED_S, Plan
+from triskele.types import Answer
+
+TURNS = ("Did the parcel arrive?", "Yes, the grey one did", "And what was inside the parcel?")
+NOTES = tuple(f"the parcel number {number} stands in the hall" for number in range(12))
+QUESTION = "where is the parcel?"
+
+
+class Fake:
+    """Likes texts with a word, and keeps what it was given."""
+
+    name = "fake"
+
+    def __init__(self, liked: str, *, is_late: bool = False) -> None:
+        self.liked, self.is_late = liked, is_late
+        self.texts: list[str] = []
+        self.contexts: list[Context] = []
+
+    def score(self, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()) -> Any:
+        self.texts, self.contexts = list(texts), list(contexts)
+        return np.array([4.0 if self.liked in text else -40.0 for text in texts], dtype=np.float32)
+
+    def score_within(
+        self, seconds: float, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()
+    ) -> Any:
+        if self.is_late:
+            raise TimeoutError
+        return self.score(question, texts, contexts)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    folder = tmp_path_factory.mktemp("second")
+    with Engine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
+        for place, text in enumerate(TURNS):
+            opened.remember(text, session="talk", speaker="Ann", created_at=f"2025-05-0{place + 1}")
+        for text in NOTES:
+            opened.remember(text)
+        opened.embed()
+        yield opened
+
+
+@pytest.fixture
+def ask(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def recall(scorer: Fake, *, band: tuple[float, float] = (0.0, 1.1), patience_s: float | None = None) -> Answer:
+        monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: scorer)
+        monkeypatch.setattr(second_stage, "HOPELESS", band[0])
+        monkeypatch.setattr(second_stage, "SURE", band[1])
+        return engine.ask(QUESTION, Plan(rerank=GATED, patience_s=patience_s), limit=20)
+
+    return recall
+
+
+def contents(answer: Answer) -> list[str]:
+    return [hit.memory.content for hit in answer.hits]
+
+
+def test_it_moves_what_it_has_read_with_a_contribution_of_its_own(engine: Engine, ask: Any) -> None:
+    before = contents(engine.ask(QUESTION, Plan(), limit=20))
+    wanted = before[8]
+    after = ask(Fake(wanted))
+    assert contents(after)[0] == wanted
+    # The first ten stay the first ten, and the others keep their order.
+    assert set(contents(after)[:10]) == set(before[:10])
+    assert contents(after)[10:] == before[10:]
+    best = after.hits[0]
+    assert best.legs["review"].contribution > 0
+    assert sum(leg.contribution for leg in best.legs.values()) * best.prior == pytest.approx(best.score)
+
+
+def test_it_is_not_asked_outside_the_band(engine: Engine, ask: Any) -> None:
+    fake = Fake("hall")
+    ask(fake, band=(1.0, 1.1))
+    assert not fake.texts
+
+
+def test_out_of_time_the_ranking_stays_and_says_so(engine: Engine, ask: Any) -> None:
+    answer = ask(Fake(NOTES[8], is_late=True), patience_s=0.15)
+    assert contents(answer) == contents(engine.ask(QUESTION, Plan(), limit=20))
+    assert answer.missing == ("fake took longer than 0.15 s",)
+
+
+def test_a_short_turn_is_read_with_its_date_and_the_turns_before_it(ask: Any) -> None:
+    fake = Fake("hall")
+    ask(fake)
+    place = fake.texts.index(f"Ann: {TURNS[2]}")
+    assert fake.contexts[place] == Context("2025-05-03", (f"Ann: {TURNS[1]}", f"Ann: {TURNS[0]}"))
+    note = next(number for number, text in enumerate(fake.texts) if text in NOTES)
+    assert fake.contexts[note] == Context()
+
+
+def test_a_prompt_that_waits_gives_it_little_time_and_asks_no_other() -> None:
+    assert Plan(rerank=CROSS).in_a_hurry().rerank == DEFAULT
+    hurried = Plan(rerank=GATED).in_a_hurry()
+    assert (hurried.rerank, hurried.patience_s) == (GATED, HURRIED_S)
+
+
+def test_always_with_the_bundled_model_is_gated(tmp_path: Path) -> None:
+    settings = load({"TRISKELE_HOME": str(tmp_path)})
+    with Engine(replace(settings, rerank=RerankSettings(model="bundled", always=True)), tmp_path) as engine:
+        assert engine.plan_in_force().rerank == GATED
+    with Engine(settings, tmp_path) as engine:
+        assert engine.plan_in_force().rerank == DEFAULT

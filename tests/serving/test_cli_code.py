@@ -1,0 +1,104 @@
+"""code index, search, symbol, status, remove."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Add = Callable[..., str]
+
+
+@pytest.fixture
+def tree(home: Path) -> Path:
+    root = home.parent / "tree"
+    root.mkdir()
+    (root / "payment.py").write_text("class PaymentService:\n    def retry(self):\n        return 1\n")
+    (root / "mail.py").write_text("from payment import PaymentService\n\nPaymentService().retry()\n")
+    return root
+
+
+def test_search_has_the_shape_of_the_contract(run: Run, tree: Path) -> None:
+    status = run("code", "index", str(tree), "--json").json
+    assert (status["files"], status["waiting"], status["embedding"]) == (2, 0, False)
+    found = run("code", "search", "PaymentService", "--path", str(tree), "--json").json
+    assert set(found["hits"][0]) >= {"path", "start_line", "end_line", "symbol", "score", "snippet", "evidence"}
+    assert found["hits"][0]["path"] == "payment.py"
+    shown = run("code", "search", "PaymentService", "--path", str(tree))
+    assert "payment.py:1-3" in shown.out and "class PaymentService" in shown.out
+
+
+def test_a_symbol_shows_its_uses_and_the_memories_that_name_it(run: Run, add: Add, tree: Path) -> None:
+    id = add("PaymentService.retry must never run twice for one charge")
+    add("A memory about payments and service in general")
+    run("code", "index", str(tree))
+    found = run("code", "symbol", "PaymentService.retry", "--path", str(tree), "--json").json
+    assert [(each["path"], each["kind"]) for each in found["definitions"]] == [("payment.py", "function")]
+    assert [each["line"] for each in found["references"]] == [3]
+    assert [each["id"] for each in found["memories"]] == [id]
+    assert id[:8] in run("code", "symbol", "PaymentService.retry", "--path", str(tree)).out
+    assert run("code", "symbol", "Nowhere", "--path", str(tree)).code == 1
+
+
+def test_status_and_remove(run: Run, tree: Path) -> None:
+    assert "No tree is indexed" in run("code", "status").out
+    run("code", "index", str(tree))
+    [known] = run("code", "status", "--json").json["trees"]
+    assert (known["root"], known["files"]) == (str(tree), 2)
+    assert run("code", "remove", str(tree), "--json").json == {"removed": str(tree)}
+    assert run("code", "status", "--json").json == {"trees": []}
+
+
+def test_what_is_not_indexed_is_refused_with_the_command(run: Run, tree: Path) -> None:
+    assert run("code", "search", "mail", "--path", str(tree)).is_refused(1, "not indexed", "triskele code index")
+    assert run("code", "index", str(tree / "mail.py")).is_refused(2, "not a folder")
+
+
+def test_a_missing_extra_is_named(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tree_sitter_language_pack", None)
+    assert run("code", "index", str(tree)).is_refused(3, "triskele[code]")
+
+
+def test_bench_reads_a_suite_of_code_questions(run: Run, tree: Path) -> None:
+    suite = tree.parent / "suite.json"
+    case = {"id": "a", "tree": "tree", "question": "PaymentService", "expected": {"payment.py": 3}}
+    suite.write_text(json.dumps({"format": "triskele-code-suite-1", "trees": {"tree": {}}, "cases": [case]}))
+    report = run("bench", str(suite), "--trees", str(tree.parent), "--json").json
+    assert report["arms"]["lexical"]["ndcg@10"] == 1
+    assert "lexical" in run("bench", str(suite), "--trees", str(tree.parent), "--arms", "bm25,lexical").out
+    assert run("bench", str(suite), "--trees", str(tree)).is_refused(2, "tree")
+
+
+def test_a_memory_shows_the_code_that_it_names(run: Run, add: Add, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = add("PaymentService.retry must never run twice for one charge")
+    assert run("show", id, "--json").json["code"] == []
+    run("code", "index", str(tree))
+    monkeypatch.chdir(tree)
+    [place] = run("show", id, "--json").json["code"]
+    assert (place["path"], place["start_line"], place["symbol"]) == ("payment.py", 2, "PaymentService.retry")
+    assert "payment.py:2" in run("show", id).out
+
+
+def test_the_background_process_imports_nothing_of_the_tree(
+    run: Run, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "types.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(tree)
+    monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "true")
+    monkeypatch.setenv("TRISKELE_RECALL_MODEL", "bundled")
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        started.append(real(command, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    run("code", "index", str(tree))
+    assert [process.wait(timeout=60) for process in started] == [0]
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,71 @@
+"""Projects on the command line: folders of the same name stay apart, and projects can be listed, renamed and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+WorkIn = Callable[[str, str], None]
+
+
+@pytest.fixture
+def work_in(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> WorkIn:
+    """Makes a repository with a remote and works there."""
+
+    def work(name: str, remote: str) -> None:
+        folder = tmp_path / name
+        (folder / ".git").mkdir(parents=True, exist_ok=True)
+        (folder / ".git" / "config").write_text(f'[remote "origin"]\nurl = {remote}\n')
+        monkeypatch.chdir(folder)
+
+    return work
+
+
+def test_two_folders_of_the_same_name_are_listed_renamed_and_merged(run: Run, work_in: WorkIn) -> None:
+    work_in("one/api", "https://github.com/acme/api")
+    assert run("add", "The port is 8080", "--json").json["project"] == "api"
+    work_in("two/api", "https://ada:s3cret@github.com/globex/api")
+    assert run("recall", "which port", "--json").json["hits"] == []
+    assert run("add", "The port is 9090", "--json").json["project"] == "globex/api"
+    listed = run("projects", "list", "--json").json
+    assert [(each["name"], each["memories"]) for each in listed["projects"]] == [("api", 1), ("globex/api", 1)]
+    assert listed["project"] == "globex/api"
+    shown = run("projects", "list").out
+    assert "github.com/globex/api" in shown and "s3cret" not in shown
+    renamed = run("projects", "rename", "globex/api", "billing", "--json").json
+    assert (renamed["from"], renamed["to"], renamed["memories"]) == ("globex/api", "billing", 1)
+    assert len(run("recall", "which port", "--json").json["hits"]) == 1
+    merged = run("projects", "merge", "billing", "api")
+    assert "1 memory of billing now belongs to api. Undo with" in merged.out
+    assert len(run("recall", "which port", "--json").json["hits"]) == 2
+    run("undo", "--batch", run("history", "--json").json["entries"][-1]["batch"])
+    assert len(run("recall", "which port", "--json").json["hits"]) == 1
+    assert run("projects", "rename", "api", "billing").is_refused(2, "projects merge")
+    assert run("projects", "merge", "nothing", "api").is_refused(1, "no project nothing")
+
+
+def test_a_folder_from_which_nothing_was_written_goes_with_its_renamed_project(run: Run, work_in: WorkIn) -> None:
+    work_in("api", "https://github.com/acme/api")
+    run("add", "The port is 8080", "--project", "api")
+    run("projects", "rename", "api", "billing")
+    assert run("recall", "which port", "--json").json["project"] == "billing"
+
+
+def test_doctor_asks_about_memories_from_before(run: Run, work_in: WorkIn) -> None:
+    work_in("one/api", "https://github.com/acme/api")
+    run("add", "From the old days", "--project", "api", "--json")
+    run("projects", "list")
+    run("add", "Since then")
+    work_in("two/api", "https://github.com/globex/api")
+    run("add", "Of the other")
+    assert run("doctor", "--json").json["mixed"] == {"api": ["globex/api"]}
+    assert "Older memories of api may belong to globex/api" in run("doctor").out
+
+
+def test_projects_alone_shows_its_help(run: Run) -> None:
+    ran = run("projects")
+    assert ran.code == 0 and "merge" in ran.out
