@@ -2,6 +2,7 @@
 
     python benchmarks/code_search.py fetch FOLDER            the packages, at their pinned versions
     python benchmarks/code_search.py run FOLDER HOME [ARM …] quality, by half, type and tree
+    python benchmarks/code_search.py functions FOLDER HOME   questions about one function, by granularity
     python benchmarks/code_search.py speed TREE HOME         seconds to index, to search, and after one edit
 
 Needs the extra `code`. semble's ranking by words is measured beside ours if its package is installed; its model is not
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -25,9 +27,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from triskele.code.paths import shown_path
+from triskele.code.ranking import CodePlan
 from triskele.code.search import CodeSearch
+from triskele.config import BUNDLED
 from triskele.evaluation.code_suite import load_suite, run_suite
+from triskele.models.local import local_embedder
 
+FUNCTION_QUESTIONS = Path(__file__).parents[1] / "training" / "code_questions.jsonl"
 SUITE = Path(__file__).parent / "code" / "suite.json"
 INDEXES = {"pypi": "https://pypi.org/simple/{}/", "npm": "https://registry.npmjs.org/{}"}
 
@@ -108,6 +115,40 @@ def run(folder: Path, home: Path, names: Sequence[str]) -> None:
         )
 
 
+def functions(folder: Path, home: Path) -> None:
+    """Print how often the function asked for is first, in the first five, and its mean reciprocal rank, by plan."""
+    embedder = local_embedder(BUNDLED)
+    cases = [json.loads(line) for line in FUNCTION_QUESTIONS.read_text().splitlines()]
+    searches = {}
+    for tree in sorted(folder.iterdir()):
+        searches[tree.name.partition("-")[0]] = search = CodeSearch(home, tree.resolve(), embedder)
+        search.index()
+        search.embed()
+    plans = [
+        CodePlan(granularity=by, dense=dense) for by in ("file", "function") for dense in (0.0, 0.2, 0.4, 0.6, 0.8)
+    ]
+    for plan in plans:
+        places = [_place_of(searches[case["answers"][0].partition(":")[0]], case, plan) for case in cases]
+        first, five = (statistics.mean(place <= most for place in places) for most in (1, 5))
+        mean = statistics.mean(1 / place for place in places)
+        print(f"by {plan.granularity}, dense {plan.dense}: first {first:.3f}, first five {five:.3f}, MRR@10 {mean:.3f}")
+
+
+def _place_of(search: CodeSearch, case: dict[str, Any], plan: CodePlan) -> float:
+    names = {answer.partition(":")[2] for answer in case["answers"]}
+    corpus = search._corpus()[0]
+    wanted = {
+        (shown_path(corpus.paths[row]), each.start_line)
+        for each, content in zip(corpus.definitions, corpus.definition_content.tolist(), strict=True)
+        for row in corpus.files_of.get(content, ())
+        if each.qualified in names
+    }
+    for place, hit in enumerate(search.search(case["question"], plan=plan).hits):
+        if any(path == hit.path and hit.start_line <= line <= hit.end_line for path, line in wanted):
+            return place + 1
+    return float("inf")
+
+
 def speed(tree: Path, home: Path) -> None:
     """Print seconds of CPU to index, to search and to search after one edit, and ripgrep's time for one scan."""
     search = CodeSearch(home, tree.resolve())
@@ -120,15 +161,8 @@ def speed(tree: Path, home: Path) -> None:
     print(f"  {time.perf_counter() - began:.1f} s of time; {status.bytes_on_disk / 1e6:.1f} MB on disk")
     questions = [case.question for case in load_suite(SUITE).cases[:40]]
     search.search(questions[0])
-    for label, ask in (("ranking", _ranked(search)), ("answer with masked snippets", search.search)):
-        spent = []
-        for question in questions:
-            cpu = time.process_time()
-            ask(question)
-            spent.append(1000 * (time.process_time() - cpu))
-        print(
-            f"{label}: p50 {statistics.median(spent):.1f} ms, p95 {sorted(spent)[int(0.95 * len(spent))]:.1f} ms of CPU"
-        )
+    asked = {"ranking": _ranked(search), "answer with masked snippets": search.search}
+    medians = {label: _cpu_ms(label, ask, questions) for label, ask in asked.items()}
     edited = tree / next(iter(search._corpus()[0].paths))
     content = edited.read_bytes()
     try:
@@ -139,14 +173,33 @@ def speed(tree: Path, home: Path) -> None:
     finally:
         edited.write_bytes(content)
     if shutil.which("rg"):
-        began = time.perf_counter()
-        subprocess.run(["rg", "-c", "schedule", str(tree)], stdout=subprocess.DEVNULL, check=False)
-        print(f"ripgrep, one scan: {1000 * (time.perf_counter() - began):.0f} ms")
+        words = [max(question.split(), key=len).strip("?.,") for question in questions]
+        scan = _cpu_ms(
+            "ripgrep, one scan for one word", lambda word: _scan(tree, word), words, resource.RUSAGE_CHILDREN
+        )
+        for label, median in medians.items():
+            print(f"{label} / ripgrep: {median / scan:.2f}")
+
+
+def _cpu_ms(
+    label: str, ask: Callable[[str], object], questions: Sequence[str], whose: int = resource.RUSAGE_SELF
+) -> float:
+    """The median of the CPU time of some questions, which is printed."""
+    spent = []
+    for question in questions:
+        before = resource.getrusage(whose)
+        ask(question)
+        after = resource.getrusage(whose)
+        spent.append(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+    print(f"{label}: p50 {statistics.median(spent):.1f} ms, p95 {sorted(spent)[int(0.95 * len(spent))]:.1f} ms of CPU")
+    return statistics.median(spent)
+
+
+def _scan(tree: Path, word: str) -> None:
+    subprocess.run(["rg", "-F", "-c", "--", word, str(tree)], stdout=subprocess.DEVNULL, check=False)
 
 
 def _ranked(search: CodeSearch) -> Callable[[str], object]:
-    from triskele.code.ranking import CodePlan
-
     return lambda question: search.ranked_paths(question, CodePlan(dense=0.0))
 
 
@@ -156,5 +209,7 @@ if __name__ == "__main__":
         fetch(Path(given[0]))
     elif command == "run":
         run(Path(given[0]), Path(given[1]), given[2:])
+    elif command == "functions":
+        functions(Path(given[0]), Path(given[1]))
     else:
         speed(Path(given[0]), Path(given[1]))

@@ -273,3 +273,56 @@ def test_odd_file_names_are_found_and_can_be_written(tmp_path: Path) -> None:
     assert sorted(paths) == ["two\nlines.py", "\ufffd.py"]
     assert all(text.encode() for text in [*paths, *embedder.texts])
     assert {each.path for each in search.symbol("ledger_book").definitions} == {"\ufffd.py"}
+
+
+def _functions(tmp_path: Path, embedder: CountingEmbedder | None = None) -> CodeSearch:
+    """Four functions in one file, each a chunk of its own, and a test that repeats one of them."""
+    padding = "    value = value + 1\n" * 80
+    names = ("carry", "deliver", "balance", "settle")
+    letters = {"deliver": "    # letter letter letter\n"}
+    text = "\n\n".join(f"def {name}(value):\n{letters.get(name, '')}{padding}    return value" for name in names)
+    (tmp_path / "tree/tests").mkdir(parents=True)
+    (tmp_path / "tree/post.py").write_text(text + "\n")
+    (tmp_path / "tree/tests/test_post.py").write_text("def test_balance():\n    assert balance(1)\n")
+    search = CodeSearch(tmp_path / "home", tmp_path / "tree", embedder)
+    search.index()
+    search.embed()
+    return search
+
+
+def test_by_function_every_place_counts_by_itself(tmp_path: Path) -> None:
+    search = _functions(tmp_path)
+    by_file = search.search("add one to the value and return value").hits
+    by_function = search.search("add one to the value and return value", plan=CodePlan(granularity="function")).hits
+    assert len([hit for hit in by_file if hit.path == "post.py"]) == MOST_PER_FILE
+    assert len([hit for hit in by_function if hit.path == "post.py"]) > MOST_PER_FILE
+    assert search.search("balance", plan=CodePlan(granularity="function")).hits[0].symbol == "balance"
+
+
+def test_by_function_tests_stand_behind(tmp_path: Path) -> None:
+    hits = _functions(tmp_path).search("what is the balance of it", plan=CodePlan(granularity="function")).hits
+    assert [hit.path for hit in hits[:2]] == ["post.py", "tests/test_post.py"]
+
+
+@pytest.mark.parametrize("granularity", ["file", "function"])
+def test_meaning_chooses_the_place_inside_a_file(tmp_path: Path, granularity: str) -> None:
+    search = _functions(tmp_path, CountingEmbedder())
+    hits = search.search("mail the value", plan=CodePlan(granularity=granularity)).hits
+    assert hits[0].path == "post.py" and "letter" in hits[0].snippet
+
+
+def test_vectors_are_read_again_only_when_there_are_more(
+    tmp_path: Path, search: CodeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in search.root.rglob("*.*"):
+        os.utime(path, (1, 1))  # a file that was just written is read again
+    reads: list[int] = []
+    load = embedding.VectorFile.load
+    monkeypatch.setattr(embedding.VectorFile, "load", lambda self: reads.append(1) or load(self))
+    meaning = CodeSearch(tmp_path / "home", search.root, CountingEmbedder())
+    assert meaning.search("send a letter").embedded == 0
+    meaning.embed()
+    assert meaning.search("send a letter").embedded == 1
+    before = len(reads)
+    meaning.search("write an entry")
+    assert len(reads) == before

@@ -56,6 +56,13 @@ class VectorFile:
         count = min(len(keys), len(values) // self._dimensions)
         return keys[:count], values[: count * self._dimensions].reshape(count, self._dimensions)
 
+    def size(self) -> int:
+        """The bytes of keys on disk, which only grow: a sign of new vectors that costs one look."""
+        try:
+            return self._keys.stat().st_size
+        except OSError:
+            return 0
+
     def append(self, keys: Sequence[int], vectors: Floats) -> None:
         """Add vectors; the keys come last, so that a key never lacks its vector."""
         with disk_errors("the vectors of a code index", IndexUnavailable):
@@ -70,10 +77,11 @@ class VectorFile:
 
 
 class CodeVectors:
-    """The vectors of one state of a tree, as cosines per file."""
+    """The vectors of one state of a tree, as cosines per chunk and per file."""
 
     def __init__(self, corpus: CodeCorpus, file: VectorFile) -> None:
-        keys, self._vectors = file.load()
+        keys, vectors = file.load()
+        self._vectors = vectors.astype(np.float32)
         self._corpus = corpus
         places = {key: place for place, key in enumerate(keys.tolist())}
         self._chunks = np.array([places.get(key, -1) for key in corpus.chunk_keys.tolist()], dtype=np.int64)
@@ -85,9 +93,9 @@ class CodeVectors:
         total = len(self._chunks) + len(self._cards)
         return float((self._chunks >= 0).sum() + (self._cards >= 0).sum()) / total if total else 1.0
 
-    def of_files(self, vector: Floats) -> Floats:
-        """The cosine of each file: its card and its best chunk; NaN for a file without vectors."""
-        cosines = np.append(self._vectors.astype(np.float32) @ vector, np.float32(np.nan))
+    def cosines(self, vector: Floats) -> tuple[Floats, Floats]:
+        """The cosine of each chunk, and of each file by its card and its best chunk; NaN without vectors."""
+        cosines = np.append(self._vectors @ vector, np.float32(np.nan))
         chunks, cards = cosines[self._chunks], cosines[self._cards]
         best = np.full(int(self._corpus.chunk_content.max(initial=-1)) + 1, -np.inf, dtype=np.float32)
         known = ~np.isnan(chunks)
@@ -96,7 +104,7 @@ class CodeVectors:
         per_file[np.isinf(per_file)] = np.nan
         mixed = CARD_SHARE * cards + (1 - CARD_SHARE) * per_file
         found = np.where(np.isnan(mixed), np.where(np.isnan(per_file), cards, per_file), mixed)
-        return found.astype(np.float32)
+        return chunks, found.astype(np.float32)
 
 
 def card(corpus: CodeCorpus, row: int) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from triskele.base import timestamps
 from triskele.code import rules
@@ -18,7 +19,7 @@ from triskele.code.words import whole
 from triskele.index.corpus import Floats, Ints
 from triskele.recall import fusion, legs
 from triskele.recall.plan import Plan
-from triskele.types import Query, Scope, Sort
+from triskele.types import Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.code.embedding import CodeVectors
@@ -29,17 +30,26 @@ DEPTH = 200
 MOST_PER_FILE = 2
 # What a second chunk of a file must reach of the first, and what it counts then.
 _SECOND = 0.5
+FILE, FUNCTION = "file", "function"
+# The weight of meaning by what is ranked: a short function shares few words with a question about it.
+DENSE_WEIGHTS = {FILE: 0.4, FUNCTION: 0.8}
 
 
 @dataclass(frozen=True, slots=True)
 class CodePlan:
-    """How code is ranked: rules that are off, the weights of fields, the fusion, and the weight of the dense leg."""
+    """How code is ranked: by file or function, rules that are off, the weights of fields, fusion and dense leg."""
 
     without: frozenset[str] = frozenset()
     weights: FieldWeights = field(default_factory=FieldWeights)
     fusion: str = "zscore"
-    dense: float = 0.4
+    granularity: str = FILE
+    dense: float | None = None
     penalties: Mapping[str, float] = field(default_factory=lambda: rules.PENALTIES)
+
+    @property
+    def dense_weight(self) -> float:
+        """The share of the dense leg: the one asked for, or that of the granularity."""
+        return DENSE_WEIGHTS[self.granularity] if self.dense is None else self.dense
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,14 @@ class QuestionView:
     question: CodeQuestion
     plan: CodePlan
     vectors: CodeVectors | None = None
+    vector: Floats | None = None
+
+    @cached_property
+    def nearness(self) -> tuple[Floats, Floats]:
+        """The cosines of chunks and of files with the question; NaN where there is no vector."""
+        if self.vectors is None or self.vector is None:
+            return np.full(len(self.corpus.chunk_content), np.nan, np.float32), np.full(self.size, np.nan, np.float32)
+        return self.vectors.cosines(self.vector)
 
     @property
     def size(self) -> int:
@@ -125,10 +143,9 @@ class QuestionView:
         return rows[order], cosines[rows[order]]
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        """The cosines of some files; NaN where a file has no vector yet."""
-        if self.vectors is None:
-            return np.full(len(rows), np.nan, dtype=np.float32)
-        return self.vectors.of_files(vector)[rows]
+        """The cosines of some files with the question; NaN where a file has no vector yet."""
+        del vector
+        return self.nearness[1][rows]
 
 
 def rank(
@@ -143,34 +160,43 @@ def rank(
     """The best chunks for a question, at most two of a file; by words alone where there are no vectors."""
     if not corpus.size or not question.terms:
         return []
-    view = QuestionView(corpus, question, plan or CodePlan(), vectors)
+    plan = plan or CodePlan()
     query = Query(text=question.text, scope=Scope(as_of=timestamps.now()), limit=limit, depth=DEPTH)
-    terms = legs.QueryTerms(question.text, question.terms, view.term_rarity)
-    rankings = [legs.lexical(query, terms, view)]
     # A bare name is found best without meaning.
-    if vectors is not None and embedder is not None and not question.is_symbol and view.plan.dense:
+    if vectors is not None and embedder is not None and not question.is_symbol and plan.dense_weight:
         encoding = embedder.encode_query(question.text)
         encoded = legs.EncodedQuery(query, Plan(), encoding, np.empty(0, dtype=np.float32))
-        dense, nearness = legs.dense(encoded, view, also=rankings[0].rows)
-        rankings.append(nearness.complete(dense, np.array(rankings[0].rows, dtype=np.int64)))
-    if len(rankings) == 1:
-        files = [
-            fusion.Candidate(row, score, {}) for row, score in zip(rankings[0].rows, rankings[0].scores, strict=True)
-        ]
+        view = QuestionView(corpus, question, plan, vectors, encoding.sentence)
     else:
-        weights = {legs.LEXICAL: 1 - view.plan.dense, legs.DENSE: view.plan.dense}
-        files = fusion.fuse(view.plan.fusion, rankings, fusion.FusionConfig(weights=weights, depth=2 * DEPTH))
-    return _chunks(view, files, limit)
+        encoded, view = None, QuestionView(corpus, question, plan)
+    if plan.granularity == FUNCTION:
+        return _functions(view, limit)
+    return _chunks(view, _files(view, query, encoded), limit)
+
+
+def _files(view: QuestionView, query: Query, encoded: legs.EncodedQuery | None) -> list[fusion.Candidate]:
+    terms = legs.QueryTerms(query.text, view.question.terms, view.term_rarity)
+    lexical = legs.lexical(query, terms, view)
+    if encoded is None:
+        return _alone(lexical)
+    dense, nearness = legs.dense(encoded, view, also=lexical.rows)
+    return _fused(view.plan, lexical, nearness.complete(dense, np.array(lexical.rows, dtype=np.int64)))
+
+
+def _fused(plan: CodePlan, lexical: Ranking, dense: Ranking) -> list[fusion.Candidate]:
+    weights = {legs.LEXICAL: 1 - plan.dense_weight, legs.DENSE: plan.dense_weight}
+    return fusion.fuse(plan.fusion, [lexical, dense], fusion.FusionConfig(weights=weights, depth=2 * DEPTH))
 
 
 def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -> list[RankedChunk]:
     """The best chunks of the best files; the second of a file stands by its share of the first."""
     found: list[RankedChunk] = []
+    worths = _worths(view)
     for file in files[: 2 * limit]:
         chunks = view.corpus.chunks_of(file.row)
         if not len(chunks):
             continue
-        own = view.scores.chunks[chunks] + _defining(view, chunks)
+        own = worths[chunks] + _defining(view, chunks)
         order = np.lexsort((chunks, -own))[:MOST_PER_FILE].tolist()
         evidence = {**view.evidence.get(file.row, {}), **_shares(file)}
         for at in order:
@@ -182,6 +208,47 @@ def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -
     return sorted(found, key=lambda each: (-each.score, each.row, each.chunk))[:limit]
 
 
+def _functions(view: QuestionView, limit: int) -> list[RankedChunk]:
+    """The best chunks of the tree, each by itself: the rest of its file counts nothing but for its kind."""
+    corpus = view.corpus
+    rows = np.array([corpus.files_of.get(content, [-1])[0] for content in corpus.chunk_content.tolist()])
+    factors = rules.penalties(Candidates(view.question, corpus, np.arange(corpus.size), {}), view.plan.penalties)
+    factors = np.append(factors, 0.0)[rows]
+    words = view.scores.chunks * factors + _defining(view, np.arange(len(rows)))
+    lexical = _best(legs.LEXICAL, words, words > 0)
+    cosines = view.nearness[0] * factors
+    known = np.zeros(len(rows), dtype=bool)
+    known[np.argsort(-np.nan_to_num(cosines, nan=-2.0))[:DEPTH]] = True
+    known[list(lexical.rows)] = True
+    dense = _best(legs.DENSE, cosines, known & ~np.isnan(cosines) & (factors > 0), most=2 * DEPTH)
+    found = _fused(view.plan, lexical, dense) if dense.rows else _alone(lexical)
+    return [
+        RankedChunk(int(rows[each.row]), each.row, each.score, {"words": float(words[each.row]), **_shares(each)})
+        for each in found[:limit]
+    ]
+
+
+def _best(leg: str, scores: Floats, counts: NDArray[np.bool_], most: int = DEPTH) -> Ranking:
+    rows = np.flatnonzero(counts)
+    rows = rows[np.lexsort((rows, -scores[rows]))][:most]
+    return Ranking(leg, tuple(rows.tolist()), tuple(scores[rows].tolist()))
+
+
+def _alone(ranking: Ranking) -> list[fusion.Candidate]:
+    return [fusion.Candidate(row, score, {}) for row, score in zip(ranking.rows, ranking.scores, strict=True)]
+
+
+def _worths(view: QuestionView) -> Floats:
+    """What each chunk has of the question, in words and, where there are vectors, in meaning; the best is about 1."""
+    words = view.scores.chunks / max(float(view.scores.chunks.max(initial=0.0)), 1e-9)
+    cosines = np.nan_to_num(view.nearness[0])
+    best = float(cosines.max(initial=0.0))
+    if best <= 0:
+        return words.astype(np.float32)
+    weight = view.plan.dense_weight
+    return ((1 - weight) * words + weight * np.maximum(cosines, 0) / best).astype(np.float32)
+
+
 def _shares(file: fusion.Candidate) -> dict[str, float]:
     return {f"{name}_share": part.contribution for name, part in file.parts.items()}
 
@@ -189,11 +256,9 @@ def _shares(file: fusion.Candidate) -> dict[str, float]:
 def _defining(view: QuestionView, chunks: Ints) -> Floats:
     """A gain, above any score by words, for the chunks that define a name that the question asks for."""
     corpus, gains = view.corpus, np.zeros(len(chunks))
-    content = corpus.chunk_content[chunks[0]]
     for name, _ in view.question.symbols:
         for place in corpus.by_name.get(whole(name), ()):
-            if corpus.definition_content[place] == content:
-                lines = corpus.chunk_lines[chunks]
-                line = corpus.definitions[place].start_line
-                gains[(lines[:, 0] <= line) & (line <= lines[:, 1])] += 100.0
+            lines, line = corpus.chunk_lines[chunks], corpus.definitions[place].start_line
+            is_same = corpus.chunk_content[chunks] == corpus.definition_content[place]
+            gains[is_same & (lines[:, 0] <= line) & (line <= lines[:, 1])] += 100.0
     return gains.astype(np.float32)

@@ -102,6 +102,7 @@ class CodeSearch:
         self._index = TreeIndex(home, root)
         self._embedder = embedder
         self._state: tuple[TreeManifest, CodeCorpus] | None = None
+        self._known: tuple[CodeCorpus, int, CodeVectors] | None = None
         self._reading = Lock()
 
     @property
@@ -149,7 +150,7 @@ class CodeSearch:
     def ranked_paths(self, text: str, plan: CodePlan, *, limit: int = 10) -> list[str]:
         """The best files for a question, without snippets: what evaluation compares."""
         corpus, _ = self._corpus()
-        vectors = self._vectors(corpus) if plan.dense else None
+        vectors = self._vectors(corpus) if plan.dense_weight else None
         # Several hits may be of one file.
         ranked = rank(corpus, CodeQuestion(text), limit=3 * limit, plan=plan, vectors=vectors, embedder=self._embedder)
         return list(dict.fromkeys(corpus.paths[each.row] for each in ranked))[:limit]
@@ -218,7 +219,11 @@ class CodeSearch:
     def _vectors(self, corpus: CodeCorpus) -> CodeVectors | None:
         if self._embedder is None:
             return None
-        return CodeVectors(corpus, self._file(self._embedder))
+        file, known = self._file(self._embedder), self._known
+        size = file.size()
+        if known is None or known[0] is not corpus or known[1] != size:
+            known = self._known = corpus, size, CodeVectors(corpus, file)
+        return known[2]
 
     def _hit(self, corpus: CodeCorpus, question: CodeQuestion, ranked: RankedChunk) -> CodeHit:
         first, last = corpus.chunk_lines[ranked.chunk].tolist()

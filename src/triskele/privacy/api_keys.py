@@ -243,7 +243,9 @@ _NO_KEY = re.compile(r"0x[0-9a-fA-F]{40}|[xyztuvYZUV]pub[1-9A-HJ-NP-Za-km-z]{100
 _LIKE_TRANSACTION = re.compile(r"0x[0-9a-fA-F]{64}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REACH = 30
-_LONG_VALUE = re.compile(r"[A-Za-z0-9_\-+/=.~]{20}")
+# What looks random is as long as this, and without a digit twice as long.
+_LONG_VALUE = re.compile(r"[A-Za-z0-9_\-+/=.~]{20,}+")
+_LONG_WITHOUT_DIGIT = 40
 _BASIC = re.compile(r"(?i)(?:\bbasic\s+|\b_?auth[\"']?\s?[:=]\s?[\"']?)(?P<value>[A-Za-z0-9+/]{8,300}+={0,2}+)")
 
 
@@ -304,13 +306,19 @@ _CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account,
 
 def find_keys(text: str) -> Iterator[Finding]:
     """Random-looking values after a word such as "api key"; randomness alone does not count."""
-    for hint in _KEY.finditer(text) if _LONG_VALUE.search(text) else ():
+    for hint in _KEY.finditer(text) if _has_long_value(text) else ():
         link = _KEY_LINK.match(text, hint.end(), hint.end() + 400)
         if link and _is_key(text, hint, link):
             yield Finding("secret", *link.span("value"), f"looks random and stands after “{hint[0].strip().lower()}”")
-    for match in _BASIC.finditer(text):
+    low = text.lower()
+    for match in _BASIC.finditer(text) if "basic" in low or "auth" in low else ():
         if _is_pair(match["value"]):
             yield Finding("secret", *match.span("value"), "a name and password in Basic form")
+
+
+def _has_long_value(text: str) -> bool:
+    runs = (run[0] for run in _LONG_VALUE.finditer(text))
+    return any(len(run) >= _LONG_WITHOUT_DIGIT or any(map(str.isdigit, run)) for run in runs)
 
 
 def _is_key(text: str, hint: re.Match[str], link: re.Match[str]) -> bool:

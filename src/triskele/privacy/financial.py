@@ -15,6 +15,7 @@ _DIGITS = re.compile(
     r"(?<![\w.,\-+])(?:\d{4}[ \-]){2,4}\d{1,7}(?![\w\-]|[.,]\d)|(?<![\w.,\-+])\d{13,19}+(?![\w\-]|[.,]\d)"
     r"|(?<![\w.,\-+])\d{4}[ \-]\d{6}[ \-]\d{4,5}(?![\w\-]|[.,]\d)"
 )
+_EIGHT_DIGITS = re.compile(r"\d{4}[ \-]?\d{4}")
 # Prefix range, then the lengths that its cards have.
 _ISSUERS = (
     ("4", "4", (13, 16, 19)),
@@ -94,7 +95,7 @@ _WALLET_REACH = 160
 
 def find_cards(text: str) -> Iterator[Finding]:
     """Card numbers of a known issuer, unless the words before name another kind of number."""
-    for match in _DIGITS.finditer(text):
+    for match in _DIGITS.finditer(text) if _EIGHT_DIGITS.search(text) else ():
         digits = re.sub(r"\D", "", match[0])
         if not is_card(digits):
             continue

@@ -75,12 +75,18 @@ def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> N
 @click.argument("query")
 @_path
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="The maximum number of hits.")
+@click.option("--by", type=click.Choice(["file", "function"]), default="file", show_default=True, help="What to rank.")
 @click.option("--explain", is_flag=True, help="Show what every rule of the ranking gave.")
 @common
-def search(invocation: Invocation, query: str, path: str, limit: int, explain: bool) -> None:
-    """Find the code that answers a question or defines a name."""
+def search(invocation: Invocation, query: str, path: str, limit: int, by: str, explain: bool) -> None:
+    """Find the code that answers a question or defines a name.
+
+    Ranked by file, at most two places of a file are shown; by function, every place counts by itself.
+    """
+    from triskele.code.ranking import CodePlan
+
     searcher, under = _located(invocation, path)
-    found = searcher.search(query, limit=limit, under=under)
+    found = searcher.search(query, limit=limit, under=under, plan=CodePlan(granularity=by))
     if invocation.as_json:
         return invocation.write_json(answer_shape(found))
     return _write_answer(found, explain=explain)
