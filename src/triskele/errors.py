@@ -17,6 +17,9 @@ TriskeleError
 
 from __future__ import annotations
 
+# The remedy of a refused undo: the batch to undo instead, behind these letters.
+IN_BATCH = "batch "
+
 
 class TriskeleError(Exception):
     """Anything that a caller may want to catch; `remedy` names what would help, for interfaces that offer it."""

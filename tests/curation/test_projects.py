@@ -120,7 +120,7 @@ def test_a_folder_that_was_moved_keeps_its_project(tmp_path: Path, open_in: Open
 
 def test_memories_from_before_go_to_the_first_folder_of_the_name(tmp_path: Path, open_in: Open) -> None:
     one, other = (repository(tmp_path / name / "api") for name in ("one", "two"))
-    engine = open_in(one)
+    engine = open_in(tmp_path)
     engine.remember("from 0.1.0", project="api")
     assert contents(open_in(one)) == ["from 0.1.0"]
     assert projects.mixed(engine.store) == {}
@@ -129,6 +129,18 @@ def test_memories_from_before_go_to_the_first_folder_of_the_name(tmp_path: Path,
     open_in(other).remember("of the other")
     assert contents(open_in(other)) == ["of the other"]
     assert engine.inspect().mixed == {"api": ("two/api",)}
+
+
+def test_projects_that_folders_made_themselves_are_not_asked_about(tmp_path: Path, open_in: Open) -> None:
+    one, other = (repository(tmp_path / name / "api") for name in ("one", "two"))
+    clone = repository(tmp_path / "clone", "https://github.com/acme/api")
+    open_in(clone).remember("an older one of another project")
+    open_in(one).remember("the first of its folder")
+    open_in(one).remember("written down later", session="standup 2020-05-03", created_at="2020-05-03")
+    open_in(other).remember("the first of the other folder")
+    engine = open_in(tmp_path)
+    engine.apply(projects.merge(engine.store, "clone", "api"))
+    assert engine.inspect().mixed == {}
 
 
 def test_a_name_that_was_taken_meanwhile_is_not_shared(tmp_path: Path, open_in: Open) -> None:

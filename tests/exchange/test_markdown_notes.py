@@ -277,3 +277,63 @@ def test_plain_text_becomes_its_paragraphs_and_items(open_engine: OpenEngine, tm
         ("one", "ideas.txt line 5"),
         ("two", "ideas.txt line 6"),
     ]
+
+
+PASSWORD = "hunter2-Xy9!Quay"
+SECTION = f"""# Staging
+
+## Database
+
+The database runs Postgres 16 on host quay-3.
+
+- Backups run at two in the night.
+- The password of the admin user is {PASSWORD}.
+- Ask Ines for access.
+
+## Office
+
+The office opens at eight.
+Login of the printer:
+password: {PASSWORD}-2
+Paper is in the cupboard.
+"""
+
+
+@pytest.mark.parametrize("name", ["staging.md", "staging.txt", "CLAUDE.md"])
+def test_only_the_line_that_holds_a_password_is_sealed(open_engine: OpenEngine, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(SECTION)
+    engine = open_engine()
+    planned = import_memories(engine, tmp_path / name, dry_run=True)
+    assert [PASSWORD in each.content for each in planned.memories if each.secret] == [False, False]
+    report = import_memories(engine, tmp_path / name)
+    assert (report.secrets, report.secrets) == (2, sum(each.secret for each in planned.memories))
+    found = engine.browse(limit=100)
+    open_texts = "\n".join(memory.content for memory in found if memory.sensitivity is Sensitivity.OPEN)
+    assert PASSWORD not in open_texts
+    for kept in ("Postgres 16", "two in the night", "Ask Ines", "opens at eight", "in the cupboard"):
+        assert kept in open_texts
+    sealed = [engine.reveal(memory.id) for memory in found if memory.sensitivity is Sensitivity.SECRET]
+    assert sorted(PASSWORD in text for text in sealed) == [True, True]
+    assert any("Login of the printer" in text for text in sealed)
+    assert not any(kept in text for text in sealed for kept in ("Postgres", "Ines", "eight", "cupboard"))
+
+
+def test_what_only_its_surroundings_tell_is_sealed_too(open_engine: OpenEngine, tmp_path: Path) -> None:
+    text = f"# Wifi\n\nThe guest network is slow.\n\n## Password\n\n{PASSWORD}\n\nThe code lies at the desk.\n"
+    (tmp_path / "wifi.md").write_text(text)
+    engine = open_engine()
+    assert import_memories(engine, tmp_path / "wifi.md").secrets == 1
+    found = engine.browse(limit=100)
+    assert all(PASSWORD not in memory.content for memory in found)
+    texts = "\n".join(memory.content for memory in found)
+    assert "guest network" in texts and "at the desk" in texts
+
+
+def test_a_wrapped_sentence_with_a_password_stays_whole(open_engine: OpenEngine, tmp_path: Path) -> None:
+    (tmp_path / "box.txt").write_text(
+        f"The build box stands in the cellar and its\npassword is {PASSWORD}, which\nInes knows.\n"
+    )
+    engine = open_engine()
+    import_memories(engine, tmp_path / "box.txt")
+    [memory] = engine.browse()
+    assert engine.reveal(memory.id).startswith("The build box") and engine.reveal(memory.id).endswith("Ines knows.")

@@ -54,6 +54,28 @@ def test_status_and_remove(run: Run, tree: Path) -> None:
     assert run("code", "status", "--json").json == {"trees": []}
 
 
+def test_a_hit_begins_with_the_definition_that_matched(run: Run, tree: Path) -> None:
+    others = "".join(f"def helper_{number}(value):\n    return value + {number}\n\n\n" for number in range(12))
+    (tree / "jobs.py").write_text(f"{others}def schedule_retries(queue):\n    return queue.later()\n")
+    run("code", "index", str(tree))
+    [hit, *_] = run("code", "search", "where do we schedule retries of a queue", "--path", str(tree), "--json").json[
+        "hits"
+    ]
+    assert (hit["path"], hit["symbol"], hit["line"]) == ("jobs.py", "schedule_retries", 49)
+    shown = run("code", "search", "where do we schedule retries of a queue", "--path", str(tree)).out
+    assert "def schedule_retries(queue):" in shown and "helper_0" not in shown
+
+
+def test_a_search_without_vectors_says_so(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("code", "index", str(tree))
+    question = ("code", "search", "who pays again", "--path", str(tree))
+    assert "Searched by words only: there are no vectors yet" in run(*question).err
+    run("code", "embed", str(tree))
+    assert run(*question).err == ""
+    monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
+    assert run(*question).err == ""
+
+
 def test_what_is_not_indexed_is_refused_with_the_command(run: Run, tree: Path) -> None:
     assert run("code", "search", "mail", "--path", str(tree)).is_refused(1, "not indexed", "triskele code index")
     assert run("code", "index", str(tree / "mail.py")).is_refused(2, "not a folder")

@@ -56,14 +56,29 @@ def test_a_folder_from_which_nothing_was_written_goes_with_its_renamed_project(r
 
 
 def test_doctor_asks_about_memories_from_before(run: Run, work_in: WorkIn) -> None:
-    work_in("one/api", "https://github.com/acme/api")
+    work_in("elsewhere", "https://github.com/acme/elsewhere")
     run("add", "From the old days", "--project", "api", "--json")
-    run("projects", "list")
+    work_in("one/api", "https://github.com/acme/api")
     run("add", "Since then")
     work_in("two/api", "https://github.com/globex/api")
     run("add", "Of the other")
     assert run("doctor", "--json").json["mixed"] == {"api": ["globex/api"]}
     assert "Older memories of api may belong to globex/api" in run("doctor").out
+
+
+def test_a_moved_folder_is_told_in_plain_words(run: Run, work_in: WorkIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    work_in("one/api", "https://github.com/acme/api")
+    folder = Path.cwd()
+    run("add", "The port is 8080")
+    batch = run("projects", "rename", "api", "billing", "--json").json["batch"]
+    told = run("history").out
+    assert f"moved · by you · batch {batch}" in told and f"the folder {folder} (before: project api)" in told
+    undone = run("undo", "--batch", batch).out
+    assert f"moved the folder {folder} (before: project api)" in undone
+    assert f"Moved the folder {folder} back to project api." in undone
+    assert "Moved the repository github.com/acme/api back to project api." in undone
+    assert not any(word in told + undone + run("history").out for word in ("bound", "place ", "nothing is left"))
 
 
 def test_projects_alone_shows_its_help(run: Run) -> None:

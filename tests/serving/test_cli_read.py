@@ -17,7 +17,7 @@ def test_recall_has_the_shape_of_the_contract(run: Run, add: Add) -> None:
     id = add("We deploy with Argo CD, not Helm hooks", "--category", "decisions", "--tags", "release")
     document = run("recall", "argo release", "--json").json
     told = {"hits", "resolutions", "confidence", "project", "took_ms", "waiting", "missing", "agreement", "wordings"}
-    told |= {"period", "within"}
+    told |= {"period", "within", "times"}
     assert set(document) == told
     assert document["project"] == "shop"
     assert 0 < document["confidence"] <= 1
@@ -261,9 +261,55 @@ def test_history_shows_the_texts_and_who_changed_them(run: Run, add: Add) -> Non
     run("forget", id)
     for lines in (run("history").out, run("history", id).out):
         assert lines.count("The first text") == 1 and lines.count("The second text") == 2
-        assert " you " in lines
-    contents = [entry["content"] for entry in run("history", "--json").json["entries"]]
-    assert contents == ["The first text", "The second text", "The second text"]
+        assert " you " in lines and lines.count("project shop") == 3
+    entries = run("history", "--json").json["entries"]
+    assert [entry["content"] for entry in entries] == ["The first text", "The second text", "The second text"]
+    assert {entry["project"] for entry in entries} == {"shop"}
+
+
+def test_lists_in_a_pipe_hold_whole_texts(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    text = " ".join(f"word{number}" for number in range(60))
+    add(text)
+    for command in ("history", "list"):
+        assert any(line.endswith(text) for line in run(command).out.splitlines()), command
+
+
+def test_every_time_option_tells_its_reading(run: Run, add: Add) -> None:
+    id = add("We deploy with Flux")
+    asked = {"--as-of": "May 2026", "--known-at": "2027-02", "--since": "2026-04", "--until": "July 2031"}
+    options = [word for pair in asked.items() for word in pair]
+    days = {"as_of": "1 May 2026", "known_at": "1 February 2027", "since": "1 April 2026", "until": "31 July 2031"}
+    for command in (["recall", "deploy"], ["why-not", id, "deploy"]):
+        times = run(*command, *options, "--json").json["times"]
+        assert {name: time["day"] for name, time in times.items()} == days
+        assert times["as_of"]["words"] == "May 2026" and times["as_of"]["moment"].startswith("2026-0")
+        told = run(*command, *options).out
+        assert "As of 1 May 2026" in told and "As known on 1 February 2027" in told
+    for period in (["--since", "2026-04"], ["--until", "July 2031"]):
+        name = period[0].removeprefix("--")
+        assert run("list", *period, "--json").json["times"][name]["day"] == days[name]
+        assert f"{name.capitalize()} {days[name]}" in run("list", *period).out
+    valid = ["--valid-from", "2026-05", "--valid-to", "2030"]
+    for command in (["add", "Another fact"], ["edit", id]):
+        told = run(*command, *valid).out
+        assert "Valid from 1 May 2026." in told and "No longer valid from 1 January 2030." in told
+        assert set(run(*command, *valid, "--json").json["times"]) == {"valid_from", "valid_to"}
+    assert run("recall", "deploy", "--json").json["times"] == {}
+
+
+def test_a_time_in_a_question_is_told(run: Run, add: Add) -> None:
+    add("We moved the office")
+    for question, days in {"What did we do in February 2026?": "1–28 February 2026", "and last week?": "20"}.items():
+        assert days in run("recall", question, "--json").json["period"]["days"]
+        assert "Time in the question: " in run("recall", question).out
+
+
+def test_a_cross_encoder_that_is_not_set_names_the_command(run: Run, add: Add) -> None:
+    id = add("We deploy with Argo CD")
+    for command in (["recall", "deploy"], ["why-not", id, "deploy"]):
+        refused = run(*command, "--rerank", "cross")
+        assert refused.is_refused(2, "`triskele config set rerank.model bundled`")
 
 
 def test_recall_says_where_nothing_fits_well(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:

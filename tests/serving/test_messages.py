@@ -26,7 +26,7 @@ _ONCE = (
     (re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?"), "<date>"),
     (re.compile(r"\b[\d.,]+ (ms|s|kB|MB)\b"), r"<number> \1"),
     (re.compile(r"/[^\s:;,()]*/(home|shop)\b"), r"<\1>"),
-    (re.compile(r"/\S*/(\w+\.jsonl)"), r"<folder>/\1"),
+    (re.compile(r"/\S*/(\w+\.(?:jsonl|md))"), r"<folder>/\1"),
     # A longer path begins a line of its own.
     (re.compile(r"\s+(?=<folder>/)"), " "),
     # Columns follow the length of an id.
@@ -86,6 +86,9 @@ def _session(run: Run, tmp_path: Path) -> Iterator[str]:
     notes.write_text('{"content": "One note"}\n{"content": "Another note"}\n')
     yield ask("import", str(notes), "--dry-run")
     yield ask("import", str(notes))
+    logins = tmp_path / "logins.md"
+    logins.write_text("# Staging\n\nRuns on quay-3.\n\n- The password of ada is hunter2-Xy9!\n")
+    yield ask("import", str(logins), "--dry-run")
     yield ask("undo")
     yield ask("undo", "--yes")
     yield ask("secrets", "list")

@@ -211,6 +211,12 @@ def describe(period: Period, zone: tzinfo | None = None) -> str:
     return f"{first.day}–{_day(last)}" if same else f"{first.day} {first:%B} – {_day(last)}"
 
 
+def say_moment(moment: datetime, zone: tzinfo | None = None) -> str:
+    """A point in time in words: its day, and the time of day unless it is midnight."""
+    local = moment.astimezone(zone)
+    return _day(local) if local.time() == time() else f"{_day(local)}, {local:%H:%M}"
+
+
 def _day(moment: datetime | None) -> str:
     return "" if moment is None else f"{moment.day} {moment:%B %Y}"
 

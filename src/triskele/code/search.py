@@ -8,17 +8,20 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
+import numpy as np
+
 from triskele.code import embedding, symbols, tree_index
 from triskele.code.corpus import CodeCorpus
 from triskele.code.embedding import CodeVectors, VectorFile
 from triskele.code.languages import require
+from triskele.code.parsing import Definition
 from triskele.code.paths import shown_path
 from triskele.code.question import CodeQuestion
 from triskele.code.ranking import CodePlan, RankedChunk, rank
 from triskele.code.rules import PENALTY
 from triskele.code.symbols import Located, Reference
 from triskele.code.tree_index import Progress, TreeIndex, TreeManifest
-from triskele.code.words import whole
+from triskele.code.words import counts, term, whole, words
 from triskele.config import NO_MODEL
 from triskele.errors import BadInput, IndexUnavailable, NotFound
 from triskele.models.embedders import Embedder
@@ -31,6 +34,8 @@ MAX_SNIPPET_LINES = 60
 _NEAR_LINES, _BLOCK_LINES = 2, 60
 _BLOCK = "-----BEGIN"
 _MASK = "[secret]"
+# What a definition must have of the best one's terms to stand for it.
+_NEARLY = 0.8
 _SHOWN = {
     "words": "words",
     "stem_match": "file name",
@@ -42,11 +47,12 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class CodeHit:
-    """A piece of code in an answer: lines from 1, both inclusive."""
+    """A piece of code in an answer: lines from 1, both inclusive; `line` is where the part that matches begins."""
 
     path: str
     start_line: int
     end_line: int
+    line: int
     symbol: str
     score: float
     snippet: str
@@ -228,11 +234,13 @@ class CodeSearch:
     def _hit(self, corpus: CodeCorpus, question: CodeQuestion, ranked: RankedChunk) -> CodeHit:
         first, last = corpus.chunk_lines[ranked.chunk].tolist()
         path = corpus.paths[ranked.row]
+        matched = _matching(corpus, question, ranked.chunk, embedding.lines_at(self.root, path))
         return CodeHit(
             shown_path(path),
             first,
             last,
-            _symbol(corpus, question, ranked.chunk),
+            first if matched is None else max(first, matched.start_line),
+            "" if matched is None else matched.qualified,
             round(ranked.score, 4),
             self._snippet(path, first, last),
             {name: round(value, 4) for name, value in ranked.evidence.items()},
@@ -271,16 +279,31 @@ def _shown_use(each: Reference) -> Reference:
     return Reference(shown_path(each.path), each.line, masked(each.text, 0, len(each.text)))
 
 
-def _symbol(corpus: CodeCorpus, question: CodeQuestion, chunk: int) -> str:
-    """The definition that a chunk shows: one that the question names, or else its first."""
+def _matching(corpus: CodeCorpus, question: CodeQuestion, chunk: int, lines: list[str]) -> Definition | None:
+    """The definition of a chunk that answers a question: one that it names, or else the one with most of its terms.
+
+    A container has the terms of what it holds: the innermost definition with nearly as many is the answer.
+    """
     first, last = corpus.chunk_lines[chunk].tolist()
-    for name, _ in question.symbols:
-        for place in corpus.by_name.get(whole(name), ()):
-            each = corpus.definitions[place]
-            if corpus.definition_content[place] == corpus.chunk_content[chunk] and first <= each.start_line <= last:
-                return each.qualified
-    place = int(corpus.chunk_symbol[chunk])
-    return corpus.definitions[place].qualified if place >= 0 else ""
+    places = np.flatnonzero(corpus.definition_content == corpus.chunk_content[chunk]).tolist()
+    begun = [each for each in (corpus.definitions[place] for place in places) if first <= each.start_line <= last]
+    asked = {whole(name) for name, _ in question.symbols}
+    named = [each for each in begun if whole(each.name) in asked]
+    if named:
+        return named[0]
+    around = int(corpus.chunk_symbol[chunk])
+    if not begun:
+        return corpus.definitions[around] if around >= 0 else None
+    rarity = corpus.rarity(question.terms)
+    scores = [_term_weight(rarity, each, lines[each.start_line - 1 : min(each.end_line, last)]) for each in begun]
+    near = [each for each, score in zip(begun, scores, strict=True) if score >= _NEARLY * max(scores)]
+    return max(near, key=lambda each: (each.depth, -each.start_line)) if max(scores) > 0 else begun[0]
+
+
+def _term_weight(rarity: Mapping[str, float], each: Definition, lines: list[str]) -> float:
+    """How much of a question a definition has; terms of its name count twice."""
+    inside, own = counts(words("\n".join(lines))), counts(words(each.name))
+    return sum(weight * ((term(name) in inside) + (term(name) in own)) for name, weight in rarity.items())
 
 
 def _reason(evidence: Mapping[str, float]) -> str:

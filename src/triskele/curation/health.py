@@ -175,10 +175,10 @@ def _repaired_words(lexical: LexicalIndex, behind: int | None, faults: int) -> l
         lexical.rebuild()
         return ["rebuilt the lexical index" if faults else "built the lexical index"]
     if behind:
+        # An index follows the journal in its own time: that is no damage.
         lexical.catch_up()
-        return [f"added {_count(behind, 'journal entry', 'journal entries')} to the lexical index"]
     return []
 
 
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def _count(number: int, one: str) -> str:
+    return f"{number:,} {one}{'' if number == 1 else 's'}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from triskele import validation
@@ -134,11 +135,20 @@ def mixed(store: OwnerStore) -> dict[str, tuple[str, ...]]:
     known = store.places()
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(each.project for each in known):
-        others = {each.project for each in known if each.key.rpartition("/")[2] == name} - {name}
+        folders = (each for each in known if not each.key.startswith(REMOTE))
+        others = {each.project for each in folders if each.key.rpartition("/")[2] == name} - {name}
         since = min(each.at for each in known if each.project == name)
-        if others and any(each.project == name and each.created_at < since for each in _standing(store)):
+        if others and _has_older(store, name, since):
             found[name] = tuple(sorted(others))
     return found
+
+
+def _has_older(store: OwnerStore, name: str, since: datetime) -> bool:
+    """Whether a memory was stored in a project before its folder was known; one that was moved there was not."""
+    standing = {each.id for each in _standing(store) if each.project == name}
+    early = {each.id for _, each in store.versions() if each.project == name and each.known_from < since}
+    # An import keeps the times of its versions: the journal tells when they came.
+    return any(entry.at < since for id in standing & early for entry in store.journal(id=id, limit=1))
 
 
 def _standing(store: OwnerStore) -> Iterator[Memory]:

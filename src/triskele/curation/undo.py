@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from triskele import validation
 from triskele.base import timestamps
 from triskele.base.ids import same_words
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError
 from triskele.stores.protocols import OwnerStore
 from triskele.types import (
     CURATION,
@@ -110,9 +110,10 @@ def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope
 def _last_undoable(store: OwnerStore, scope: UndoScope) -> str | None:
     """The newest batch in the scope that is neither undone nor an undo.
 
-    An erasure and a sealing cannot be undone, and nothing older is undone in their place.
+    An erasure and a sealing cannot be undone, and nothing older is undone in their place: the older batch is named.
     """
     cancelled: set[int] = set()
+    final: Action | None = None
     for entries in _batches_backwards(store):
         first = entries[0]
         if _start(first, store) in cancelled:
@@ -121,14 +122,30 @@ def _last_undoable(store: OwnerStore, scope: UndoScope) -> str | None:
             cancelled.add(first.undoes)
         elif (scope.actors is None or first.actor in scope.actors) and _touches(store, entries, scope.projects):
             # A sealing also erases what was derived.
-            final = next((action for action in _FINAL if any(entry.action is action for entry in entries)), None)
-            if final is not None:
-                raise Conflict(
-                    f"the last change {final} a memory, which cannot be undone: name an earlier batch of the history"
-                )
-            if not all(entry.action in LASTING for entry in entries):
+            final = final or next((each for each in _FINAL if any(entry.action is each for entry in entries)), None)
+            if all(entry.action in LASTING for entry in entries):
+                continue
+            if final is None:
                 return first.batch
+            if _is_undoable(store, first.batch):
+                raise _final(final, first.batch)
+    if final is not None:
+        raise _final(final)
     return None
+
+
+def _is_undoable(store: OwnerStore, batch: str) -> bool:
+    try:
+        return bool(inverse(store.journal(batch=batch, limit=2**31), store))
+    except TriskeleError:
+        return False
+
+
+def _final(action: Action, earlier: str = "") -> Conflict:
+    said = f"the last change {action} a memory, which cannot be undone"
+    if not earlier:
+        return Conflict(f"{said}, and there is nothing before it to undo")
+    return Conflict(f"{said}; the change before it is batch {earlier}", remedy=f"{IN_BATCH}{earlier}")
 
 
 def _touches(store: OwnerStore, entries: Sequence[JournalEntry], projects: frozenset[str] | None) -> bool:
@@ -158,7 +175,7 @@ def inverse(entries: Sequence[JournalEntry], store: OwnerStore) -> list[Change]:
     ends = {end for entry in links for end in (entry.id, entry.other) if end is not None}
     histories = {id: history for id in {*of_memories, *ends} if (history := store.history(id))}
     texts = {(row.id, row.version): row.sealed_as for row in store.sealed(sorted(histories))}
-    changes = [_before(own, histories[id], texts) for id, own in of_memories.items() if id in histories]
+    changes = [_before(store, own, histories[id], texts) for id, own in of_memories.items() if id in histories]
     changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
     changes += [_bound_back(entry) for entry in reversed(entries) if entry.action is Action.BOUND]
     if not changes:
@@ -167,7 +184,12 @@ def inverse(entries: Sequence[JournalEntry], store: OwnerStore) -> list[Change]:
     return changes
 
 
-def _before(entries: Sequence[JournalEntry], history: Sequence[Memory], texts: Mapping[tuple[str, int], int]) -> Change:
+def _before(
+    store: OwnerStore,
+    entries: Sequence[JournalEntry],
+    history: Sequence[Memory],
+    texts: Mapping[tuple[str, int], int],
+) -> Change:
     """The change from a memory's state after the batch to its state before it."""
     first, last, now = entries[0], entries[-1], history[-1]
     number = last.previous if last.action is Action.FORGOTTEN else last.version
@@ -183,7 +205,8 @@ def _before(entries: Sequence[JournalEntry], history: Sequence[Memory], texts: M
     if was_absent and is_forgotten:
         return Forget(now.id)
     if not is_as_left or is_forgotten != (last.action is Action.FORGOTTEN):
-        raise Conflict(f"memory {now.id} was changed later: undo that change first")
+        later = store.journal(id=now.id, limit=2**31)[-1].batch
+        raise Conflict(f"memory {now.id} was changed later: undo batch {later} first", remedy=f"{IN_BATCH}{later}")
     if was_absent:
         return Forget(now.id)
     [previous] = [version for version in history if version.version == first.previous]

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
-from triskele.exchange.markdown import Block, blocks, fitting, labels
+from triskele.exchange.markdown import Block, blocks, fitting, labels, parted
 from triskele.exchange.records import Item, Note, Skipped
 from triskele.privacy.detect import is_cut
 from triskele.types import Sensitivity
@@ -94,13 +93,13 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
         lead = f"{headings[-1]}:\n"
     whole = lead + block.text
     limit = settings.max_characters
-    pieces = [whole] if len(whole) <= limit else validation.split_sentences(whole, limit)
-    sensitivity = Sensitivity.SECRET.value if is_cut(whole, pieces) else None
-    for piece in pieces:
+    pieces = [(lead + text, is_secret) for text, is_secret in parted(block.text, limit - len(lead), lead.strip())]
+    is_any_cut = is_cut(whole, [piece for piece, _ in pieces])
+    for piece, is_secret in pieces:
         yield Note(
             place=f"line {block.line}",
             content=piece,
-            sensitivity=sensitivity,
+            sensitivity=Sensitivity.SECRET.value if is_secret or is_any_cut else None,
             category=category_of(piece, headings, settings),
             tags=fitting(labels(name for name in headings if name.lower() not in _FILE_NAMES), settings),
         )

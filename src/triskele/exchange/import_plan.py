@@ -112,6 +112,7 @@ def _preview(memory: Memory, action: Action, id: str, place: str = "") -> Previe
         tags=memory.tags,
         project=memory.project,
         place=place,
+        secret=is_secret(memory),
     )
 
 

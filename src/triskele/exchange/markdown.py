@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from triskele.exchange import frontmatter, sources
 from triskele.exchange.frontmatter import Value
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import Item, NamedLink, Note, Problem, Skipped
-from triskele.privacy.detect import is_cut
+from triskele.privacy.detect import find, is_cut
 from triskele.types import Memory, Sensitivity
 
 PLAIN = ".txt"
@@ -36,6 +36,9 @@ _RULE = re.compile(r"\s*([-*_=])(?:\s*\1){2,}\s*$")
 _MARKUP = re.compile(r"[*`_#\[\]]+|\(https?://[^)]*\)")
 _WIKILINK = re.compile(r"!?\[\[([^\[\]|#^\n]{1,200})(?:[#^]([^\[\]|\n]{0,200}))?(?:\|([^\[\]\n]{1,200}))?\]\]")
 _NOTE_LINK = re.compile(r"\[([^\[\]\n]{1,200})\]\((?!\w+:)([^()\s#]{1,200}\.(?:md|markdown))(?:#[^()\s]*)?\)")
+# Where a line of a paragraph ends a statement, or is one by itself.
+_STATED = re.compile(r"[.!?;:]\s*$")
+_FIELD = re.compile(r"\s*(?:[-*+]\s+)?\w[\w .()/-]{0,40}[:=]\s*\S")
 _LONGEST_HEADING = 300
 _LONGEST_LABEL = 60
 _TEXTS = ("sensitivity", "session", "created", "updated", "valid_from", "valid_to")
@@ -69,10 +72,10 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 def parse_plain(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
     """The memories of a text without markup: one for each paragraph or list item."""
     limit = settings.max_characters
-    found = [(block.line, piece) for block in blocks(text) for piece in _within(block.text, limit)]
-    details = _details({}, text, stem, settings) | _class_of_pieces(text, [piece for _, piece in found], {})
-    for line, piece in found:
-        yield Note(place=f"{place} line {line}", content=piece, **details)
+    found = [(block.line, *part) for block in blocks(text) for part in parted(block.text, limit)]
+    details = _details({}, text, stem, settings) | _class_of_pieces(text, [piece for _, piece, _ in found], {})
+    for line, piece, holds_secret in found:
+        yield Note(place=f"{place} line {line}", content=piece, **_classed(details, holds_secret))
 
 
 def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
@@ -92,14 +95,14 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
         return
     limit = settings.max_characters
     # A note of headings alone keeps them as its text.
-    pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each) for each in _bare(whole, limit)]
-    details |= _class_of_pieces(whole, [piece for _, _, piece in pieces], details)
-    for number, (line, headings, piece) in enumerate(pieces):
+    pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each, False) for each in _bare(whole, limit)]
+    details |= _class_of_pieces(whole, [piece for _, _, piece, _ in pieces], details)
+    for number, (line, headings, piece, holds_secret) in enumerate(pieces):
         tags = fitting((*details["tags"], *labels([title, *headings] if len(pieces) > 1 else ())), settings)
         name = f"{stem.lower()}#{number}" if number else stem.lower()
         text, targets = _linked(_titled(piece, [title, *headings], limit))
         where = f"{place} line {line}" if len(pieces) > 1 else place
-        yield Note(place=where, content=text, name=name, **(details | {"tags": tags}))
+        yield Note(place=where, content=text, name=name, **(_classed(details, holds_secret) | {"tags": tags}))
         yield from (NamedLink(name, target) for target in targets)
 
 
@@ -140,6 +143,12 @@ def _class_of_pieces(whole: str, pieces: Sequence[str], details: Mapping[str, An
     """All pieces are secret if a cut divides a secret, because no piece would be recognised."""
     is_decided = details.get("sensitivity") == Sensitivity.OPEN
     return {"sensitivity": Sensitivity.SECRET.value} if not is_decided and is_cut(whole, pieces) else {}
+
+
+def _classed(details: dict[str, Any], holds_secret: bool) -> dict[str, Any]:
+    """The details of a piece; one that holds a secret is sealed, also where only its surroundings tell it."""
+    is_decided = details.get("sensitivity") == Sensitivity.OPEN
+    return details | ({"sensitivity": Sensitivity.SECRET.value} if holds_secret and not is_decided else {})
 
 
 def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
@@ -198,17 +207,64 @@ def _keywords(values: dict[str, Value], body: str, stem: str) -> str:
     return name
 
 
-def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple[str, ...], str]]:
-    """Sections if they fit, else their blocks, else sentences."""
+def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple[str, ...], str, bool]]:
+    """Sections if they fit, else their blocks, else sentences; what holds a secret is a piece of its own."""
     for headings, group in groupby(blocks(body, first_line), key=lambda block: block.headings):
-        section = list(group)
-        whole = "\n".join(_as_written(block) for block in section).strip()
-        if len(whole) <= limit:
-            yield section[0].line, headings, whole
-            continue
-        for block in section:
-            for piece in _within(block.text, limit):
-                yield block.line, headings, piece
+        section, context = list(group), "".join(f"# {name}\n" for name in headings[-1:])
+        for run, holds_secret in _runs([block.text for block in section], context):
+            chosen = [section[place] for place in run]
+            whole = "\n".join(_as_written(block) for block in chosen).strip()
+            is_divisible = holds_secret and len(chosen) == 1
+            if len(whole) <= limit and not is_divisible:
+                yield chosen[0].line, headings, whole, holds_secret
+                continue
+            for block in chosen:
+                for piece, is_secret in parted(block.text, limit, context):
+                    yield block.line, headings, piece, is_secret or (holds_secret and not is_divisible)
+
+
+def parted(text: str, limit: int, context: str = "") -> list[tuple[str, bool]]:
+    """A block divided around its secrets and into pieces that fit, with whether a piece holds a secret.
+
+    `context` is what stands before the block: words there may tell that a value is a secret.
+    """
+    parts = [text] if "```" in text or "~~~" in text else _statements(text)
+    divided = (("\n".join(parts[place] for place in run), holds_secret) for run, holds_secret in _runs(parts, context))
+    return [(piece, holds_secret) for part, holds_secret in divided for piece in _within(part, limit)]
+
+
+def _statements(text: str) -> list[str]:
+    """The lines of a block; lines of one wrapped sentence stay together."""
+    lines = text.split("\n")
+    statements = lines[:1]
+    for last, line in pairwise(lines):
+        if _STATED.search(last) or _FIELD.match(last) or _FIELD.match(line) or _ITEM.match(line):
+            statements.append(line)
+        else:
+            statements[-1] += f"\n{line}"
+    return statements
+
+
+def _runs(parts: Sequence[str], context: str) -> list[tuple[list[int], bool]]:
+    """The places of parts that belong together, with whether they hold a secret.
+
+    Parts that share a secret stay together, and a line that introduces one ("Login:") goes with it.
+    """
+    starts = list(accumulate((len(part) + 1 for part in parts), initial=len(context) + 1))
+    owners = [0] * len(parts)
+    for number, found in enumerate(find("\n".join((context, *parts))), 1):
+        held = [place for place, part in enumerate(parts) if _overlap(found.start, found.end, starts[place], len(part))]
+        owner = next((owners[place] for place in held if owners[place]), number)
+        for place in held:
+            owners[place] = owner
+    for place in reversed(range(len(parts) - 1)):
+        if not owners[place] and owners[place + 1] and parts[place].rstrip().endswith(":"):
+            owners[place] = owners[place + 1]
+    return [(list(run), bool(owner)) for owner, run in groupby(range(len(parts)), key=owners.__getitem__)]
+
+
+def _overlap(start: int, end: int, begin: int, length: int) -> bool:
+    return start < begin + length and begin < end
 
 
 def _within(text: str, limit: int) -> list[str]:

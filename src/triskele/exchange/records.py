@@ -75,7 +75,7 @@ Item = Note | NamedLink | StoredVersion | StoredLink | Problem | Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A memory that an import would write, or that is stored already; of a secret only the title."""
+    """A memory that an import would write, or that is stored already; of a secret, which is sealed, only the title."""
 
     action: str
     id: str
@@ -84,6 +84,7 @@ class Preview:
     tags: tuple[str, ...]
     project: str
     place: str = ""
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,11 @@ def is_cut(text: str, pieces: Sequence[str]) -> bool:
     """Whether splitting the text into these pieces splits one of its secrets."""
     if len(pieces) < 2:
         return False
-    return any(all(text[found.start : found.end] not in piece for piece in pieces) for found in find(text))
+    # Notes lose the indent of their lines.
+    kept = ["".join(piece.split()) for piece in pieces]
+    return any(
+        all("".join(text[found.start : found.end].split()) not in piece for piece in kept) for found in find(text)
+    )
 
 
 def _findings(text: str) -> Iterator[Finding]:

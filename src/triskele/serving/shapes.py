@@ -31,6 +31,8 @@ _FLAGS = {
     "limit": "--limit",
 }
 
+_TIMES = ("as_of", "known_at", "since", "until", "valid_from", "valid_to")
+
 Shape = dict[str, Any]
 
 
@@ -140,6 +142,24 @@ def period(value: Period | None) -> Shape | None:
     from triskele.base import periods
 
     return {**plain(value), "days": periods.describe(value)}
+
+
+def times(given: Mapping[str, Any]) -> Shape:
+    """How the time options among these were understood: words, moment and day; the day of `until` is included."""
+    named = {name: given[name] for name in _TIMES if isinstance(given.get(name), str)}
+    if not named:
+        return {}
+    from triskele.base import periods
+
+    read: Shape = {}
+    for name, words in named.items():
+        is_end = name == "until"
+        moment = (periods.parse_end if is_end else periods.parse_start)(words, timestamps.now())
+        day = (
+            periods.say_moment(moment) if not is_end else periods.describe(Period(None, moment)).removeprefix("until ")
+        )
+        read[name] = {"words": words, "moment": plain(moment), "day": day}
+    return read
 
 
 def why_not(value: WhyNot) -> Shape:

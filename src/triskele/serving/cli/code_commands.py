@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.config import NO_MODEL
 from triskele.serving.cli.invocation import Invocation, common, console, examples, global_options, progress_bar
 from triskele.serving.cli.options import OrderedGroup
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from triskele.code.symbols import Located
     from triskele.types import Memory
 
-_ANY_TEXT = {"ignore_unknown_options": True}
 _MOST_MEMORIES = 5
+_SHOWN_LINES = 8
 _path = click.option("--path", default=".", metavar="P", help="A folder or file of an indexed tree; here by default.")
 
 
@@ -66,7 +67,6 @@ def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> N
 
 
 @code.command(
-    context_settings=_ANY_TEXT,
     epilog=examples(
         'triskele code search "where are retries scheduled"',
         "triskele code search PaymentService.retry --path ~/src/shop --json",
@@ -89,7 +89,8 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
     found = searcher.search(query, limit=limit, under=under, plan=CodePlan(granularity=by))
     if invocation.as_json:
         return invocation.write_json(answer_shape(found))
-    return _write_answer(found, explain=explain)
+    _write_answer(found, explain=explain)
+    return _write_reservations(found, has_model=invocation.settings().recall.model != NO_MODEL)
 
 
 @code.command(epilog=examples("triskele code symbol Session.get", "triskele code symbol parse_header --json"))
@@ -171,8 +172,6 @@ def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
 def _embed_later(invocation: Invocation, root: Path) -> bool:
     """Start a process that embeds and outlives this one; not where processes in the background are switched off."""
     import subprocess
-
-    from triskele.config import NO_MODEL
 
     settings = invocation.settings()
     if not settings.agents.background or settings.recall.model == NO_MODEL:
@@ -260,13 +259,22 @@ def _write_answer(found: CodeAnswer, *, explain: bool) -> None:
     screen = console()
     for hit in found.hits:
         lines = visible(hit.snippet).split("\n")
-        shown = lines if explain else lines[:8]
+        begin = min(hit.line - hit.start_line, len(lines) - 1)
+        shown = lines if explain else lines[begin : begin + _SHOWN_LINES]
         place = f"{visible(hit.path)}:{hit.start_line}-{hit.end_line}"
         screen.print(Text.assemble((place, ID), "  ", (visible(hit.symbol), MATCH)))
         screen.print(Text(f"  {hit.reason}", style=QUIET))
         screen.print(Text("\n".join(f"  {line}" for line in shown)))
     if not found.hits:
         click.echo("Nothing found.")
+
+
+def _write_reservations(found: CodeAnswer, *, has_model: bool) -> None:
+    """What was not searched."""
+    if has_model and found.embedded < 1:
+        share = f"{found.embedded:.0%} of the vectors are there" if found.embedded else "there are no vectors yet"
+        what = "Searched by meaning in part" if found.embedded else "Searched by words only"
+        click.echo(f"{what}: {share} (`triskele code status` shows when they are).", err=True)
     if found.is_partial:
         click.echo(
             f"The index is partial: {found.waiting:,} files wait; run `triskele code index {found.root}`.", err=True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.serving.cli.options import listed
+from triskele.serving.cli.options import OrderedGroup, listed
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -24,17 +24,9 @@ _SEED = click.option("--seed", type=int, default=7, show_default=True, help="Mak
 Progress = Callable[[str, int, int], None]
 
 
-class Steps(click.Group):
-    """Commands in the order of their use."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        """The commands in the order of their definition."""
-        return list(self.commands)
-
-
 @click.group(
     "eval",
-    cls=Steps,
+    cls=OrderedGroup,
     invoke_without_command=True,
     epilog=examples("triskele eval build", "triskele eval judge", "triskele eval run", "triskele eval gate --accept"),
 )

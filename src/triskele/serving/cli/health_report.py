@@ -54,7 +54,7 @@ def _lost(found: Health) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for each in found.lost:
         last = minute(each.entries[-1].at)
-        said = f"✗ {counted(len(each.entries), 'acknowledged write')} lost, the last of {last} UTC:"
+        said = f"✗ {counted(len(each.entries), 'acknowledged write')} lost, the last of {last}:"
         lines.append(note(f"{said} the database is older than what was reported as stored.", style="red"))
         for entry in each.entries[-_SHOWN_PROBLEMS:]:
             text = f": {one_line(each.texts[entry.id])}" if entry.id in each.texts else ""

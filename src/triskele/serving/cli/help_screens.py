@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -33,6 +33,21 @@ class EverydayCommand(click.Command):
         if advanced and not ctx.obj.shows_all:
             names = ", ".join(each.opts[0] for each in advanced)
             write_more(formatter, f"{names} (triskele help {ctx.info_name} --all)")
+
+
+def did_you_mean(word: str, known: Iterable[str], names: Mapping[str, str] | None = None) -> str:
+    """The known word that is most like this one; `names` are what some of them are called here."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1)
+    return f": did you mean {(names or {}).get(close[0], close[0])}?" if close else ""
+
+
+def unknown_command(
+    word: str, known: Iterable[str], context: click.Context | None, names: Mapping[str, str] | None = None
+) -> click.UsageError:
+    """A command that does not exist, with what was meant."""
+    return click.UsageError(f"unknown command {word!r}{did_you_mean(word, known, names)}", context)
 
 
 def write_more(formatter: click.HelpFormatter, text: str) -> None:
@@ -66,7 +81,8 @@ def help_(context: click.Context, invocation: Invocation, words: tuple[str, ...]
         group = shown.command
         found = group.get_command(shown, word) if isinstance(group, click.Group) else None
         if found is None:
-            raise click.UsageError(f"unknown command {' '.join(words)!r}", context)
+            known = group.list_commands(shown) if isinstance(group, click.Group) else ()
+            raise unknown_command(word, known, context)
         shown = click.Context(found, info_name=word, parent=shown)
     text = shown.get_help()
     if invocation.as_json:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # How long a command may go on after its output.
 SPARE_S = 2.0
+# Wide enough for a memory on one line.
+_WHOLE_COLUMNS = 10_000
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -115,11 +117,13 @@ class Invocation:
         self.has_answered = True
         self.echo(json.dumps(document, ensure_ascii=not self.encodes_all(), indent=2, allow_nan=False))
 
-    def write(self, *parts: RenderableType) -> None:
-        """Write for a person."""
+    def write(self, *parts: RenderableType, is_list: bool = False) -> None:
+        """Write for a person; a list in a file or a pipe has each text whole, on one line."""
         screen = self.console()
         if screen.is_terminal:
             return screen.print(*parts, sep="\n")
+        if is_list and not os.environ.get("COLUMNS"):
+            screen.width = _WHOLE_COLUMNS
         with screen.capture() as captured:
             screen.print(*parts, sep="\n")
         # Tables pad their cells with blanks: remove them in a file or a pipe.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,8 +12,8 @@ from typing import Any
 import click
 
 from triskele import __version__
-from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
-from triskele.serving.cli.help_screens import write_more
+from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable
+from triskele.serving.cli.help_screens import did_you_mean, unknown_command, write_more
 from triskele.serving.cli.invocation import Invocation, examples, global_options
 from triskele.serving.error_messages import error_line, printable_line
 
@@ -87,6 +88,9 @@ _COMMAND_OF = {alias: name for name, aliases in ALIASES.items() for alias in ali
 DONE, ANSWER_IS_NO, BAD_INPUT, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 # The first class that fits decides.
 # The options that do what an error names as its remedy.
+_EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
+# What people mean by words after a command that takes none.
+_INSTEAD = {"undo": ": did you mean --batch {}?", "list": ": `triskele recall` searches for words"}
 _REMEDIES = {
     "secret": "--secret",
     "split": "--split",
@@ -129,7 +133,7 @@ class Commands(click.Group):
                 return super().resolve_command(ctx, [_COMMAND_OF[name], *args[1:]])
             if name.startswith("-"):
                 raise _no_such_option(name, [each for param in self.params for each in param.opts], ctx)
-            raise click.UsageError(f"unknown command {name!r}{_did_you_mean(name, [*COMMANDS, *_COMMAND_OF])}", ctx)
+            raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -214,13 +218,15 @@ def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int
         error = _no_such_option(next(whole, error.option_name), error.possibilities or (), error.ctx)
     if isinstance(error, click.ClickException):
         said = error.format_message().removesuffix(".")
-        if "unexpected extra argument" in said:
-            said += ": put a text of several words in quotes"
+        if isinstance(error, click.UsageError) and (extra := _EXTRA.search(said)) is not None:
+            said = _too_much(extra[1], error.ctx)
         return printable_line(said[:1].lower() + said[1:] + _help_hint(error)), BAD_INPUT
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
-            flags = _REMEDIES.get(getattr(error, "remedy", ""))
-            return error_line(error) + (f" ({flags})" if flags else ""), code
+            remedy = getattr(error, "remedy", "")
+            batch = remedy.removeprefix(IN_BATCH) if remedy.startswith(IN_BATCH) else ""
+            hint = f"`triskele undo --batch {batch}`" if batch else _REMEDIES.get(remedy)
+            return error_line(error) + (f" ({hint})" if hint else ""), code
     fault = f"a fault inside triskele: {type(error).__name__}: {error} (TRISKELE_DEBUG=1 shows where)"
     return printable_line(fault), UNAVAILABLE
 
@@ -236,7 +242,7 @@ def _write_error(message: str, invocation: Invocation, arguments: list[str]) -> 
 def _no_such_option(name: str, known: Sequence[str], context: click.Context | None) -> click.UsageError:
     """An unknown option: what was meant, or how to write a text that begins with a dash."""
     takes_text = any(isinstance(each, click.Argument) for each in (context.command.params if context else ()))
-    hint = _did_you_mean(name, known)
+    hint = did_you_mean(name, known)
     if not hint and takes_text:
         hint = "; a text that begins with a dash goes after --"
     # The rest may be a private text.
@@ -245,11 +251,13 @@ def _no_such_option(name: str, known: Sequence[str], context: click.Context | No
     return click.UsageError(f"unknown option {shown!r}{hint}", context)
 
 
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, known, n=1)
-    return f": did you mean {_COMMAND_OF.get(close[0], close[0])}?" if close else ""
+def _too_much(words: str, context: click.Context | None) -> str:
+    """Words behind what a command takes: a text without quotes, or what another option or command is for."""
+    command = context.command if context else None
+    if command is None or any(isinstance(each, click.Argument) for each in command.params):
+        return f"too many words ({words}): put a text of several words in quotes"
+    hint = _INSTEAD.get(command.name or "", "").format(words)
+    return f"{command.name} takes no words ({words}){hint}"
 
 
 def _help_hint(error: click.ClickException) -> str:

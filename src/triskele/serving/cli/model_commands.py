@@ -11,6 +11,7 @@ from triskele.base.files import expanded
 from triskele.errors import Unavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
+from triskele.serving.cli.options import OrderedGroup
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,6 +29,7 @@ _UPDATED = (
 
 
 @click.group(
+    cls=OrderedGroup,
     invoke_without_command=True,
     epilog=examples("triskele models list", "triskele models switch ~/models/bge-small-en-v1.5-onnx"),
 )

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from triskele.base.files import check_utf8, expanded
 from triskele.errors import TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
+from triskele.serving.cli.help_screens import unknown_command
 from triskele.serving.cli.invocation import Invocation
 from triskele.types import Sensitivity
 
@@ -39,11 +40,19 @@ class FilePath(click.Path):
 
 
 class OrderedGroup(click.Group):
-    """A group that lists its commands in the order of their definition."""
+    """A group that lists its commands in the order of their definition, and suggests one for a misspelled name."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         """The commands in order."""
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The called command."""
+        if not ctx.resilient_parsing and args[0] not in self.commands and not args[0].startswith("-"):
+            raise unknown_command(args[0], self.commands, ctx)
+        return super().resolve_command(ctx, args)
 
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -76,9 +85,21 @@ def id_option(flag: str, help: str) -> Decorator:
     return click.option(flag, metavar="ID", shell_complete=_known_ids, help=help)
 
 
+class _CategoryOption(click.Option):
+    """An option whose help names the configured categories."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The option and its help."""
+        record = super().get_help_record(ctx)
+        names = ", ".join(_known_categories(ctx, self, ""))
+        return (record[0], f"{record[1].removesuffix('.')}: {names}.") if record and names else record
+
+
 def category_option(help: str, **details: Any) -> Decorator:
     """One of the configured categories."""
-    return click.option("--category", metavar="C", shell_complete=_known_categories, help=help, **details)
+    return click.option(
+        "--category", metavar="C", cls=_CategoryOption, shell_complete=_known_categories, help=help, **details
+    )
 
 
 def tags_option(help: str, *, absent: list[str] | None = None) -> Decorator:

@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from triskele.config import RerankSettings
+from triskele.errors import BadInput
+from triskele.recall.plan import CROSS
 from triskele.serving import shapes
 from triskele.serving.cli import code_commands
 from triskele.serving.cli.help_screens import EverydayCommand
@@ -63,6 +66,7 @@ def recall(
     """Find the memories that answer a question."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
+        _check_rerank(engine.settings.rerank, options["rerank"])
         found = engine.recall(
             query,
             project=project,
@@ -71,12 +75,14 @@ def recall(
             show_superseded=superseded,
             **options,
         )
+        times = shapes.times(options)
         if invocation.as_json:
-            invocation.write_json(shapes.answer(found))
+            invocation.write_json({**shapes.answer(found), "times": times})
         else:
             from triskele.serving.cli import render
 
-            invocation.write(render.answer(found, engine.store.shorten(render.ids_in(found)), explain=explain))
+            short = engine.store.shorten(render.ids_in(found))
+            invocation.write(render.answer(found, short, explain=explain, times=times))
             if project and not found.hits and project not in engine.census().by_project:
                 said = f"No memory belongs to a project called {project}; `triskele projects list` shows the projects."
                 invocation.write(render.note(render.visible(said)))
@@ -103,13 +109,20 @@ def why_not(
     """Explain why a memory was not found, and what finds it."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
+        _check_rerank(engine.settings.rerank, options["rerank"])
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
-        shape = shapes.why_not(found)
+        shape, times = shapes.why_not(found), shapes.times(options)
         if invocation.as_json:
-            return invocation.write_json({**shape, "project": engine.project})
-        from triskele.serving.cli import reports
+            return invocation.write_json({**shape, "project": engine.project, "times": times})
+        from triskele.serving.cli import render, reports
 
-        return invocation.write(reports.why_not(found, shape["smallest_change"]))
+        return invocation.write(reports.why_not(found, shape["smallest_change"]), *render.time_lines(times))
+
+
+def _check_rerank(settings: RerankSettings, chosen: str) -> None:
+    """Refuse a cross-encoder that is not set, with the command that sets it."""
+    if chosen == CROSS and not (settings.model or settings.service):
+        raise BadInput("no cross-encoder is set: `triskele config set rerank.model bundled` sets the bundled one")
 
 
 @click.command(
@@ -169,15 +182,17 @@ def list_memories(
     with invocation.open_existing() as engine:
         filters |= {"project": project, "all_projects": all_projects}
         memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
-        superseded = engine.superseded([memory.id for memory in memories])
+        superseded, times = engine.superseded([memory.id for memory in memories]), shapes.times(filters)
         place = None if all_projects else engine.project if project is None else project
         if invocation.as_json:
             listed = [shapes.memory(memory, superseded=memory.id in superseded) for memory in memories]
-            return invocation.write_json({"memories": listed, "project": place, "limit": limit, "offset": offset})
+            page = {"project": place, "limit": limit, "offset": offset, "times": times}
+            return invocation.write_json({"memories": listed, **page})
         from triskele.serving.cli import render
 
         short = engine.store.shorten(memory.id for memory in memories)
-        return invocation.write(render.listing(memories, short, superseded, place, offset=offset, limit=limit))
+        shown = render.listing(memories, short, superseded, place, offset=offset, limit=limit)
+        return invocation.write(shown, *render.time_lines(times), is_list=True)
 
 
 @click.command(
@@ -201,14 +216,16 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
             return invocation.write_json({**about, "entries": lines, "project": engine.project})
         from triskele.serving.cli import reports
 
-        return invocation.write(reports.history(entries, versions, engine.store.shorten(ids)))
+        shown = reports.history(entries, versions, engine.store.places(), engine.store.shorten(ids))
+        return invocation.write(shown, is_list=True)
 
 
 def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> dict[str, Any]:
     """A journal entry with the text of the version that it made, or that it ended."""
     named = (versions.get((entry.id, number)) for number in (entry.version, entry.previous) if number is not None)
     memory = next((memory for memory in named if memory is not None), None)
-    return {**shapes.journal_entry(entry), "content": memory and shapes.shown_content(memory, False)}
+    about = {"content": memory and shapes.shown_content(memory, False), "project": memory and memory.project}
+    return {**shapes.journal_entry(entry), **about}
 
 
 @click.command(

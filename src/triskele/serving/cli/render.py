@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -27,6 +28,15 @@ _SEEN_FROM_TARGET = {
     LinkKind.RESOLVED_BY: "resolves",
     LinkKind.PART_OF: "has the part",
     LinkKind.SEE_ALSO: "see also",
+}
+
+_TIME_LINES = {
+    "as_of": "As of {}, as known now.",
+    "known_at": "As known on {}.",
+    "since": "Since {}.",
+    "until": "Until {}, included.",
+    "valid_from": "Valid from {}.",
+    "valid_to": "No longer valid from {}.",
 }
 
 Short = Mapping[str, str]
@@ -76,10 +86,14 @@ def ids_in(found: Answer) -> set[str]:
     return ids | {end for hit in found.hits for link in hit.links for end in (link.source, link.target)}
 
 
-def answer(found: Answer, short: Short, *, explain: bool = False) -> RenderableType:
-    """The hits of a recall, best first."""
+def answer(
+    found: Answer, short: Short, *, explain: bool = False, times: Mapping[str, Any] | None = None
+) -> RenderableType:
+    """The hits of a recall, best first; `times` are the time options as they were understood."""
+    # The answer itself tells since and until.
+    asked = time_lines({name: time for name, time in (times or {}).items() if name not in ("since", "until")})
     if not found.hits:
-        return _nothing(found)
+        return _nothing(found, asked)
     table = _entries()
     for rank, hit in enumerate(found.hits, start=1):
         table.add_row(Text(f"{rank}", style=QUIET), Text(short[hit.memory.id], style=ID), _hit(hit, short, explain))
@@ -91,7 +105,7 @@ def answer(found: Answer, short: Short, *, explain: bool = False) -> RenderableT
         for each in found.resolutions:
             resolved.add_row(Text("→", style=GOOD), Text(short[each.id], style=ID), _memory_lines(each))
         parts += [note("Resolved by", style=MATCH), resolved]
-    parts += _times(found)
+    parts += [*_times(found), *asked]
     summary = (memories(len(found.hits)), place(found.project), f"confidence {found.confidence:.2f}")
     parts.append(note(" · ".join((*summary, f"recall took {found.took_ms:.0f} ms")), style=QUIET))
     return Group(*parts, *_reservations(found))
@@ -118,11 +132,17 @@ def _reservations(found: Answer) -> list[Text]:
     return lines
 
 
-def _nothing(found: Answer) -> RenderableType:
+def time_lines(times: Mapping[str, Any]) -> list[RenderableType]:
+    """The time options of a call, each as it was understood."""
+    return [note(_TIME_LINES[name].format(time["day"]), style=QUIET) for name, time in times.items()]
+
+
+def _nothing(found: Answer, asked: Sequence[RenderableType]) -> RenderableType:
     wider = "" if found.project is None else ", --all-projects"
     return Group(
         note(f"Nothing found in {place(found.project)}."),
         *_times(found),
+        *asked,
         note(f"Try other words{wider}, or look at `triskele list`.", style=QUIET),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from triskele.base import periods
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from triskele.recall.why_not import WhyNot
     from triskele.serving.hook.explanation import Explanation
     from triskele.stores.derived import JobCounts, NameCounts
-    from triskele.stores.protocols import Census, DayCount, UseCount
+    from triskele.stores.protocols import Census, DayCount, KnownPlace, UseCount
 
 _ACTIONS = {
     Action.ADDED: "Added",
@@ -141,17 +142,20 @@ def undo_summary(planned: UndoPlan) -> str:
     """A batch in a few words: how much, by whom, where and when."""
     many = counted(planned.size, "change")
     first = planned.entries[0]
-    return f"{many} by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)} UTC"
+    return f"{many} by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)}"
 
 
-def undo_plan(planned: UndoPlan, short: Short) -> RenderableType:
+def undo_plan(planned: UndoPlan, places: Sequence[KnownPlace], short: Short) -> RenderableType:
     """What an undo takes back: each change with its text."""
     first = planned.entries[0]
-    heading = f"Undoing a change by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)} UTC:"
+    heading = f"Undoing a change by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)}:"
     if planned.size > 1:
         heading = f"Undoing {undo_summary(planned)}:"
     lines: list[RenderableType] = [note(heading)]
     for entry in planned.entries[:SHOWN_OUTCOMES]:
+        if entry.action is Action.BOUND:
+            lines.append(note(f"  moved {_moved_place(entry, places)}"))
+            continue
         said = _detail(entry, planned.versions, short)
         lines.append(note(f"  {entry.action} ") + Text(short[entry.id], style=ID) + note(f"  {said}"))
     return Group(*lines, *_more(len(planned.entries) - SHOWN_OUTCOMES))
@@ -161,11 +165,15 @@ def undone(
     outcomes: Sequence[Outcome],
     histories: Mapping[str, Sequence[Memory]],
     entries: Mapping[int, JournalEntry],
+    places: Sequence[KnownPlace],
     short: Short,
 ) -> RenderableType:
     """What stands after an undo: each memory with the text that it has now."""
     lines: list[RenderableType] = []
     for each in outcomes[:SHOWN_OUTCOMES]:
+        if each.action is Action.BOUND:
+            lines.append(note(f"Moved {_place_name(each.id, places)} back to project {each.project}."))
+            continue
         entry, history = entries.get(each.seq or 0), histories.get(each.id, ())
         said = f": {one_line(shown_content(history[-1], False))}" if history else ""
         if entry is not None and entry.link_kind is not None:
@@ -197,30 +205,51 @@ def _places(projects: Sequence[str]) -> str:
 
 
 def history(
-    entries: Sequence[JournalEntry], versions: Mapping[tuple[str, int], Memory], short: Short
+    entries: Sequence[JournalEntry],
+    versions: Mapping[tuple[str, int], Memory],
+    places: Sequence[KnownPlace],
+    short: Short,
 ) -> RenderableType:
-    """Journal entries, oldest first, with the text of each version."""
+    """Journal entries, oldest first, each with the whole text of its version."""
     if not entries:
         return note("No changes yet.")
-    made = table("when (UTC)", "what", "id", "by", "batch", "memory", last_takes_rest=True)
+    lines: list[RenderableType] = []
     for entry in entries:
-        made.add_row(
-            note(minute(entry.at), style=QUIET),
-            note(f"{entry.action}" + (" (undo)" if entry.undoes is not None else "")),
-            Text(short[entry.id], style=ID),
-            note(_actor(entry.actor), style=QUIET),
-            note(entry.batch, style=QUIET),
-            note(_detail(entry, versions, short)),
-        )
-    return Group(made, note("Undo a batch with `triskele undo --batch B`.", style=QUIET))
+        is_place = entry.action is Action.BOUND
+        project = next((memory.project for memory in _versions_of(entry, versions)), None)
+        where = "" if is_place or project is None else f" · {place(project)}"
+        undo = " (undo)" if entry.undoes is not None else ""
+        named = Text("moved") if is_place else Text(f"{entry.action} ") + Text(short[entry.id], style=ID)
+        details = note(f"{undo} · by {_actor(entry.actor)}{where} · batch {entry.batch}", style=QUIET)
+        said = _moved_place(entry, places) if is_place else _detail(entry, versions, short)
+        lines += [note(f"{minute(entry.at)}  ", style=QUIET) + named + details, Padding(note(said), (0, 0, 0, 4))]
+    return Group(*lines, note("Undo a batch with `triskele undo --batch B`.", style=QUIET))
+
+
+def _place_name(id: str, places: Sequence[KnownPlace]) -> str:
+    """A place of the journal in words: the folder or the repository that it stands for."""
+    key = next((each.key for each in places if f"place {each.number}" == id), "")
+    kind = "repository" if key.startswith(REMOTE) else "folder"
+    return f"the {kind} {key.partition(':')[2]}" if key else "a folder"
+
+
+def _moved_place(entry: JournalEntry, places: Sequence[KnownPlace]) -> str:
+    return f"{_place_name(entry.id, places)} (before: project {entry.other})"
+
+
+def _versions_of(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> list[Memory]:
+    """The versions after and before an entry; of a link the newest of its source."""
+    numbers = [number for number in (entry.version, entry.previous) if number is not None]
+    if entry.link_kind is not None:
+        numbers = [max((number for id, number in versions if id == entry.id), default=0)]
+    return [versions[entry.id, number] for number in numbers if (entry.id, number) in versions]
 
 
 def _detail(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory], short: Short) -> str:
     """The text that an entry is about; of a link its kind and the other memory."""
     if entry.link_kind is not None and entry.other is not None:
         return f"{entry.link_kind} {short.get(entry.other, entry.other)}"
-    numbers = [number for number in (entry.version, entry.previous) if number is not None]
-    found = [versions[entry.id, number] for number in numbers if (entry.id, number) in versions]
+    found = _versions_of(entry, versions)
     version = f"version {entry.version}: " if entry.version is not None and entry.version > 1 else ""
     return version + one_line(shown_content(found[0], False)) if found else "(nothing is left of it)"
 
@@ -393,7 +422,9 @@ def _previews(found: Sequence[Preview]) -> list[RenderableType]:
         marks = [each.category, *(f"#{tag}" for tag in each.tags)]
         known = f" (already stored as {each.id})" if each.action == Action.DUPLICATE else ""
         where = f"{each.place}: " if each.place else ""
-        lines.append(note(f"  {where}{one_line(each.content)[:_PREVIEW_CHARACTERS]}{known}"))
+        said = f"{where}{SECRET_PREFIX if each.secret else ''}{one_line(each.content)[:_PREVIEW_CHARACTERS]}{known}"
+        lines.append(note(f"  {said}"))
+        marks += ["would be sealed"] if each.secret and not known else []
         lines.append(note(f"    {' · '.join(marks)}", style=QUIET))
     if len(found) > _SHOWN_PREVIEWS:
         lines.append(note(f"  … and {len(found) - _SHOWN_PREVIEWS:,} more (--json shows all)", style=QUIET))

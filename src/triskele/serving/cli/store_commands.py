@@ -13,7 +13,7 @@ from click.shell_completion import get_completion_class
 from triskele.config import KEY_SOURCES
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.serving.cli.options import MAX_LISTED, FilePath, id_argument
+from triskele.serving.cli.options import MAX_LISTED, FilePath, OrderedGroup, id_argument
 from triskele.types import Action, is_secret
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ def completion(context: click.Context, invocation: Invocation, shell: str) -> No
 
 
 @click.group(
+    cls=OrderedGroup,
     invoke_without_command=True,
     epilog=examples("triskele secrets list", "triskele secrets reveal 1kpn46", "triskele secrets rotate --renew"),
 )
@@ -224,7 +225,8 @@ def list_secrets(invocation: Invocation) -> None:
         if not found:
             return invocation.write(render.note("No secrets; `triskele add - --secret --title WORDS` seals one."))
         short = engine.store.shorten(each.id for each in found)
-        return invocation.write(render.listing(found, short, set(), None, offset=0, limit=MAX_LISTED))
+        shown = render.listing(found, short, set(), None, offset=0, limit=MAX_LISTED)
+        return invocation.write(shown, is_list=True)
 
 
 @secrets.command(
@@ -274,6 +276,7 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
 
 
 @click.group(
+    cls=OrderedGroup,
     invoke_without_command=True,
     epilog=examples("triskele projects list", "triskele projects merge api acme/api"),
 )

@@ -46,7 +46,7 @@ _ROLES = [role.value for role in Role]
     ),
 )
 @click.argument("text", metavar="TEXT|-")
-@category_option("The category (facts unless given).")
+@category_option("The category (facts unless given), one of")
 @tags_option("Labels to filter by, separated by commas.", absent=[])
 @click.option("--keywords", metavar="WORDS", default="", help="Other words to find it by.")
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
@@ -93,7 +93,8 @@ def add(
         added = [each.id for each in outcomes if each.action is Action.ADDED and not is_given]
         dated = [memory for memory in engine.store.memories(added).values() if periods.held(memory)]
         is_marked = sensitivity is Sensitivity.SECRET
-        return _report_added(invocation, engine, outcomes, dated, is_split=split, is_marked=is_marked)
+        times = shapes.times(details)
+        return _report_added(invocation, engine, outcomes, dated, times, is_split=split, is_marked=is_marked)
 
 
 def _report_added(
@@ -101,6 +102,7 @@ def _report_added(
     engine: Engine,
     outcomes: Sequence[Outcome],
     dated: Sequence[Memory],
+    times: shapes.Shape,
     *,
     is_split: bool,
     is_marked: bool,
@@ -110,17 +112,18 @@ def _report_added(
     if invocation.as_json:
         first = next((each for each in outcomes if each.action is Action.ADDED), outcomes[0])
         document = {**shapes.outcome(first), "project": first.project, "batch": _batch(outcomes)}
-        document |= {"secret": bool(secrets), "detected": bool(detected)}
+        document |= {"secret": bool(secrets), "detected": bool(detected), "times": times}
         document["valid"] = {memory.id: shapes.period(periods.held(memory)) for memory in dated}.get(first.id)
         if is_split:
             document["memories"] = [shapes.outcome(each) for each in outcomes]
         return invocation.write_json(document)
-    from triskele.serving.cli import reports
+    from triskele.serving.cli import render, reports
 
     short = engine.store.shorten(each.id for each in outcomes)
     sealed = list(engine.store.memories(detected).values())
     added = engine.store.memories(each.id for each in outcomes).values()
-    lines = [*reports.dated(dated, short), *reports.detected_secrets(sealed, short), *reports.example_keys(added)]
+    told = [*render.time_lines(times), *reports.dated(dated, short)]
+    lines = [*told, *reports.detected_secrets(sealed, short), *reports.example_keys(added)]
     return invocation.write(reports.added(outcomes, short), *lines)
 
 
@@ -169,7 +172,8 @@ def edit(
         before = engine.sent(id)
         outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
         sent = [] if outcome.sensitivity is Sensitivity.OPEN else before
-        _report_changes(invocation, engine, [outcome], {"project": outcome.project}, sent=sent)
+        about = {"project": outcome.project, "times": shapes.times(changes)}
+        _report_changes(invocation, engine, [outcome], about, sent=sent)
 
 
 def _edited_by_hand(invocation: Invocation, engine: Engine, id: str) -> dict[str, str]:
@@ -261,7 +265,8 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
         try:
             planned = _planned(engine, batch, all_projects=all_projects, anyone=anyone)
         except NotFound as error:
-            raise NotFound(f"{error}{'' if batch else _wider_undo(engine)}") from None
+            hint = ": `triskele history` shows the batches" if batch else _wider_undo(engine)
+            raise NotFound(f"{error}{hint}") from None
         is_plain = planned.size == 1 and planned.is_own(engine.actor)
         if not (yes or is_plain):
             _confirm_undo(invocation, engine, planned)
@@ -284,7 +289,7 @@ def _wider_undo(engine: Engine) -> str:
 
         is_here = engine.project in other.projects or "" in other.projects
         options = ("" if is_here else " --all-projects") + ("" if other.is_own(engine.actor) else " --anyone")
-        return f" of yours in project {engine.project};{options} would undo {reports.undo_summary(other)}"
+        return f" of yours in project {engine.project}: `triskele undo{options}` undoes {reports.undo_summary(other)}"
     return ""
 
 
@@ -294,7 +299,7 @@ def _confirm_undo(invocation: Invocation, engine: Engine, planned: UndoPlan) -> 
 
     what = reports.undo_summary(planned)
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise BadInput(f"this would undo {what}: confirm it with --yes")
+        raise BadInput(f"this would undo {what}: confirm it with `triskele undo --batch {planned.batch} --yes`")
     _show_plan(invocation, engine, planned)
     if not click.confirm(f"Undo {what}?", err=True):
         raise Conflict("not confirmed: nothing was undone")
@@ -304,7 +309,7 @@ def _show_plan(invocation: Invocation, engine: Engine, planned: UndoPlan) -> Non
     from triskele.serving.cli import reports
 
     ids = {id for entry in planned.entries for id in (entry.id, entry.other) if id is not None}
-    invocation.write(reports.undo_plan(planned, engine.store.shorten(ids)))
+    invocation.write(reports.undo_plan(planned, engine.store.places(), engine.store.shorten(ids)))
 
 
 def _report_undone(invocation: Invocation, engine: Engine, planned: UndoPlan, outcomes: Sequence[Outcome]) -> None:
@@ -323,7 +328,8 @@ def _report_undone(invocation: Invocation, engine: Engine, planned: UndoPlan, ou
 
     short = engine.store.shorten({each.id for each in outcomes} | {id for id, _ in planned.versions})
     histories = {each.id: engine.store.history(each.id) for each in outcomes[: reports.SHOWN_OUTCOMES]}
-    return invocation.write(reports.undone(outcomes, histories, _entries(engine, outcomes), short))
+    places = engine.store.places()
+    return invocation.write(reports.undone(outcomes, histories, _entries(engine, outcomes), places, short))
 
 
 def _report_changes(
@@ -348,15 +354,13 @@ def _report_changes(
                 **(more or {}),
             }
         )
-    from triskele.serving.cli import reports
+    from triskele.serving.cli import render, reports
 
     entries = _entries(engine, outcomes)
     ids = {each.id for each in outcomes} | {entry.other for entry in entries.values() if entry.other}
-    return invocation.write(
-        reports.changes(
-            outcomes, entries, engine.store.shorten(ids), copies=copies, erased=engine.erased_copies, sent=sent
-        )
-    )
+    short = engine.store.shorten(ids)
+    shown = reports.changes(outcomes, entries, short, copies=copies, erased=engine.erased_copies, sent=sent)
+    return invocation.write(shown, *render.time_lines((more or {}).get("times", {})))
 
 
 def _batch(outcomes: Sequence[Outcome]) -> str | None:
