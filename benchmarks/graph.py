@@ -49,7 +49,7 @@ from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.measure import Measured, measure
 from triskele.graph.canonical import key
-from triskele.graph.walk import Ints
+from triskele.index.corpus import Ints
 from triskele.index.entity_linking import FOUND, _Known, _Texts, read_names
 from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Bipartite, Layers

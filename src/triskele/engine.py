@@ -24,6 +24,7 @@ from triskele.recall.runtime import ModelRuntime
 from triskele.stores import factory
 from triskele.stores.protocols import Census, Maintenance, OwnerStore
 from triskele.types import (
+    EVERYWHERE,
     USER,
     Add,
     Answer,
@@ -337,6 +338,7 @@ class Engine:
         `embed_first` of the newest memories without vectors are embedded before, where no worker does that.
         """
         from triskele.base.periods import question_period
+        from triskele.base.time_grammar import TIME_HINT
         from triskele.recall.pipeline import recall
 
         scope = self.scope(project=project, all_projects=all_projects, **filters)
@@ -344,7 +346,8 @@ class Engine:
             depth = leg_depth(self.settings.recall, limit)
             plan = plan if plan.rescored >= limit else replace(plan, rescored=limit)
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near, is_explained=not hurried)
-        query = replace(query, period=question_period(text, scope.as_of))
+        if TIME_HINT.search(text):
+            query = replace(query, period=question_period(text, scope.as_of))
         sources = self.runtime.sources(query, plan, local_only=hurried, model=model, embed_first=embed_first)
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
@@ -392,9 +395,12 @@ class Engine:
         scope = replace(self.scope(**filters), any_time=any_time)
         return self.store.browse(scope, sort=sort, limit=limit, offset=offset)
 
-    def scope(self, *, project: str | None = None, **filters: Any) -> Scope:
-        """What a reader may see, by the filters of `validation.check_scope`; by default of the current project."""
-        return validation.check_scope(self.settings.memory, self.project if project is None else project, **filters)
+    def scope(self, *, project: str | None = None, all_projects: bool = False, **filters: Any) -> Scope:
+        """What a reader may see: of a project and what belongs everywhere, by the filters of `validation.narrowed`."""
+        named = self.project if project is None else validation.check_name(project, "the project")
+        projects = None if all_projects else frozenset({named, EVERYWHERE})
+        scope = Scope(owner=self.settings.memory.owner, projects=projects, as_of=timestamps.now())
+        return validation.narrowed(scope, self.settings.memory, **filters) if filters else scope
 
     def resolve(self, reference: str) -> str:
         """The id that a prefix stands for."""

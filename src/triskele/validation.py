@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from triskele.base import timestamps
@@ -13,7 +14,7 @@ from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.types import EVERYWHERE, Memory, Origin, Role, Scope, Sensitivity
+from triskele.types import Memory, Origin, Role, Scope, Sensitivity
 
 SHORTEST_PREFIX = 4
 MAX_POSITION = 2**53
@@ -224,11 +225,10 @@ def _is_visible(character: str) -> bool:
     return category != "Cf" or character in _KEPT_FORMATS
 
 
-def check_scope(
+def narrowed(
+    scope: Scope,
     settings: MemorySettings,
-    project: str,
     *,
-    all_projects: bool = False,
     category: str | None = None,
     tags: Iterable[str] = (),
     as_of: Moment | None = None,
@@ -238,17 +238,15 @@ def check_scope(
     sensitivities: Iterable[Sensitivity] | None = None,
     origins: Iterable[Origin] | None = None,
 ) -> Scope:
-    """What a reader may see: by default a project and what belongs everywhere, of any origin."""
-    named = check_name(project, "the project")
+    """A scope with the filters that a reader asks for, checked."""
     known, (start, end) = check_when(known_at), check_range(since, until)
-    return Scope(
-        owner=settings.owner,
-        projects=None if all_projects else frozenset({named, EVERYWHERE}),
+    return replace(
+        scope,
         sensitivities=None if sensitivities is None else frozenset(sensitivities),
         origins=None if origins is None else frozenset(origins),
         category=None if category is None else check_category(category, settings),
         tags=frozenset(check_tags(tags, settings) if tags else ()),
-        as_of=check_when(as_of) or known or timestamps.now(),
+        as_of=check_when(as_of) or known or scope.as_of,
         known_at=known,
         since=start,
         until=end,

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from triskele.graph.walk import Edged, Edges, Ints
-from triskele.index.corpus import Bools, Mentions
+from triskele.index.corpus import Bools, Ints, Mentions
 from triskele.index.mentions import COMMON_FROM, Bipartite, Layers
 from triskele.recall import graph_leg
-from triskele.recall.graph_leg import MAX_OWNERS, ConceptGraph, MixedEdges, TitleEdges
+from triskele.recall.graph_leg import MAX_OWNERS, ConceptGraph, Edged, Edges, MixedEdges, TitleEdges
 
 MEMORIES = 100
 Triple = tuple[int, int, bool]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from triskele.base.text import SENTENCE_END
-from triskele.base.time_grammar import Match, Point, Span, Today, back, may_hold_time, one_day, rules
+from triskele.base.time_grammar import TIME_HINT, Match, Point, Span, Today, back, one_day, rules
 from triskele.errors import BadInput
 from triskele.types import Memory, Period
 
@@ -248,7 +248,7 @@ def _period(span: Span, words: str, zone: tzinfo | None) -> Period:
 def _points(text: str, today: Today, *, is_option: bool = False) -> Iterator[Point]:
     """The times in a text; where no option says that it is one, each must be sure, or the end of a range."""
     taken: list[tuple[int, int]] = []
-    for pattern, resolve, needs in rules() if may_hold_time(text) else ():
+    for pattern, resolve, needs in rules() if TIME_HINT.search(text) else ():
         for match in pattern.finditer(text):
             begin, end = match.span()
             if any(begin < other_end and other_begin < end for other_begin, other_end in taken):

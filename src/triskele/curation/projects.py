@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from triskele import validation
@@ -32,16 +33,13 @@ class Workplace:
     """The folder in which memories are written and recalled; `named` is the project that the settings give instead."""
 
     def __init__(self, store: OwnerStore, folder: Path, named: str | None = None) -> None:
-        self._store, self._folder, self._named = store, folder, named
-        # The store is read when the project is first needed: a damaged one must still open.
-        self._project = validation.check_name(named, "the project") if named else None
+        self._store, self._folder = store, folder
+        self._named = validation.check_name(named, "the project") if named else None
 
-    @property
+    @cached_property
     def project(self) -> str:
-        """The project of the memories here."""
-        if self._project is None:
-            self._project = project_of(self._store, self._folder)
-        return self._project
+        """The project of the memories here; the store is read at the first use, for a damaged one must still open."""
+        return project_of(self._store, self._folder) if self._named is None else self._named
 
     def placed(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes, after the folder was made known if they store memories of its project.
@@ -49,12 +47,12 @@ class Workplace:
         Another folder may have taken the name since it was looked up.
         """
         before = self.project
-        if self._named or not any(_adds_to(each, before) for each in changes):
+        if self._named is not None or not any(_adds_to(each, before) for each in changes):
             return changes
-        self._project = project_of(self._store, self._folder, writing=True)
-        if self._project == before:
+        self.project = project_of(self._store, self._folder, writing=True)
+        if self.project == before:
             return changes
-        return [_moved_to(each, self._project) if _adds_to(each, before) else each for each in changes]
+        return [_moved_to(each, self.project) if _adds_to(each, before) else each for each in changes]
 
 
 def project_of(store: OwnerStore, folder: Path, *, writing: bool = False) -> str:

@@ -175,6 +175,8 @@ def with_evidence(encoded: EncodedQuery, corpus: Corpus, found: Rankings) -> Ran
     query = encoded.query
     rows, scores = fusion.ordered("share", found.rankings, found.config)
     facts = corpus.facts(rows)
+    if query.period is None and max(facts.speakers.max(initial=-1), facts.roles.max(initial=-1)) < 0:
+        return found
     shares = {
         SPEAKER: lambda: evidence.by_speaker(query.text, facts, corpus),
         TIME: lambda: evidence.by_time(query.period, facts),

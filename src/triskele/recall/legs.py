@@ -1,9 +1,14 @@
-"""The lexical and the dense leg: each turns a query and a corpus into a ranking."""
+"""The lexical and the dense leg: each turns a query and a corpus into a ranking; and one thread for their products."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +25,11 @@ LEAST_SIMILARITY = 0.1
 REACH = 2
 _RELEVANCE_SHARE = 0.4
 _SAME = 1e-6
+_BLAS_PREFIXES = ("scipy_openblas_", "openblas_")
+_BLAS_SUFFIXES = ("64_", "")
+_blas_lock = threading.Lock()
+_callers = 0
+_threads_before = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,3 +187,46 @@ def only(ranking: Ranking, rows: Ints) -> Ranking:
 def of_pairs(ranking: Ranking, pairs: Sequence[tuple[int, float]]) -> Ranking:
     """The ranking with other rows and scores."""
     return replace(ranking, rows=tuple(row for row, _ in pairs), scores=tuple(score for _, score in pairs))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Bound numpy's products to one thread; when the last caller has left, they have as many as before.
+
+    Those of a recall are small, and threads that wait for the next one spin. The count is the process's own: who uses
+    triskele as a library keeps its threads between two recalls.
+    """
+    global _callers, _threads_before
+    counts = _thread_counts()
+    if counts is None:
+        yield
+        return
+    read, write = counts
+    with _blas_lock:
+        _callers += 1
+        if _callers == 1:
+            _threads_before = read()
+            write(1)
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _callers -= 1
+            if _callers == 0:
+                write(_threads_before)
+
+
+@cache
+def _thread_counts() -> tuple[Callable[[], int], Callable[[int], object]] | None:
+    """The functions of numpy's OpenBLAS that read and write its number of threads; None where it has another."""
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".dylibs"):
+        for path in sorted(folder.glob("*openblas*")):
+            library = ctypes.CDLL(str(path))
+            for prefix in _BLAS_PREFIXES:
+                for suffix in _BLAS_SUFFIXES:
+                    read = getattr(library, f"{prefix}get_num_threads{suffix}", None)
+                    write = getattr(library, f"{prefix}set_num_threads{suffix}", None)
+                    if read is not None and write is not None:
+                        return read, write
+    return None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from triskele.base.blas import one_blas_thread
 from triskele.errors import ModelUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus
@@ -19,7 +18,7 @@ from triskele.recall import candidates, legs, reasons
 from triskele.recall.candidates import CandidateSet, Rankings, Scored
 from triskele.recall.graph_leg import GRAPH, shared_concepts
 from triskele.recall.late_interaction import late, token_weights
-from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms
+from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms, one_blas_thread
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, OFF, Plan
 from triskele.recall.supersession import Priors, Resolved, resolve, visible
 from triskele.stores.protocols import OwnerStore

@@ -189,6 +189,8 @@ def visible(memory: Memory, scope: Scope) -> bool:
 
 def is_within(memory: Memory, scope: Scope) -> bool:
     """Whether a memory is about the time that the scope allows."""
+    if scope.since is None and scope.until is None:
+        return True
     moment = memory_time(memory)
     return (scope.since is None or scope.since <= moment) and (scope.until is None or moment < scope.until)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from triskele.errors import NotFound
-from triskele.graph.walk import Ints
+from triskele.index.corpus import Ints
 from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import Concept, View
 from triskele.stores.derived import Edge, NameCounts

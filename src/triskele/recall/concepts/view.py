@@ -10,8 +10,8 @@ import numpy as np
 
 from triskele.errors import BadInput, NotFound
 from triskele.graph.canonical import block, key, same
-from triskele.graph.walk import Bools, Ints
 from triskele.index.catalog import Catalog
+from triskele.index.corpus import Bools, Ints
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph_leg import hub
 from triskele.stores.derived import Name

@@ -11,17 +11,16 @@ from threading import Barrier
 import pytest
 
 from triskele import config
-from triskele.base import blas
-from triskele.base.blas import one_blas_thread
 from triskele.engine import Engine
-from triskele.recall import pipeline
+from triskele.recall import legs, pipeline
+from triskele.recall.legs import one_blas_thread
 
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of threads of a library that starts with eight; its last entry is the present one."""
     counts = [8]
-    monkeypatch.setattr(blas, "_counts", lambda: (lambda: counts[-1], counts.append))
+    monkeypatch.setattr(legs, "_thread_counts", lambda: (lambda: counts[-1], counts.append))
     return counts
 
 
@@ -55,7 +54,7 @@ def test_who_leaves_first_does_not_take_it_from_the_others(threads: list[int]) -
 
 
 def test_a_library_that_is_not_known_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "_counts", lambda: None)
+    monkeypatch.setattr(legs, "_thread_counts", lambda: None)
     with one_blas_thread():
         pass
 
@@ -79,13 +78,13 @@ def test_a_recall_is_bounded(threads: list[int], tmp_path: Path, monkeypatch: py
 def test_the_library_of_this_numpy_is_found() -> None:
     """In a process of its own without the variable that bounds it from outside."""
     code = (
-        "import numpy as np; from triskele.base import blas\n"
+        "import numpy as np; from triskele.recall import legs\n"
         "shipped = 'openblas' in np.show_config(mode='dicts')['Build Dependencies']['blas']['name']\n"
-        "found = blas._counts()\n"
+        "found = legs._thread_counts()\n"
         "assert (found is not None) == shipped\n"
         "if found:\n"
         "    found[1](2)\n"
-        "    with blas.one_blas_thread(): assert found[0]() == 1\n"
+        "    with legs.one_blas_thread(): assert found[0]() == 1\n"
         "    assert found[0]() == 2\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
