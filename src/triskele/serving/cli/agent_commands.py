@@ -199,7 +199,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, status:
 )
 @click.argument("event", metavar="EVENT")
 @click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
-@click.option("--explain", is_flag=True, help="Say why the hook speaks or is silent; nothing counts as given.")
+@click.option("--explain", is_flag=True, help="Explain what the hook would give, and why; nothing is counted.")
 @common
 def hook(invocation: Invocation, event: str, explain: bool) -> None:
     """Answer a hook event of an agent with relevant memories.
