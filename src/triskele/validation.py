@@ -36,7 +36,9 @@ def check_prefix(reference: str) -> str:
     """An id or the first characters of one."""
     prefix = reference.strip().lower()
     if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH or not set(prefix) <= set(ALPHABET):
-        raise BadInput(f"not an id: {reference[:40]!r} (give at least {SHORTEST_PREFIX} of its first characters)")
+        raise BadInput(
+            f"not an id: {reference[:40]!r} (one looks like 1kpn46; its first {SHORTEST_PREFIX} characters are enough)"
+        )
     return prefix
 
 

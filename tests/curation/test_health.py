@@ -257,3 +257,12 @@ def test_an_index_of_another_model_is_not_believed(engine: Engine, tmp_path: Pat
         assert set(answer.hits[0].legs) == {"lexical"}
         assert again.embed() == len(NOTES)
         assert _contents(again.recall("who waters the greenery?"))[0] == NOTES[1]
+
+
+def test_an_index_that_follows_is_no_repair(engine: Engine) -> None:
+    engine.remember("One fact")
+    engine.inspect()
+    engine.remember("Another fact")
+    health = engine.inspect()
+    assert (health.index_behind, health.repaired) == (1, ())
+    assert engine.inspect().index_behind == 0

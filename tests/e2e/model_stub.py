@@ -1,4 +1,7 @@
-"""A stand-in for the model behind Claude Code: keeps every request, and answers with words or with calls of tools."""
+"""A stand-in for the model behind a client: keeps every request, and answers with words or with calls of tools.
+
+It speaks as the services of Claude Code (messages), Codex (responses) and Gemini CLI (generateContent) do.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,13 @@ class Model:
     @property
     def text(self) -> str:
         """Every text of the last request's messages."""
-        return "\n".join(_texts(self.requests[-1]["messages"]))
+        asked = self.requests[-1]
+        return "\n".join(_texts(asked.get("messages") or asked.get("input") or asked.get("contents")))
 
     @property
     def tools(self) -> set[str]:
         """The names of the tools that the last request offers."""
-        return {tool["name"] for tool in self.requests[-1]["tools"]}
+        return set(_tool_names(self.requests[-1]["tools"]))
 
     def calls(self, tool: str, **arguments: Any) -> None:
         """Let the next answer be a call of a tool."""
@@ -37,6 +41,16 @@ class Model:
 
     def next_answer(self) -> Block:
         return self.answers.pop(0) if self.answers else {"type": "text", "text": "understood"}
+
+
+def _tool_names(tools: list[dict[str, Any]], prefix: str = "") -> Iterator[str]:
+    """The names of tools; those inside a namespace follow its name."""
+    for tool in tools:
+        inner = tool.get("tools") or tool.get("functionDeclarations")
+        if inner:
+            yield from _tool_names(inner, f"{tool['name']}__" if tool.get("name") else "")
+        elif "name" in tool:
+            yield prefix + tool["name"]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -57,6 +71,10 @@ def serving() -> Iterator[Model]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+            for ending, said in _OTHERS.items():
+                if self.path.partition("?")[0].endswith(ending):
+                    model.requests.append(asked)
+                    return self.answer("text/event-stream", said(model.next_answer()))
             if not self.path.startswith("/v1/messages") or "count_tokens" in self.path:
                 return self.answer("application/json", json.dumps({"input_tokens": 1}))
             # A client asks small models for titles and the like: only a request with tools is the agent's own.
@@ -107,3 +125,33 @@ def _said(block: Block, *, is_stream: bool) -> tuple[str, str]:
         {"type": "message_stop"},
     ]
     return "text/event-stream", "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events)
+
+
+def _responses(block: Block) -> str:
+    """An answer as the service of Codex streams it."""
+    if block["type"] == "tool_use":
+        space, _, name = block["name"].rpartition("__")
+        called = {"type": "function_call", "id": "fc_1", "call_id": block["id"], "namespace": space, "name": name}
+        item: Block = {**called, "arguments": json.dumps(block["input"])}
+    else:
+        content = [{"type": "output_text", "text": block["text"]}]
+        item = {"type": "message", "role": "assistant", "id": "msg_1", "content": content}
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    events: list[Block] = [
+        {"type": "response.created", "response": {"id": "resp_1"}},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": {"id": "resp_1", "usage": usage}},
+    ]
+    return "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events)
+
+
+def _generated(block: Block) -> str:
+    """An answer as the service of Gemini CLI streams it."""
+    called = {"functionCall": {"name": block.get("name"), "args": block.get("input")}}
+    part = called if block["type"] == "tool_use" else {"text": block["text"]}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    return f"data: {json.dumps({'candidates': [candidate], 'usageMetadata': usage})}\n\n"
+
+
+_OTHERS = {"/responses": _responses, ":streamGenerateContent": _generated}

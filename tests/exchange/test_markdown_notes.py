@@ -305,6 +305,7 @@ def test_only_the_line_that_holds_a_password_is_sealed(open_engine: OpenEngine, 
     engine = open_engine()
     planned = import_memories(engine, tmp_path / name, dry_run=True)
     assert [PASSWORD in each.content for each in planned.memories if each.secret] == [False, False]
+    assert [each.place.rpartition(" ")[2] for each in planned.memories if each.secret] == ["8", "14"]
     report = import_memories(engine, tmp_path / name)
     assert (report.secrets, report.secrets) == (2, sum(each.secret for each in planned.memories))
     found = engine.browse(limit=100)

@@ -66,6 +66,22 @@ def test_a_hit_begins_with_the_definition_that_matched(run: Run, tree: Path) -> 
     assert "def schedule_retries(queue):" in shown and "helper_0" not in shown
 
 
+def test_lines_of_code_are_not_broken(run: Run, tree: Path) -> None:
+    line = f"def settle({', '.join(f'argument_{number}' for number in range(20))}):"
+    (tree / "long.py").write_text(f"{line}\n    return 1\n")
+    run("code", "index", str(tree))
+    assert f"  {line}" in run("code", "search", "settle", "--path", str(tree)).out.splitlines()
+
+
+def test_a_hit_in_a_long_definition_names_it(run: Run, tree: Path) -> None:
+    steps = "".join(f"    total += quantity * {number}\n" for number in range(90))
+    ending = "    return settle_the_ledger(total)\n\n\ndef other(value):\n    return value\n"
+    (tree / "ledger.py").write_text(f"def balance(quantity):\n    total = 0\n{steps}{ending}")
+    run("code", "index", str(tree))
+    [hit, *_] = run("code", "search", "where is the ledger settled", "--path", str(tree), "--json").json["hits"]
+    assert (hit["path"], hit["symbol"]) == ("ledger.py", "balance") and 1 < hit["line"] == hit["start_line"]
+
+
 def test_a_search_without_vectors_says_so(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("code", "index", str(tree))
     question = ("code", "search", "who pays again", "--path", str(tree))

@@ -495,7 +495,7 @@ NOT_THE_USERS = [
     {"prompt": f"<local-command-stdout>{ROSES}"},
     {"prompt": f"[Request interrupted] {ROSES}"},
     {"prompt": ROSES, "agent_id": "a1", "agent_type": "Explore"},
-    {"prompt": ROSES, "source": "poll_event"},
+    *({"prompt": ROSES, "source": source} for source in ("loop_wakeup", "schedule_wakeup", "system", "poll_event")),
 ]
 
 
@@ -509,6 +509,13 @@ def test_prompts_that_are_not_the_users_get_and_count_nothing(
     desk.engine.after_answer.flush()
     assert id not in desk.engine.store.usage.counts([id])
     assert desk.prompt(payload["prompt"].lstrip("<[")) == [ROSES]
+
+
+@pytest.mark.parametrize("source", ["user", "sdk"])
+def test_prompts_of_a_person_and_of_a_script_get_memories(open_desk: Callable[..., Desk], source: str) -> None:
+    desk = open_desk("least_confidence = 0.0")
+    desk.add(ROSES)
+    assert ROSES in desk.said("user-prompt-submit", prompt="when are the roses watered?", source=source)
 
 
 def test_the_end_of_a_subagent_does_not_end_the_conversation(desk: Desk) -> None:

@@ -286,18 +286,20 @@ def _matching(corpus: CodeCorpus, question: CodeQuestion, chunk: int, lines: lis
     """
     first, last = corpus.chunk_lines[chunk].tolist()
     places = np.flatnonzero(corpus.definition_content == corpus.chunk_content[chunk]).tolist()
-    begun = [each for each in (corpus.definitions[place] for place in places) if first <= each.start_line <= last]
+    inside = [corpus.definitions[place] for place in places]
+    inside = [each for each in inside if each.start_line <= last and each.end_line >= first]
     asked = {whole(name) for name, _ in question.symbols}
-    named = [each for each in begun if whole(each.name) in asked]
-    if named:
-        return named[0]
-    around = int(corpus.chunk_symbol[chunk])
-    if not begun:
-        return corpus.definitions[around] if around >= 0 else None
+    named = [each for each in inside if whole(each.name) in asked and each.start_line >= first]
+    if named or not inside:
+        return named[0] if named else None
     rarity = corpus.rarity(question.terms)
-    scores = [_term_weight(rarity, each, lines[each.start_line - 1 : min(each.end_line, last)]) for each in begun]
-    near = [each for each, score in zip(begun, scores, strict=True) if score >= _NEARLY * max(scores)]
-    return max(near, key=lambda each: (each.depth, -each.start_line)) if max(scores) > 0 else begun[0]
+    own = [lines[max(first, each.start_line) - 1 : min(each.end_line, last)] for each in inside]
+    scores = [_term_weight(rarity, each, text) for each, text in zip(inside, own, strict=True)]
+    near = [each for each, score in zip(inside, scores, strict=True) if score >= _NEARLY * max(scores)]
+    first_symbol = int(corpus.chunk_symbol[chunk])
+    if max(scores) <= 0 and first_symbol >= 0:
+        return corpus.definitions[first_symbol]
+    return max(near, key=lambda each: (each.depth, -each.start_line))
 
 
 def _term_weight(rarity: Mapping[str, float], each: Definition, lines: list[str]) -> float:

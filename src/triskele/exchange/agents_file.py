@@ -93,11 +93,11 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
         lead = f"{headings[-1]}:\n"
     whole = lead + block.text
     limit = settings.max_characters
-    pieces = [(lead + text, is_secret) for text, is_secret in parted(block.text, limit - len(lead), lead.strip())]
-    is_any_cut = is_cut(whole, [piece for piece, _ in pieces])
-    for piece, is_secret in pieces:
+    pieces = [(line, lead + text, secret) for line, text, secret in parted(block, limit - len(lead), lead.strip())]
+    is_any_cut = is_cut(whole, [piece for _, piece, _ in pieces])
+    for line, piece, is_secret in pieces:
         yield Note(
-            place=f"line {block.line}",
+            place=f"line {line}",
             content=piece,
             sensitivity=Sensitivity.SECRET.value if is_secret or is_any_cut else None,
             category=category_of(piece, headings, settings),

@@ -72,7 +72,7 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 def parse_plain(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
     """The memories of a text without markup: one for each paragraph or list item."""
     limit = settings.max_characters
-    found = [(block.line, *part) for block in blocks(text) for part in parted(block.text, limit)]
+    found = [part for block in blocks(text) for part in parted(block, limit)]
     details = _details({}, text, stem, settings) | _class_of_pieces(text, [piece for _, piece, _ in found], {})
     for line, piece, holds_secret in found:
         yield Note(place=f"{place} line {line}", content=piece, **_classed(details, holds_secret))
@@ -219,18 +219,21 @@ def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple
                 yield chosen[0].line, headings, whole, holds_secret
                 continue
             for block in chosen:
-                for piece, is_secret in parted(block.text, limit, context):
-                    yield block.line, headings, piece, is_secret or (holds_secret and not is_divisible)
+                for line, piece, is_secret in parted(block, limit, context):
+                    yield line, headings, piece, is_secret or (holds_secret and not is_divisible)
 
 
-def parted(text: str, limit: int, context: str = "") -> list[tuple[str, bool]]:
-    """A block divided around its secrets and into pieces that fit, with whether a piece holds a secret.
+def parted(block: Block, limit: int, context: str = "") -> Iterator[tuple[int, str, bool]]:
+    """A block divided around its secrets and into pieces that fit: the line, the piece, whether it holds a secret.
 
     `context` is what stands before the block: words there may tell that a value is a secret.
     """
+    text = block.text
     parts = [text] if "```" in text or "~~~" in text else _statements(text)
-    divided = (("\n".join(parts[place] for place in run), holds_secret) for run, holds_secret in _runs(parts, context))
-    return [(piece, holds_secret) for part, holds_secret in divided for piece in _within(part, limit)]
+    for run, holds_secret in _runs(parts, context):
+        line = block.line + sum(part.count("\n") + 1 for part in parts[: run[0]])
+        for piece in _within("\n".join(parts[place] for place in run), limit):
+            yield line, piece, holds_secret
 
 
 def _statements(text: str) -> list[str]:

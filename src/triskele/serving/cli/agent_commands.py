@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.serving.clients.installer import Change, InstallTarget
 
-_CLIENT = click.argument("client", type=click.Choice(list(CLIENTS)))
+_CLIENT = click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS)))
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the changes; write nothing.")
 _DIFF = click.option("--diff", is_flag=True, help="Show the exact changes of the files.")
 _YES = click.option("--yes", is_flag=True, help="Write without asking.")
@@ -44,7 +44,10 @@ _PROJECT = click.option("--project", is_flag=True, help="Only for the current fo
 @_PROJECT
 @common
 def install(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
-    """Install triskele into an agent, after showing what changes."""
+    """Install triskele into an agent, after showing what changes.
+
+    CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
+    """
     from triskele.serving.clients import installer
 
     target, row = _target(invocation, project), CLIENTS[client]
@@ -73,7 +76,10 @@ def install(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes:
 @_PROJECT
 @common
 def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
-    """Remove triskele from an agent; other entries stay."""
+    """Remove triskele from an agent; other entries stay.
+
+    CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
+    """
     from triskele.serving.clients import installer
 
     target, row = _target(invocation, project), CLIENTS[client]
@@ -199,7 +205,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, status:
 )
 @click.argument("event", metavar="EVENT")
 @click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
-@click.option("--explain", is_flag=True, help="Say why the hook speaks or is silent; nothing counts as given.")
+@click.option("--explain", is_flag=True, help="Explain what the hook would give, and why; nothing is counted.")
 @common
 def hook(invocation: Invocation, event: str, explain: bool) -> None:
     """Answer a hook event of an agent with relevant memories.

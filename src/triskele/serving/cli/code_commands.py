@@ -262,9 +262,10 @@ def _write_answer(found: CodeAnswer, *, explain: bool) -> None:
         begin = min(hit.line - hit.start_line, len(lines) - 1)
         shown = lines if explain else lines[begin : begin + _SHOWN_LINES]
         place = f"{visible(hit.path)}:{hit.start_line}-{hit.end_line}"
-        screen.print(Text.assemble((place, ID), "  ", (visible(hit.symbol), MATCH)))
+        # Lines of code are not broken: they are copied, and read by programs.
+        screen.print(Text.assemble((place, ID), "  ", (visible(hit.symbol), MATCH)), soft_wrap=True)
         screen.print(Text(f"  {hit.reason}", style=QUIET))
-        screen.print(Text("\n".join(f"  {line}" for line in shown)))
+        screen.print(Text("\n".join(f"  {line}" for line in shown)), soft_wrap=True)
     if not found.hits:
         click.echo("Nothing found.")
 

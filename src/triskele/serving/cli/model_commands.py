@@ -65,10 +65,11 @@ def list_models(invocation: Invocation) -> None:
 @common
 @click.pass_context
 def switch(context: click.Context, invocation: Invocation, name: str, untested: bool) -> None:
-    """Embed everything with another local model, and use it if it is not worse on your own questions.
+    """Use another local model if it is not worse on your own questions.
 
-    NAME is bundled, the path of a folder with an ONNX model, or owner/name of the hub. The vectors of the old model
-    are kept, so that `triskele models rollback` is immediate. After an interruption, run the same command to continue.
+    Everything is embedded with it first. NAME is bundled, the path of a folder with an ONNX model, or owner/name of
+    the hub. The vectors of the old model are kept, so that `triskele models rollback` is immediate. After an
+    interruption, run the same command to continue.
     """
     from triskele.recall import runtime as switching
 

@@ -126,7 +126,7 @@ def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
 def period_filter(command: Callable[..., Any]) -> Callable[..., Any]:
     """Only memories about a time: since when they hold, else when they were said or written."""
     since = click.option("--since", metavar="WHEN", help='Only from then on: 2026-06, yesterday, "last week", July.')
-    until = click.option("--until", metavar="WHEN", help="Only up to then, which is included.")
+    until = click.option("--until", metavar="WHEN", help="Only until then, that day, month or year included.")
     return since(until(command))
 
 
@@ -134,7 +134,9 @@ def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Filters and ranking options of a query."""
     limit = click.option("--limit", type=int, help="The maximum number of hits (10 unless configured).")
     as_of = click.option("--as-of", metavar="DATE", help="What was true on that date, as known now.")
-    known_at = click.option("--known-at", metavar="DATE", help="What was known on that date, in the versions of then.")
+    known_at = click.option(
+        "--known-at", metavar="DATE", help="What was known on that date, in the versions of that day."
+    )
     narrowed = tag_filter(reading_place(period_filter(as_of(known_at(_ranking(command))))))
     return limit(category_option("Only this category.")(narrowed))
 
@@ -154,7 +156,7 @@ def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(RERANKS),
         default="default",
         show_default=True,
-        help="Rerank by late interaction, by a cross-encoder, or not at all.",
+        help="Rerank by late interaction, by a cross-encoder (gated: only unsure answers), or not at all.",
     )
     order = click.option(
         "--order",
@@ -190,7 +192,9 @@ def secrecy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def one_of(*flags: str, value: Sensitivity, help: str) -> Decorator:
         return click.option(*flags, "sensitivity", flag_value=value, type=Sensitivity, default=None, help=help)
 
-    title = click.option("--title", metavar="WORDS", help="The title of a secret; made by a safe rule where omitted.")
+    title = click.option(
+        "--title", metavar="WORDS", help="The title of a secret; if omitted, one that does not contain it."
+    )
     private = one_of("--private", value=Sensitivity.PRIVATE, help="Never sent to another machine.")
     secret = one_of("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by its title and tags.")
     not_secret = one_of("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, even if it looks like a secret.")

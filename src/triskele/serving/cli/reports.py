@@ -128,7 +128,7 @@ def changes(
         lines.append(note(f"Undo with `triskele undo --batch {forgotten[0].batch}`.", style=QUIET))
     if any(each.action in (Action.ERASED, Action.SEALED) for each in outcomes):
         lines += [note(f"Also erased from {path}", style=QUIET) for path in erased]
-        said = "Out of reach: backups and exports made before may still hold the text; delete them yourself."
+        said = "Backups and exports made before may still hold the text: delete them yourself."
         lines.append(note(said, style=WARNING))
         lines += [note(f"  {path}", style=WARNING) for path in copies]
     return Group(*lines, *_sent(sent))
@@ -293,7 +293,8 @@ def waiting_jobs(jobs: JobCounts) -> list[RenderableType]:
     """Work that is not done yet, and what failed last."""
     lines: list[RenderableType] = []
     if jobs.embed or jobs.names:
-        said = f"{counted(jobs.embed, 'text')} to embed, {memories(jobs.names)} to read names from"
+        embed = [f"{counted(jobs.embed, 'text')} to embed"] if jobs.embed else []
+        said = ", ".join([*embed, *([f"{memories(jobs.names)} to read names from"] if jobs.names else [])])
         lines.append(note(f"· {said}: the background does it, or `triskele reindex` now", style=WARNING))
     return lines + _failed_jobs(jobs)
 
@@ -392,7 +393,8 @@ def imported(report: ImportReport, *, dry_run: bool) -> RenderableType:
     """The result of an import or a dry run."""
     would = "would be " if dry_run else ""
     added = f"{report.added:,} of {memories(report.read)} {would}added"
-    lines: list[RenderableType] = [note(f"{added} ({report.format}), {counted(report.links, 'link')}.")]
+    links = f", {counted(report.links, 'link')}" if report.links else ""
+    lines: list[RenderableType] = [note(f"{added} ({report.format}){links}.")]
     if report.secrets:
         lines.append(
             note(

@@ -55,7 +55,9 @@ def backup(invocation: Invocation, target: Path) -> None:
     epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"),
 )
 @click.argument("source", type=_FILE)
-@click.option("--yes", is_flag=True, help="Replace a sound store without asking; needed where there is no terminal.")
+@click.option(
+    "--yes", is_flag=True, help="Replace an undamaged store without asking; needed where there is no terminal."
+)
 @common
 def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
@@ -233,7 +235,7 @@ def list_secrets(invocation: Invocation) -> None:
     epilog=examples("triskele secrets seal 1kpn46", "triskele secrets seal 1kpn46 --title 'Key of the build box'")
 )
 @id_argument()
-@click.option("--title", metavar="WORDS", help="Its title; made by a safe rule where omitted.")
+@click.option("--title", metavar="WORDS", help="Its title; if omitted, one that does not contain the secret.")
 @common
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Seal all versions of a memory, and erase what was derived from its text."""

@@ -29,7 +29,11 @@ _PATH = FilePath()
     ),
 )
 @click.argument("source", type=_PATH)
-@click.option("--format", metavar="F", help="jsonl, markdown, agents, claude-notes, mcp-memory, transcript; detected.")
+@click.option(
+    "--format",
+    metavar="F",
+    help="jsonl, markdown, agents, claude-notes, mcp-memory or transcript; detected if omitted.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would happen; write nothing.")
 @click.option("--keep-origin", is_flag=True, help="Keep the origins that the file gives (for your own exports).")
 @writing_place
@@ -45,7 +49,7 @@ def import_(
     project: str | None,
     everywhere: bool,
 ) -> None:
-    """Import a file, a folder or the notes of Claude Code, whole."""
+    """Import a file, a folder or the notes of Claude Code: all of it or nothing."""
     place = written_project(project, everywhere)
     with invocation.open_existing() if dry_run else invocation.open() as engine:
         from triskele.exchange.claude_notes import named_source

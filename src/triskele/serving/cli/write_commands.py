@@ -252,7 +252,7 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
 @click.option("--all-projects", is_flag=True, help="The last change of any project.")
 @click.option("--anyone", is_flag=True, help="The last change of anyone, agents included.")
 @click.option(
-    "--yes", is_flag=True, help="Undo without asking; needed for more than one own change without a terminal."
+    "--yes", is_flag=True, help="Undo without asking; without a terminal needed for several changes, or another's."
 )
 @common
 def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: bool, yes: bool) -> None:

@@ -50,7 +50,8 @@ _NOT_THE_USER = re.compile(
     r"|This session is being continued from a previous conversation)",
     re.IGNORECASE,
 )
-_USERS = frozenset({"", "user", "startup", "resume", "clear", "compact"})
+# `sdk` is a prompt on the command line of the client; other sources are loops, schedules and messages.
+_USERS = frozenset({"", "user", "sdk", "startup", "resume", "clear", "compact"})
 
 
 @dataclass(frozen=True, slots=True)
