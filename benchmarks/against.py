@@ -34,6 +34,7 @@ FIGURES = {
     "recall_uss_mb": "private memory after the recalls",
     "recall_rss_mb": "resident memory after the recalls",
     "hook_ms_p50": "hook process to injected text, wall, p50",
+    "cpu_ratio_p50": "hook and resident, CPU in `python -c pass`, p50",
     "resident_cpu_ms_p50": "resident per prompt, CPU, p50",
     "uss_mb": "private memory of the resident",
     "cold_start_s": "first answer of a cold resident",
@@ -176,11 +177,11 @@ STEPS = {"fill": fill, "recall": recall, "hook": prompts, "cold-add": cold_add}
 
 def show(taken: Mapping[str, Mapping[str, list[float]]]) -> None:
     """Medians of the rounds and their ratio."""
-    print(f"{'':42} {'this':>9} {'other':>9} {'ratio':>7}")
+    print(f"{'':48} {'this':>9} {'other':>9} {'ratio':>7}")
     for figure, title in FIGURES.items():
         if figure in taken["this"] and figure in taken["other"]:
             this, other = (statistics.median(taken[side][figure]) for side in ("this", "other"))
-            print(f"{title:42} {this:9.2f} {other:9.2f} {this / other:7.3f}")
+            print(f"{title:48} {this:9.2f} {other:9.2f} {this / other:7.3f}")
 
 
 if __name__ == "__main__":
