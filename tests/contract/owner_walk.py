@@ -5,7 +5,7 @@ The oracle is a store in which the other owner never was: each call must answer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
@@ -196,7 +196,15 @@ def _scopes(store: OwnerStore, known: Known) -> list[Scope]:
     return [Scope(owner=owner, as_of=timestamps.now(), any_time=True) for owner in owners]
 
 
-Calls = dict[str, list[Callable[[OwnerStore, Known], Any]]]
+Call = Callable[[OwnerStore, Known], Any]
+Calls = dict[str, list[Call]]
+
+
+def each_call(calls: Calls) -> Iterator[tuple[str, Call]]:
+    """Every call with its place: the name of its method and its number there."""
+    for method, listed in calls.items():
+        yield from ((f"{method} {number}", call) for number, call in enumerate(listed))
+
 
 TRUTH: Calls = {
     "apply": _apply(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from contract import owner_walk
 
 from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
-from triskele.stores.protocols import DocumentStore, OwnerStore, UsageStore
+from triskele.stores.protocols import DocumentStore, OwnerStore, Store, UsageStore
 from triskele.types import Add, Forget, Memory
 
 PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
@@ -21,7 +21,6 @@ PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
     "documents": (DocumentStore, owner_walk.DOCUMENTS),
     "usage": (UsageStore, owner_walk.USAGE),
 }
-EVERY = [(name, method) for name, (_, calls) in PROTOCOLS.items() for method in calls]
 
 
 def test_every_method_of_every_protocol_has_a_row() -> None:
@@ -33,41 +32,52 @@ def test_every_method_of_every_protocol_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("seeds", [0, 1, 2], ids=["nothing", "truth", "everything"])
-@pytest.mark.parametrize(("part", "method"), EVERY)
+@pytest.mark.parametrize("part", PROTOCOLS)
 def test_another_owner_is_as_if_never_there(
-    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory], part: str, method: str, seeds: int
+    open_unbound: Callable[..., Store], make_memory: Callable[..., Memory], part: str, seeds: int
 ) -> None:
     """Whether bob has nothing, or memories with the very ids and texts of alice's, or all that she has."""
-    alice, bob, alone = open_store(owner="alice"), open_store(owner="bob"), open_store("second", owner="bob")
-    drafts = owner_walk.made(make_memory)
+    first = open_unbound()
+    alice, drafts = first.of("alice"), owner_walk.made(make_memory)
     known = owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, drafts))
     before = _everything(alice)
-    own = [known, known]
-    for place, store in enumerate((bob, alone)):
-        if seeds:
-            own[place] = replace(owner_walk.seed_truth(store, drafts), slots=known.slots, names=known.names)
-        if seeds == 2:
-            own[place] = owner_walk.seed_derived(store, own[place])
-    for call in PROTOCOLS[part][1][method]:
-        assert owner_walk.outcome_of(call, bob, own[0]) == owner_walk.outcome_of(call, alone, own[1])
-        assert owner_walk.shape(_everything(bob)) == owner_walk.shape(_everything(alone))
-        assert _everything(alice) == before
+    for place, call in owner_walk.each_call(PROTOCOLS[part][1]):
+        # Changes stay, so each call needs an owner who has made none, and a store where nobody else is.
+        stores = [each.of(f"bob {place}") for each in (first, open_unbound(place))]
+        own = [known, known]
+        for number, store in enumerate(stores):
+            if seeds:
+                own[number] = replace(owner_walk.seed_truth(store, drafts), slots=known.slots, names=known.names)
+            if seeds == 2:
+                own[number] = owner_walk.seed_derived(store, own[number])
+        _assert_alike(call, stores, own, place)
+        assert _everything(alice) == before, place
 
 
-@pytest.mark.parametrize("act", owner_walk.TRUTH["apply"] + owner_walk.TRUTH["erase"])
+def _assert_alike(
+    call: owner_walk.Call, stores: Sequence[OwnerStore], own: Sequence[owner_walk.Known], place: str
+) -> None:
+    """The call gives the same beside another owner as alone, and leaves the same."""
+    beside, alone = (owner_walk.outcome_of(call, *each) for each in zip(stores, own, strict=True))
+    assert beside == alone, place
+    left, left_alone = (owner_walk.shape(_everything(store)) for store in stores)
+    assert left == left_alone, place
+
+
 def test_a_change_derives_nothing_for_another_owner(
-    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory], act: Callable[..., object]
+    open_unbound: Callable[..., Store], make_memory: Callable[..., Memory]
 ) -> None:
     """What an owner changes or erases queues and drops values of that owner alone, though another has the same text."""
-    alice, bob, alone = open_store(owner="alice"), open_store(owner="bob"), open_store("second", owner="bob")
-    drafts = owner_walk.made(make_memory)
+    first = open_unbound()
+    alice, drafts = first.of("alice"), owner_walk.made(make_memory)
     owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, drafts))
-    own = [owner_walk.seed_truth(store, drafts) for store in (bob, alone)]
     before = _everything(alice)
-    for number in range(2):
-        assert owner_walk.outcome_of(act, bob, own[0]) == owner_walk.outcome_of(act, alone, own[1])
-        assert owner_walk.shape(_everything(bob)) == owner_walk.shape(_everything(alone)), number
-        assert _everything(alice) == before
+    for place, call in owner_walk.each_call({name: owner_walk.TRUTH[name] for name in ("apply", "erase")}):
+        stores = [each.of(f"bob {place}") for each in (first, open_unbound(place))]
+        own = [owner_walk.seed_truth(store, drafts) for store in stores]
+        for _ in range(2):
+            _assert_alike(call, stores, own, place)
+            assert _everything(alice) == before, place
 
 
 def _everything(store: OwnerStore) -> list[object]:

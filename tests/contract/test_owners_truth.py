@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from contract import owner_walk
 
-from triskele.stores.protocols import OwnerStore, Truth
+from triskele.stores.protocols import OwnerStore, Store, Truth
 from triskele.types import Memory
 
 TRUTH = True
@@ -18,21 +18,21 @@ def test_every_method_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("is_twin", [False, True], ids=["nothing", "the same"])
-@pytest.mark.parametrize("method", owner_walk.TRUTH)
 def test_another_owner_is_as_if_never_there(
-    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory], method: str, is_twin: bool
+    open_unbound: Callable[..., Store], make_memory: Callable[..., Memory], is_twin: bool
 ) -> None:
     """Whether bob has nothing, or memories with the very ids and texts of alice's."""
-    alice, drafts = open_store(owner="alice"), owner_walk.made(make_memory)
+    first = open_unbound()
+    alice, drafts = first.of("alice"), owner_walk.made(make_memory)
     known = owner_walk.seed_truth(alice, drafts)
     before = owner_walk.truth_of(alice)
-    for number, call in enumerate(owner_walk.TRUTH[method]):
-        # Changes stay, so each call needs an owner who has made none.
-        beside, alone = (open_store(name, owner=f"bob {number}") for name in ("first", "second"))
+    for place, call in owner_walk.each_call(owner_walk.TRUTH):
+        # Changes stay, so each call needs an owner who has made none, and a store where nobody else is.
+        beside, alone = first.of(f"bob {place}"), open_unbound(place).of(f"bob {place}")
         own = [owner_walk.seed_truth(store, drafts) if is_twin else known for store in (beside, alone)]
-        assert owner_walk.outcome_of(call, beside, own[0]) == owner_walk.outcome_of(call, alone, own[1]), number
-        assert owner_walk.shape(owner_walk.truth_of(beside)) == owner_walk.shape(owner_walk.truth_of(alone)), number
-        assert owner_walk.truth_of(alice) == before, number
+        assert owner_walk.outcome_of(call, beside, own[0]) == owner_walk.outcome_of(call, alone, own[1]), place
+        assert owner_walk.shape(owner_walk.truth_of(beside)) == owner_walk.shape(owner_walk.truth_of(alone)), place
+        assert owner_walk.truth_of(alice) == before, place
 
 
 def test_an_owner_of_nothing_has_nothing(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.index import entity_linking
 from triskele.index.entity_linking import FOUND, read_names
-from triskele.stores.derived import BY_HAND
+from triskele.stores.derived import BY_HAND, Named
+from triskele.types import Memory
 
 Open = Callable[..., Engine]
 
@@ -115,3 +121,84 @@ def test_an_acronym_is_joined_too_when_it_is_explained_later(engine: Engine) -> 
     _read(engine)
     names = engine.store.entities.find(["ci", "continuous integration"])
     assert names["ci"].concept != names["continuous integration"].concept
+
+
+# One reader at a time
+
+
+def _texts_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The contents that any reader reads from now on, as often as each is read."""
+    read: list[str] = []
+    named = entity_linking._Known.named
+
+    def noted(known: entity_linking._Known, memory: Memory) -> list[Named]:
+        read.append(memory.content)
+        return named(known, memory)
+
+    monkeypatch.setattr(entity_linking._Known, "named", noted)
+    return read
+
+
+def test_two_readers_never_read_the_same_text(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = open_engine(), open_engine()
+    texts = [f"Argo CD release {number} is run by the Heron team" for number in range(6)]
+    one.remember_all([one.draft(text) for text in texts])
+    read, begun, may_go_on = _texts_read(monkeypatch), Event(), Event()
+    view = one.lexical.view
+
+    def held() -> object:
+        begun.set()
+        assert may_go_on.wait(60)
+        return view()
+
+    monkeypatch.setattr(one.lexical, "view", held)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(_read, one)
+        assert begun.wait(60)
+        # Whoever takes only a part, or lets others go first, leaves it to the reader at work.
+        assert _read(other, limit=3) == 0
+        assert read_names(other.store, other.lexical, wait=False) == 0
+        # Whoever wants everything read waits for that reader.
+        waiting = pool.submit(_read, other)
+        may_go_on.set()
+        assert (first.result(60), waiting.result(60)) == (6, 0)
+    assert sorted(read) == texts
+
+
+def test_the_lease_of_a_dead_reader_runs_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.remember("Argo CD is the deployment tool of the Heron team")
+    read, now = _texts_read(monkeypatch), timestamps.now()
+    monkeypatch.setattr(timestamps, "now", lambda: now)
+    dead = entity_linking._reading(engine.store, 20.0, wait=True)
+    assert dead.__enter__()
+    assert _read(engine, limit=1) == 0
+    now += timedelta(seconds=19)
+    assert _read(engine, limit=1) == 0
+    now += timedelta(seconds=1)
+    assert _read(engine, limit=1) == 1
+    assert len(read) == 1
+
+
+def test_a_reader_that_fails_lets_the_next_one_in(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.remember("Argo CD is the deployment tool of the Heron team")
+    with monkeypatch.context() as patch:
+        patch.setattr(entity_linking._Known, "named", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            _read(engine)
+    assert _read(engine, limit=1) == 1
+
+
+def test_a_reader_that_took_longer_than_its_lease_leaves_that_of_the_next_alone(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.remember("Argo CD is the deployment tool of the Heron team")
+    now, passed = timestamps.now(), 0.0
+    monkeypatch.setattr(timestamps, "now", lambda: now)
+    monkeypatch.setattr(entity_linking, "time", SimpleNamespace(monotonic=lambda: passed))
+    slow = entity_linking._reading(engine.store, 20.0, wait=True)
+    assert slow.__enter__()
+    now, passed = now + timedelta(seconds=20), passed + 20
+    with entity_linking._reading(engine.store, 20.0, wait=True) as is_reader:
+        assert is_reader
+        slow.__exit__(None, None, None)
+        assert _read(engine, limit=1) == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,12 +15,16 @@ from triskele.graph.extract import Kind, Mention, mentions
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.shard import Found
-from triskele.stores.derived import Name, Named
+from triskele.stores.derived import NAMES, Name, Named
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Memory, Scope
 
 SWEEP = 20_000
 BATCH = 256
+# Who reads names holds the lease of the only job of this kind, longer than it takes to read so many texts.
+_READER = "names reader"
+LEASE_S, _LEASE_S_PER_TEXT = 15.0, 0.01
+_POLL_S = 0.05
 # Kinds that link memories; a lead or a date says nothing beyond its own memory.
 _NAMING = frozenset(Kind) - {Kind.LEAD, Kind.DATE, Kind.VERSION}
 # The kind of a name that another memory introduced and this one contains as well.
@@ -43,18 +49,47 @@ def read_names(
 ) -> int:
     """Read the names of memories that wait, oldest first; returns how many were read.
 
-    Without `wait` other writers go first.
+    One reader at a time: a text is read for all names known before it. Without `wait` other writers go first; with it
+    and without a limit the call ends when nothing waits, in other processes either.
     """
     done = 0
-    while limit is None or done < limit:
-        sweep = store.entities.unread(SWEEP if limit is None else min(SWEEP, limit - done))
-        if not sweep:
+    while (limit is None or done < limit) and (waiting := store.entities.count_unread()):
+        most = min(SWEEP, waiting if limit is None else limit - done)
+        with _reading(store, LEASE_S + _LEASE_S_PER_TEXT * most, wait=wait) as is_reader:
+            sweep = store.entities.unread(most) if is_reader else []
+            for read in _read(sweep, store, lexical, wait=wait) if sweep else ():
+                done += read
+                if progress is not None:
+                    progress(done)
+        if not sweep and (is_reader or limit is not None or not wait):
             break
-        for read in _read(sweep, store, lexical, wait=wait):
-            done += read
-            if progress is not None:
-                progress(done)
+        if not is_reader:
+            _wait_for_reader(store, waiting)
     return done
+
+
+@contextmanager
+def _reading(store: OwnerStore, lease_s: float, *, wait: bool) -> Iterator[bool]:
+    """Be the only reader of names for a while; False where another one is. The lease of a killed one runs out."""
+    began = time.monotonic()
+    is_reader = bool(store.jobs.claim(_READER, lease_s=lease_s, wait=wait))
+    if not is_reader:
+        # The first reader of a store makes the job; one that another has claimed stays as it is.
+        store.jobs.add(_READER, [NAMES])
+        is_reader = bool(store.jobs.claim(_READER, lease_s=lease_s, wait=wait))
+    try:
+        yield is_reader
+    finally:
+        # After the lease it may be another's.
+        if is_reader and time.monotonic() - began < lease_s:
+            store.jobs.release(_READER, [NAMES])
+
+
+def _wait_for_reader(store: OwnerStore, waiting: int) -> None:
+    """Wait until another reader has read more of what waits, or may have died."""
+    ends = time.monotonic() + LEASE_S
+    while store.entities.count_unread() == waiting and time.monotonic() < ends:
+        time.sleep(_POLL_S)
 
 
 def _read(sweep: Unread, store: OwnerStore, lexical: LexicalIndex, *, wait: bool) -> Iterator[int]:

@@ -12,7 +12,7 @@ from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed
-from triskele.stores.derived import EMBED
+from triskele.stores.derived import EMBED, NAMES
 from triskele.stores.protocols import OwnerStore
 
 BATCH = 64
@@ -201,5 +201,5 @@ class Worker:
 
     def _is_waiting(self) -> bool:
         with suppress(TriskeleError):
-            return self._store.jobs.count(EMBED) > 0
+            return any(self._store.jobs.count(kind) for kind in (EMBED, NAMES))
         return True

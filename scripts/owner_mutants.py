@@ -1,0 +1,117 @@
+"""Take one owner condition out of the SQL of the store at a time, and see whether the contract of owners fails.
+
+    python scripts/owner_mutants.py [--only store.py:168] [--list]
+
+Every `owner = ?` and every join over owners in `stores/sqlite` is a mutant; migrations, which see all owners, are left
+out. A mutant that passes every test is a survivor: the contract of owners has a gap there, or the condition is not
+needed. It takes about half an hour on one core, less with TMPDIR in memory; the exit status is 1 where any survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SQL = Path("src", "triskele", "stores", "sqlite")
+MIGRATIONS = {"ownership.py", "schema.py"}
+CONTRACT = ["test_owners_truth.py", "test_owners_derived.py", "test_engine_owners.py"]
+CONDITION = re.compile(r"\+?(?:\w+\.)?\bowner = (?P<value>\?\d*|\w+\.owner\b)")
+# An index that begins with the owner cannot serve a statement without that condition.
+INDEXED = re.compile(r"INDEXED BY \w+ ")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One owner condition in one file."""
+
+    file: str
+    line: int
+    start: int
+    end: int
+    always: str
+
+    @property
+    def name(self) -> str:
+        """File, line and column."""
+        return f"{self.file}:{self.line}:{self.start}"
+
+    def applied(self, source: Path) -> str:
+        """The text of the file without the condition; a bound value stays bound."""
+        lines = (source / self.file).read_text().splitlines(keepends=True)
+        line = lines[self.line - 1]
+        lines[self.line - 1] = INDEXED.sub("", line[: self.start] + self.always + line[self.end :])
+        return "".join(lines)
+
+
+def main() -> int:
+    """Run the contract of owners over every mutant."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="mutants whose name begins so")
+    parser.add_argument("--list", action="store_true", help="name the mutants and leave")
+    given = parser.parse_args()
+    chosen = [mutant for mutant in mutants() if mutant.name.startswith(given.only)]
+    if given.list:
+        print("\n".join(mutant.name for mutant in chosen))
+        return 0
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
+        tree = Path(folder) / "tree"
+        for part in ("src", "tests"):
+            shutil.copytree(ROOT / part, tree / part)
+        shutil.copy(ROOT / "pyproject.toml", tree)
+        if not passes(tree):
+            print("the contract of owners fails without any mutant", file=sys.stderr)
+            return 2
+        for mutant in chosen:
+            target = tree / SQL / mutant.file
+            target.write_text(mutant.applied(ROOT / SQL))
+            is_survivor = passes(tree)
+            shutil.copy(ROOT / SQL / mutant.file, target)
+            survivors += [mutant.name] if is_survivor else []
+            print(f"{'SURVIVED' if is_survivor else 'killed  '} {mutant.name}", flush=True)
+    print(f"{len(chosen)} mutants, {len(survivors)} survived", *survivors)
+    return int(bool(survivors))
+
+
+def mutants() -> Iterator[Mutant]:
+    """Every owner condition in the SQL of the store."""
+    for path in sorted((ROOT / SQL).glob("*.py")):
+        if path.name in MIGRATIONS:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            for found in CONDITION.finditer(line):
+                value = found["value"]
+                always = f"{value} IS NOT NULL" if value.startswith("?") else "1"
+                yield Mutant(path.name, number, found.start(), found.end(), always)
+
+
+def passes(tree: Path) -> bool:
+    """Whether the contract of owners passes in a tree; in a fork, which has the libraries loaded already."""
+    import apsw  # noqa: F401
+    import numpy  # noqa: F401 - loaded once for all forks
+    import pytest
+
+    child = os.fork()
+    if child == 0:
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        os.chdir(tree)
+        sys.path.insert(0, str(tree / "src"))
+        sys.dont_write_bytecode = True
+        tests = [f"tests/contract/{name}" for name in CONTRACT]
+        # A mutant is killed by the first test that fails.
+        os._exit(pytest.main([*tests, "-x", "-q", "-p", "no:cacheprovider"]))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
