@@ -13,6 +13,7 @@ from triskele.types import (
     TRUST,
     Change,
     Connect,
+    Forget,
     Link,
     LinkKind,
     Memory,
@@ -23,7 +24,9 @@ from triskele.types import (
 
 
 def changes_of(decision: PairDecision) -> list[Change]:
-    """The changes that carry out a decision on two stored memories; none for an ADD."""
+    """The changes that carry out a decision on stored memories; none for an ADD."""
+    if decision.verdict is Verdict.FORGET:
+        return [Forget(decision.new.id)]
     if decision.old is None or decision.verdict is Verdict.ADD:
         return []
     return _CHANGES[decision.verdict](decision.new, decision.old)
@@ -31,6 +34,8 @@ def changes_of(decision: PairDecision) -> list[Change]:
 
 def retired(decision: PairDecision) -> Memory | None:
     """The memory that a decision takes out of recall."""
+    if decision.verdict is Verdict.FORGET:
+        return decision.new
     if decision.old is None or decision.verdict is Verdict.ADD:
         return None
     return _copy(decision.new, decision.old) if decision.verdict is Verdict.NOOP else decision.old

@@ -19,6 +19,7 @@ from triskele.curation.wording import (
     MOST_WORDS,
     ComparedWord,
     WordKind,
+    Words,
     content,
     forms,
     negations,
@@ -29,12 +30,13 @@ SURE = 0.9
 
 
 class Verdict(StrEnum):
-    """What a new memory is to the ones that are there."""
+    """What a new memory is to the ones that are there; FORGET is what only a review of the whole store proposes."""
 
     ADD = "add"
     UPDATE = "update"
     SUPERSEDE = "supersede"
     NOOP = "noop"
+    FORGET = "forget"
 
 
 class Rationale(NamedTuple):
@@ -96,7 +98,7 @@ def _jaccard(one: set[str], other: set[str]) -> float:
     return len(one & other) / max(len(one | other), 1)
 
 
-def _bare(sequence: Sequence[ComparedWord]) -> list[ComparedWord]:
+def _bare(sequence: Words) -> list[ComparedWord]:
     """Without punctuation, articles and fillers."""
     return [
         word
@@ -105,7 +107,7 @@ def _bare(sequence: Sequence[ComparedWord]) -> list[ComparedWord]:
     ]
 
 
-def _long_texts(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation:
+def _long_texts(before: Words, after: Words) -> Relation:
     """Long texts are compared as wholes: nearly equal ones with equal numbers and names are proposed."""
     alike = SequenceMatcher(None, forms(content(before)), forms(content(after)), autojunk=False).ratio()
     if alike >= 0.9 and _critical(before) == _critical(after) and negations(before) == negations(after):
@@ -113,12 +115,12 @@ def _long_texts(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -
     return UNRELATED
 
 
-def _critical(sequence: Sequence[ComparedWord]) -> Counter[str]:
+def _critical(sequence: Words) -> Counter[str]:
     kinds = (WordKind.NUMBER, WordKind.DATE, WordKind.NAME, WordKind.PLACE)
     return Counter(word.form for word in sequence if word.kind in kinds)
 
 
-def _reordered(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+def _reordered(before: Words, after: Words) -> Relation | None:
     """The same telling words: in the same order, with one part moved to the front, in the passive, or mixed."""
     old, new = forms(content(before)), forms(content(after))
     if Counter(old) != Counter(new) or negations(before) % 2 != negations(after) % 2:
@@ -127,7 +129,7 @@ def _reordered(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) ->
     return Relation(Verdict.NOOP, 0.95 if is_same else 0.6, (Rationale("same words in another order"),))
 
 
-def _is_passive(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> bool:
+def _is_passive(before: Words, after: Words) -> bool:
     """Whether one text says in the passive what the other says in the active."""
     old, new = forms(content(before)), forms(content(after))
     if _has(before, "by") != _has(after, "by"):
@@ -139,15 +141,15 @@ def _is_passive(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -
     return any(new == [old[turn], *old[:turn], *old[turn + 1 :]] for turn in range(1, len(old)))
 
 
-def _has(sequence: Sequence[ComparedWord], word: str) -> bool:
+def _has(sequence: Words, word: str) -> bool:
     return any(fold(each.text) == word for each in sequence)
 
 
-def _begins_with_we(sequence: Sequence[ComparedWord]) -> bool:
+def _begins_with_we(sequence: Words) -> bool:
     return fold(sequence[0].text) in ("we", "you")
 
 
-def _extended(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+def _extended(before: Words, after: Words) -> Relation | None:
     """All of the older text, word for word, and then more that begins with a connecting word."""
     old, new = without_articles(before), without_articles(after)
     plain = [word for word in old if word.kind is not WordKind.MARK]
@@ -164,7 +166,7 @@ def _extended(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> 
     return None
 
 
-def _growth(added: Sequence[ComparedWord], kept: Sequence[ComparedWord]) -> Relation | None:
+def _growth(added: Words, kept: Words) -> Relation | None:
     said = " ".join(word.text for word in added)
     first = fold(added[0].text)
     if first not in _ADDITIONS or not content(added):
@@ -179,7 +181,7 @@ def _growth(added: Sequence[ComparedWord], kept: Sequence[ComparedWord]) -> Rela
     return Relation(Verdict.UPDATE, 0.95, (Rationale("the same and more", _said(kept), said),))
 
 
-def _denied(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+def _denied(before: Words, after: Words) -> Relation | None:
     """The same telling words, of which one text denies what the other says."""
     reason = Rationale("denied", _said(before), _said(after))
     old = content(before)
@@ -196,9 +198,7 @@ def _denied(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Re
     return Relation(Verdict.SUPERSEDE, 0.97, (reason,))
 
 
-def _denied_in_general(
-    before: Sequence[ComparedWord], after: Sequence[ComparedWord], reason: Rationale
-) -> Relation | None:
+def _denied_in_general(before: Words, after: Words, reason: Rationale) -> Relation | None:
     """Denied for everything, and so for what the older text tells: its first words, and no others."""
     old, new = forms(content(before)), forms(content(after))
     if negations(before) or negations(after) != 1 or len(new) < 2 or old[: len(new)] != new:
@@ -207,7 +207,7 @@ def _denied_in_general(
     return Relation(Verdict.SUPERSEDE, 0.6 if is_list else 0.93, (reason,))
 
 
-def _end_of_match(old: Sequence[str], after: Sequence[ComparedWord]) -> int | None:
+def _end_of_match(old: Sequence[str], after: Words) -> int | None:
     """Where the last of the older words stands in the newer text, if all of them are there, in any order."""
     left, last = Counter(old), -1
     for place, word in enumerate(after):
@@ -217,7 +217,7 @@ def _end_of_match(old: Sequence[str], after: Sequence[ComparedWord]) -> int | No
     return None if any(left.values()) else last
 
 
-def _stopped(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+def _stopped(before: Words, after: Words) -> Relation | None:
     """ "We stopped using X", "X has been removed": all that the older text says, with a verb that ends it."""
     ends = [word for word in after if fold(word.text) in _ENDED]
     if not ends or negations(before) != negations(after) or any(fold(word.text) in _ENDED for word in before):
@@ -231,7 +231,7 @@ def _stopped(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> R
     return None
 
 
-def _changed_value(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+def _changed_value(before: Words, after: Words) -> Relation | None:
     """The same subject and the same slot with another value."""
     kept, rejected = _split_rejected(after)
     is_rejected = bool(rejected) and set(forms(content(rejected))) <= set(forms(before))
@@ -256,16 +256,16 @@ def _changed_value(before: Sequence[ComparedWord], after: Sequence[ComparedWord]
     return Relation(Verdict.SUPERSEDE, confidence, (reason,)) if confidence else None
 
 
-def _value(span: Sequence[ComparedWord]) -> list[ComparedWord]:
+def _value(span: Words) -> list[ComparedWord]:
     return [word for word in span if word.kind not in (WordKind.MARK, WordKind.FILLER)]
 
 
-def _says_now(after: Sequence[ComparedWord]) -> bool:
+def _says_now(after: Words) -> bool:
     said = {fold(word.text) for word in after}
     return bool(said & {"now", "instead", "anymore"})
 
 
-def _split_rejected(after: Sequence[ComparedWord]) -> tuple[list[ComparedWord], list[ComparedWord]]:
+def _split_rejected(after: Words) -> tuple[list[ComparedWord], list[ComparedWord]]:
     """The text without "instead of X" or ", not X", and that X."""
     said = [fold(word.text) for word in after]
     for place in range(1, len(said)):
@@ -280,7 +280,7 @@ def _split_rejected(after: Sequence[ComparedWord]) -> tuple[list[ComparedWord], 
     return list(after), []
 
 
-def _moved(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+def _moved(before: Words, after: Words) -> Relation | None:
     """ "X was raised to 50 MB", "we switched X from A to B": the older subject, a verb of change and a value."""
     verbs = [place for place, word in enumerate(after) if fold(word.text) in _CHANGE]
     if not verbs or any(fold(word.text) in _CHANGE for word in before):
@@ -310,7 +310,7 @@ def _moved(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Rel
     return Relation(Verdict.SUPERSEDE, 0.5, (reason,)) if shared >= 2 else None
 
 
-def _new_value(after: Sequence[ComparedWord]) -> list[ComparedWord]:
+def _new_value(after: Words) -> list[ComparedWord]:
     """What stands after the last "to", "with" or "by" that follows a verb of change."""
     start = next(place for place, word in enumerate(after) if fold(word.text) in _CHANGE)
     value: list[ComparedWord] = []
@@ -320,7 +320,7 @@ def _new_value(after: Sequence[ComparedWord]) -> list[ComparedWord]:
     return value
 
 
-def _until_clause(rest: Sequence[ComparedWord]) -> Iterator[ComparedWord]:
+def _until_clause(rest: Words) -> Iterator[ComparedWord]:
     for word in rest:
         if word.kind is WordKind.MARK or fold(word.text) in CLAUSES | {"for", "in", "now"}:
             return
@@ -328,7 +328,7 @@ def _until_clause(rest: Sequence[ComparedWord]) -> Iterator[ComparedWord]:
             yield word
 
 
-def _between(after: Sequence[ComparedWord], start: str, ends: tuple[str, ...]) -> list[ComparedWord]:
+def _between(after: Words, start: str, ends: tuple[str, ...]) -> list[ComparedWord]:
     said = [fold(word.text) for word in after]
     if start not in said:
         return []
@@ -338,7 +338,7 @@ def _between(after: Sequence[ComparedWord], start: str, ends: tuple[str, ...]) -
     return [] if stop is None else list(after[place + 1 : place + 1 + stop])
 
 
-def _resembling(before: Sequence[ComparedWord], after: Sequence[ComparedWord], cosine: float | None) -> Relation:
+def _resembling(before: Words, after: Words, cosine: float | None) -> Relation:
     """No rule knows: a close wording with equal numbers and names is proposed as known."""
     old, new = set(forms(content(before))), set(forms(content(after)))
     alike = _jaccard(old, new)
@@ -349,7 +349,7 @@ def _resembling(before: Sequence[ComparedWord], after: Sequence[ComparedWord], c
     return UNRELATED
 
 
-def _said(sequence: Sequence[ComparedWord]) -> str:
+def _said(sequence: Words) -> str:
     return " ".join(word.text for word in sequence)
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from triskele.base import timestamps
 from triskele.curation.apply import changes_of, retired
-from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related, sure
+from triskele.curation.compare import Verdict
+from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
 from triskele.curation.host import Host
 from triskele.curation.proposals import Proposals
 from triskele.curation.wording import content, forms, words
 from triskele.errors import Conflict, NotFound
 from triskele.stores.protocols import START, Cursor, Document
-from triskele.types import CURATION, Action, Change, Memory, Outcome, Scope, Sort, is_secret
+from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, is_secret
 
 _KIND, _CURSOR, _DAYS = "curation", "cursor", "curation-day"
+# What a memory replaces comes before the copy that it may be.
+_FIRST = (Verdict.SUPERSEDE, Verdict.UPDATE, Verdict.NOOP, Verdict.FORGET, Verdict.ADD)
 _WRITTEN = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED})
 # A short day's work may touch so many memories, whatever their share.
 LEAST_A_DAY = 20
@@ -104,32 +107,41 @@ class Curator:
         self._advance(page.cursor)
         return Curated(len(memories), result.proposed, result.outcomes, is_done=len(page.entries) < limit)
 
-    def settle(self, decisions: Sequence[PairDecision], *, apply: bool, batch: str | None = None) -> Curated:
+    def settle(self, decisions: Sequence[PairDecision], *, apply: bool) -> Curated:
         """Apply what is sure, if that is wished and the day's brake allows it, and propose the rest."""
-        chosen = _disjoint(sure(decisions)) if apply else []
-        chosen = chosen[: self._left_today()] if chosen else []
-        batch = batch or secrets.token_hex(6)
-        outcomes: list[Outcome] = []
-        failed: list[PairDecision] = []
-        done: list[PairDecision] = []
-        for decision in chosen:
-            try:
-                outcomes += self._carry_out(decision, batch)
-                done.append(decision)
-            except (Conflict, NotFound):
-                # It changed meanwhile.
-                failed.append(decision)
+        left = self._left_today() if apply and decisions else 0
+        batch, outcomes, rest = secrets.token_hex(6), list[Outcome](), list[PairDecision]()
+        gone: set[str] = set()
+        done = 0
+        for decision in sorted(decisions, key=lambda each: _FIRST.index(each.verdict)):
+            if _ids(decision) & gone:
+                continue
+            if done < left and decision.is_sure and not decision.needs_consent:
+                outcomes += self.carry_out(decision, batch, gone)
+                done += 1
+            else:
+                rest.append(decision)
         if done:
-            self._count(len(done))
-        gone = {memory.id for decision in done if (memory := retired(decision)) is not None}
-        taken = {id(decision) for decision in (*done, *failed)}
-        rest = [each for each in decisions if id(each) not in taken and not _involves(each, gone)]
-        proposed = self.proposals.offer(rest) if self._settings.propose else 0
+            self._count(done)
+        open_ones = [each for each in rest if not _ids(each) & gone]
+        proposed = self.proposals.offer(open_ones) if self._settings.propose else 0
         return Curated(0, proposed, tuple(outcomes))
 
-    def _carry_out(self, decision: PairDecision, batch: str) -> list[Outcome]:
-        changes: list[Change] = changes_of(decision)
-        return self._host.acting_as(CURATION).apply(changes, batch=batch)
+    def carry_out(self, decision: PairDecision, batch: str, gone: set[str]) -> list[Outcome]:
+        """Apply one decision in a transaction of its own and note what it retired; nothing if a memory changed."""
+        current = self._store.memories(_ids(decision))
+        new, old = current.get(decision.new.id), current.get(decision.old.id) if decision.old else None
+        if new is None or new.content_hash != decision.new.content_hash or bool(old) is not bool(decision.old):
+            return []
+        fresh = replace(decision, new=new, old=old)
+        try:
+            outcomes = self._host.acting_as(CURATION).apply(changes_of(fresh), batch=batch)
+        except (Conflict, NotFound):
+            # It changed meanwhile.
+            return []
+        if (memory := retired(fresh)) is not None:
+            gone.add(memory.id)
+        return outcomes
 
     # The brake: what was changed today without a review
 
@@ -166,17 +178,5 @@ def _plain(text: str) -> frozenset[str]:
     return frozenset(forms(content(words(text))))
 
 
-def _involves(decision: PairDecision, ids: Iterable[str]) -> bool:
-    return bool({decision.new.id, decision.old.id if decision.old else ""} & set(ids))
-
-
-def _disjoint(decisions: Sequence[PairDecision]) -> list[PairDecision]:
-    """Decisions that do not touch each other's memories: a chain is worked off one link at a time."""
-    seen: set[str] = set()
-    chosen = []
-    for decision in sorted(decisions, key=lambda each: -each.confidence):
-        ids = {decision.new.id, decision.old.id if decision.old else ""}
-        if not ids & seen:
-            seen |= ids
-            chosen.append(decision)
-    return chosen
+def _ids(decision: PairDecision) -> set[str]:
+    return {memory.id for memory in (decision.new, decision.old) if memory is not None}

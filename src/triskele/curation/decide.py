@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class NearMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PairDecision:
-    """A verdict on a newer memory and an older one, with its reasons; an ADD has no older one."""
+    """A verdict on a newer memory and an older one, with its reasons; ADD and FORGET have no older one."""
 
     verdict: Verdict
     new: Memory
@@ -43,8 +43,8 @@ class PairDecision:
     @property
     def needs_consent(self) -> bool:
         """Whether only the user may let it happen: trust would rise, or the two are not equally sensitive."""
-        if self.old is None or self.verdict is Verdict.ADD:
-            return False
+        if self.old is None:
+            return self.verdict is Verdict.FORGET
         rises = TRUST.index(self.new.origin) > TRUST.index(self.old.origin)
         return (rises and self.verdict is not Verdict.NOOP) or self.new.sensitivity is not self.old.sensitivity
 
@@ -57,10 +57,7 @@ def decide(new: Memory, nearest: Iterable[NearMemory]) -> PairDecision:
 def related(new: Memory, nearest: Iterable[NearMemory]) -> list[PairDecision]:
     """The decisions on every memory that a new one repeats, extends or contradicts, the surest first."""
     found = [decision for near in nearest if (decision := _decision(new, near)) is not None]
-    return sorted(found, key=lambda each: (-each.confidence, _ORDER.index(each.verdict), each.new.id))
-
-
-_ORDER = (Verdict.NOOP, Verdict.UPDATE, Verdict.SUPERSEDE, Verdict.ADD)
+    return sorted(found, key=lambda each: (-each.confidence, each.verdict is not Verdict.NOOP))
 
 
 def _decision(new: Memory, near: NearMemory) -> PairDecision | None:
@@ -101,8 +98,3 @@ def _order(memory: Memory) -> tuple[datetime, str]:
 
 def _has_ended(old: Memory, new: Memory) -> bool:
     return old.valid_to is not None and old.valid_to <= begins(new)
-
-
-def sure(decisions: Sequence[PairDecision]) -> list[PairDecision]:
-    """The decisions that may be carried out without anyone being asked."""
-    return [each for each in decisions if each.is_sure and not each.needs_consent]

@@ -31,9 +31,9 @@ _KEPT = ("category", "project", "origin", "session", "speaker", "role", "importa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One entry of the queue: a verdict on two stored memories or, as ADD, a captured text that is not stored yet.
+    """One entry of the queue: a verdict on stored memories or, as ADD, a captured text that is not stored yet.
 
-    `new` is the newer memory, `old` the one that it repeats, extends or replaces; an ADD has none.
+    `new` is the newer memory, `old` the one that it repeats, extends or replaces; ADD and FORGET have none.
     """
 
     id: str
@@ -96,7 +96,7 @@ class Proposals:
     def reject(self, reference: str) -> None:
         """Drop a proposal; the same one is not made again."""
         proposal = self.get(reference)
-        about = [proposal.new.id, proposal.old.id] if proposal.old else []
+        about = [each.id for each in (proposal.new, proposal.old) if each is not None and proposal.is_stored]
         value = {"at": timestamps.to_text(timestamps.now())}
         self._documents.put(_REJECTED, {proposal.id: Document(value, about=about)}, most=_MOST_REJECTED)
         self._documents.delete(_OPEN, [proposal.id])
@@ -105,13 +105,12 @@ class Proposals:
         """Queue decisions for a review; those known or rejected before are left out. Returns how many are new."""
         offered = {}
         for each in decisions:
-            if each.old is None or each.verdict is Verdict.ADD:
+            if each.verdict is Verdict.ADD:
                 continue
-            key = _key(each.verdict, each.new.id, each.new.content_hash, each.old.id, each.old.content_hash)
-            offered[key] = Document(
-                _value(each.verdict, each.confidence, each.reasons, new=each.new, old=each.old),
-                about=[each.new.id, each.old.id],
-            )
+            sides = [side for side in (each.new, each.old) if side is not None]
+            key = _key(each.verdict, *(part for side in sides for part in (side.id, side.content_hash)))
+            value = _value(each.verdict, each.confidence, each.reasons, new=each.new, old=each.old)
+            offered[key] = Document(value, about=[side.id for side in sides])
         return self._put(offered)
 
     def offer_texts(self, drafts: Iterable[tuple[Memory, float, tuple[Rationale, ...]]]) -> int:
@@ -142,7 +141,7 @@ class Proposals:
             new: Memory | None = replace(self._drafted(value), id=key)
         else:
             new, old = (_as_proposed(current, value, side) for side in ("new", "old"))
-            if old is None:
+            if old is None and value["old"]:
                 return None
         if new is None:
             return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from triskele.base.text import fold
-from triskele.curation.wording import OPPOSITES, ComparedWord, WordKind, content, forms, stem
+from triskele.curation.wording import OPPOSITES, ComparedWord, WordKind, Words, content, forms, stem
 
 _VERBS = """
     is are has have run listen live work go take expire begin end cost return leave use keep meet book log ship store
@@ -37,7 +36,7 @@ class Difference(NamedTuple):
     added: list[ComparedWord]
 
 
-def one_difference(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Difference | None:
+def one_difference(before: Words, after: Words) -> Difference | None:
     """The only span in which two texts differ; more words at the end of the newer one may follow."""
     old, new = without_articles(before), [w for w in without_articles(after) if w.kind is not WordKind.FILLER]
     old = [word for word in old if word.kind is not WordKind.FILLER]
@@ -58,7 +57,7 @@ def one_difference(before: Sequence[ComparedWord], after: Sequence[ComparedWord]
     return Difference(prefix, old[start:end], new[first:last], suffix, added)
 
 
-def _until_mark(sequence: Sequence[ComparedWord]) -> list[ComparedWord]:
+def _until_mark(sequence: Words) -> list[ComparedWord]:
     """The words up to the next clause."""
     ends = (place for place, word in enumerate(sequence) if word.kind is WordKind.MARK or fold(word.text) in _JOINTS)
     return list(sequence[: next(ends, len(sequence))])
@@ -72,7 +71,7 @@ def _cut(span: list[ComparedWord]) -> tuple[list[ComparedWord], list[ComparedWor
     return span, []
 
 
-def without_articles(sequence: Sequence[ComparedWord]) -> list[ComparedWord]:
+def without_articles(sequence: Words) -> list[ComparedWord]:
     """The words without articles and the ends of sentences."""
     return [word for word in sequence if word.form not in ("the", "a", "an") and word.text not in ".!?"]
 
@@ -113,7 +112,7 @@ def slot_confidence(
     return _value_confidence(slot, difference, old, new, is_marked)
 
 
-def _slot(predicate: Sequence[ComparedWord], old: Sequence[ComparedWord], new: Sequence[ComparedWord]) -> _Slot:
+def _slot(predicate: Words, old: Words, new: Words) -> _Slot:
     between = list(predicate[1:])
     preposition = fold(between[-1].text) if between and between[-1].kind is WordKind.LINKING else ""
     if not preposition and old[0].kind is WordKind.LINKING and new[0].form == old[0].form:
@@ -123,14 +122,12 @@ def _slot(predicate: Sequence[ComparedWord], old: Sequence[ComparedWord], new: S
     return _Slot(predicate[0].form, between, preposition, kind, kinds[0] is kinds[1])
 
 
-def _names(span: Sequence[ComparedWord]) -> list[str]:
+def _names(span: Words) -> list[str]:
     """The names of a value: "Postgres 14" and "Postgres 16" differ in the number alone."""
     return [word.form for word in span if word.kind is WordKind.NAME]
 
 
-def _value_confidence(
-    slot: _Slot, difference: Difference, old: Sequence[ComparedWord], new: Sequence[ComparedWord], is_marked: bool
-) -> float:
+def _value_confidence(slot: _Slot, difference: Difference, old: Words, new: Words, is_marked: bool) -> float:
     is_number = slot.kind is WordKind.NUMBER
     if slot.preposition in _QUALIFYING and not (slot.preposition == "for" and is_number):
         return 0.3
@@ -159,12 +156,12 @@ def _name_confidence(slot: _Slot, difference: Difference) -> float:
     return 0.93 if slot.preposition else 0.5
 
 
-def _has_predicate(span: Sequence[ComparedWord]) -> bool:
+def _has_predicate(span: Words) -> bool:
     """Whether a span is more than a value: words, and a preposition that leads to the value."""
     return any(word.kind is WordKind.LINKING and fold(word.text) != "and" for word in span[1:])
 
 
-def _predicate(prefix: Sequence[ComparedWord]) -> int | None:
+def _predicate(prefix: Words) -> int | None:
     """Where the verb stands: a subject comes before it."""
     for place, word in enumerate(prefix):
         if place and (word.form in PRESENT or fold(word.text) in _VERBAL | _PAST):
@@ -185,9 +182,7 @@ def _is_single(difference: Difference, verb: str) -> bool:
     return verb == "use" and any(fold(word.text) == "for" for word in difference.suffix)
 
 
-def _holder_confidence(
-    difference: Difference, old: Sequence[ComparedWord], new: Sequence[ComparedWord], is_marked: bool
-) -> float:
+def _holder_confidence(difference: Difference, old: Words, new: Words, is_marked: bool) -> float:
     """ "X is my dentist": the value comes first, and the rest names a role that one holds."""
     rest = difference.suffix
     if difference.prefix or not rest or not is_marked:
@@ -197,7 +192,7 @@ def _holder_confidence(
     return 0.5 if value_kind(old) is value_kind(new) else 0.0
 
 
-def value_kind(span: Sequence[ComparedWord]) -> WordKind:
+def value_kind(span: Words) -> WordKind:
     """The kind of a value: its number, else its date, else its name; places tell things apart."""
     for kind in (WordKind.PLACE, WordKind.NUMBER, WordKind.DATE, WordKind.NAME):
         if any(word.kind is kind for word in span):
@@ -205,6 +200,6 @@ def value_kind(span: Sequence[ComparedWord]) -> WordKind:
     return WordKind.WORD
 
 
-def _are_opposites(old: Sequence[ComparedWord], new: Sequence[ComparedWord]) -> bool:
+def _are_opposites(old: Words, new: Words) -> bool:
     ones, others = [fold(word.text) for word in old], [fold(word.text) for word in new]
     return len(ones) == len(others) == 1 and frozenset((ones[0], others[0])) in OPPOSITES

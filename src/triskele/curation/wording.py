@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from triskele.base.text import COMMON_WORDS, fold
@@ -31,6 +32,8 @@ class ComparedWord(NamedTuple):
     form: str
     kind: WordKind
 
+
+Words = Sequence[ComparedWord]
 
 # Longer texts tell several facts, and rules for one sentence do not hold for them.
 MOST_WORDS = 60
@@ -94,7 +97,8 @@ _PHRASES = (
 )
 
 
-def words(text: str) -> list[ComparedWord]:
+@lru_cache(maxsize=4096)
+def words(text: str) -> tuple[ComparedWord, ...]:
     """The words of a text, punctuation included, in order."""
     for pattern, plain in _PHRASES:
         text = pattern.sub(plain, text)
@@ -103,9 +107,10 @@ def words(text: str) -> list[ComparedWord]:
     for token in _TOKEN.findall(text):
         found.append(_word(token, is_first=first))
         first = token in ".!?"
-    return found
+    return tuple(found)
 
 
+@lru_cache(maxsize=16384)
 def _word(token: str, *, is_first: bool) -> ComparedWord:
     if not any(map(str.isalnum, token)):
         return ComparedWord(token, token, WordKind.NUMBER if token == "%" else WordKind.MARK)
@@ -158,13 +163,14 @@ def content(sequence: Iterable[ComparedWord]) -> list[ComparedWord]:
     return [word for word in sequence if _tells(word)]
 
 
-_DIRECTIONS = frozenset("before after from to by than over under above below with without until since".split())
+_SILENT = frozenset({WordKind.MARK, WordKind.FILLER, WordKind.NEGATION})
+_DIRECTIONS = frozenset("before after from than over under above below without until since".split())
 
 
 def _tells(word: ComparedWord) -> bool:
-    if word.kind in (WordKind.MARK, WordKind.FILLER, WordKind.NEGATION):
-        return False
-    return word.kind is not WordKind.LINKING or fold(word.text) in _DIRECTIONS - {"to", "by", "with"}
+    if word.kind is WordKind.LINKING:
+        return word.form in _DIRECTIONS
+    return word.kind not in _SILENT
 
 
 def forms(sequence: Iterable[ComparedWord]) -> list[str]:
@@ -172,6 +178,6 @@ def forms(sequence: Iterable[ComparedWord]) -> list[str]:
     return [word.form for word in sequence]
 
 
-def negations(sequence: Sequence[ComparedWord]) -> int:
+def negations(sequence: Words) -> int:
     """How many words deny."""
     return sum(word.kind is WordKind.NEGATION for word in sequence)

@@ -76,7 +76,7 @@ def measure(pairs: Iterable[LabelledPair], half: str, judge: Callable[[str, str]
         pairs=len(chosen),
         different=len(different),
         false_merges=sum(verdict is not Verdict.ADD for verdict in different),
-        scores=tuple(_score(verdict, verdicts) for verdict in Verdict if verdict is not Verdict.ADD),
+        scores=tuple(_score(verdict, verdicts) for verdict in (Verdict.UPDATE, Verdict.SUPERSEDE, Verdict.NOOP)),
     )
 
 

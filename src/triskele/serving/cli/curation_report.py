@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -11,11 +11,12 @@ from rich.text import Text
 from triskele.base import timestamps
 from triskele.curation.compare import Rationale, Verdict
 from triskele.serving import shapes
-from triskele.serving.cli.render import ID, MATCH, QUIET, counted, day, note, one_line, table
+from triskele.serving.cli.render import ID, MATCH, QUIET, counted, day, memories, note, one_line, table
 
 if TYPE_CHECKING:
     from triskele.curation.decide import PairDecision
     from triskele.curation.proposals import Proposal
+    from triskele.curation.upkeep import Found, ReviewResult
     from triskele.evaluation.curation_pairs import PairReport
     from triskele.types import Memory
 
@@ -24,6 +25,7 @@ VERBS = {
     Verdict.UPDATE: "extends",
     Verdict.SUPERSEDE: "replaces",
     Verdict.NOOP: "repeats",
+    Verdict.FORGET: "forget",
 }
 _REASONS = {
     "same words": "the same words",
@@ -38,6 +40,8 @@ _REASONS = {
     "moved on": "it moved on to {after}",
     "other speaker": "another person says it",
     "part of a conversation": "a turn of a conversation",
+    "ended on": "no longer valid since {before}",
+    "part of a forgotten memory": "it is part of a memory that was forgotten",
     "holds for a time of its own": "one of them holds for a time of its own",
 }
 _SHOWN_CHARACTERS = 60
@@ -101,7 +105,8 @@ def _said(memory: Memory, short: Mapping[str, str], verb: str) -> Text:
 
 def one_proposal(proposal: Proposal, place: str) -> RenderableType:
     """One proposal on the screen of the review."""
-    head = "Keep this?" if proposal.old is None else f"The newer memory {VERBS[proposal.kind]} the older one?"
+    heads = {Verdict.ADD: "Keep this?", Verdict.FORGET: "Forget this?"}
+    head = heads.get(proposal.kind, f"The newer memory {VERBS[proposal.kind]} the older one?")
     parts = [note(place, style=QUIET), Text(head, style=MATCH), _dated("new", proposal.new)]
     parts += [_dated("old", proposal.old)] if proposal.old else []
     parts += [note(f"because {reasons_text(proposal.reasons)} (confidence {proposal.confidence:.2f})", style=QUIET)]
@@ -120,6 +125,56 @@ def hints(decisions: Sequence[PairDecision], short: Mapping[str, str]) -> list[s
         verb = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends"}.get(each.verdict, "may replace")
         lines.append(f"{verb} {short.get(each.old.id, each.old.id)}  {_shortened(each.old.content)}")
     return lines
+
+
+def review_shape(result: ReviewResult) -> dict[str, Any]:
+    """The findings of a review as JSON."""
+    return {
+        "read": result.read,
+        "batch": result.batch or None,
+        "applied": [_found_shape(found) for found in result.applied],
+        "findings": [_found_shape(found) for found in result.findings],
+        "proposed": result.proposed,
+    }
+
+
+def _found_shape(found: Found) -> dict[str, Any]:
+    decision = found.decision
+    return {
+        "finding": found.finding.value,
+        "confidence": decision.confidence,
+        "memory": _memory_shape(decision.new),
+        "other": _memory_shape(decision.old) if decision.old else None,
+        "reasons": [reason_text(reason) for reason in decision.reasons],
+    }
+
+
+def review(
+    result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], *, is_dry: bool
+) -> Iterator[RenderableType]:
+    """The findings of a review as a table, and what became of them."""
+    shown = [*result.applied, *result.findings]
+    sides = [side for found in shown for side in (found.decision.new, found.decision.old) if side is not None]
+    short = shorten({side.id for side in sides}) if sides else {}
+    if shown:
+        made = table("finding", "conf.", "memories and reasons", last_takes_rest=True)
+        for found in shown:
+            made.add_row(
+                note(found.finding.value), note(f"{found.decision.confidence:.2f}", style=QUIET), _found(found, short)
+            )
+        yield made
+    yield note(f"{memories(result.read)} read, {counted(len(shown), 'finding')}.")
+    if result.applied:
+        yield note(f"{counted(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
+    if not is_dry and result.findings:
+        yield note(f"{counted(result.proposed, 'new proposal')}: `triskele review` walks them.")
+
+
+def _found(found: Found, short: Mapping[str, str]) -> RenderableType:
+    decision = found.decision
+    lines = [_said(decision.new, short, "")]
+    lines += [_said(decision.old, short, f"{VERBS[decision.verdict]} ")] if decision.old else []
+    return Group(*lines, note(reasons_text(decision.reasons), style=QUIET))
 
 
 def pair_shape(report: PairReport) -> dict[str, Any]:

@@ -157,7 +157,10 @@ def judge(
 @_SEED
 @common
 def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
-    """Measure arms on the judged questions; the suite `curation` measures the rules that merge and supersede."""
+    """Measure arms on the judged questions.
+
+    The suite `curation` measures the rules that merge and supersede, on labelled pairs.
+    """
     if suite == "curation":
         return _run_curation(invocation)
     from triskele.evaluation.own import run as own
