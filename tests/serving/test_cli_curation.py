@@ -30,15 +30,15 @@ def test_add_names_what_it_repeats_or_replaces(run: Run, add: Add) -> None:
     shown = run("add", NEW)
     assert f"It may replace {old[:8]}: {OLD}" in shown.out
     assert "triskele link" in shown.out
-    [related] = run("add", "payroll runs on kubernetes now!", "--json").json["related"][:1]
-    assert (related["relation"], related["content"]) == ("repeats", NEW)
+    [similar] = run("add", "payroll runs on kubernetes now!", "--json").json["similar"][:1]
+    assert (similar["relation"], similar["content"]) == ("duplicate", NEW)
 
 
 def test_add_is_silent_about_unrelated_memories_and_where_curation_is_off(run: Run, add: Add, home: Any) -> None:
     add(OLD)
-    assert run("add", "The kettle is red", "--json").json["related"] == []
+    assert run("add", "The kettle is red", "--json").json.get("similar") is None
     (home / "config.toml").write_text("[curation]\npropose = false\n")
-    assert run("add", NEW, "--json").json["related"] == []
+    assert run("add", NEW, "--json").json.get("similar") is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_curate_applies_only_with_consent_and_undo_takes_it_back(run: Run, add: 
     add(NEW)
     assert run("curate", "--apply", "0.9").is_refused(2, "--yes")
     result = run("curate", "--apply", "0.9", "--yes", "--json").json
-    assert [each["memory"]["content"] for each in result["applied"]] == [NEW]
+    assert [(each["action"], each["content"]) for each in result["applied"]] == [("supersede", NEW)]
     assert run("show", old, "--json").json["superseded"]
     assert run("undo", "--batch", result["batch"], "--yes").code == 0
     assert not run("show", old, "--json").json["superseded"]

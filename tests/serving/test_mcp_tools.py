@@ -34,7 +34,7 @@ async def test_what_is_stored_is_recalled_with_its_reasons(open_engine: Open, er
         stored = await agent.call("memory_store", content=ARGO, category="decisions", tags=["deploy"])
         assert stored | {"id": "", "batch": ""} == {
             "id": "", "action": "added", "project": PROJECT, "sensitivity": "open", "batch": "", "note": "",
-            "related": [],
+            "similar": [],
         }  # fmt: skip
         found = await agent.call("memory_recall", query="how do we deploy?")
     (hit,) = found["hits"]
@@ -73,13 +73,13 @@ async def test_a_stored_text_comes_with_what_it_contradicts_and_how_to_settle_it
     async with connected(engine) as agent:
         old = await agent.store("SMS go out through Pingwell")
         stored = await agent.call("memory_store", content="SMS now go out through Textbird instead of Pingwell")
-        assert [(each["id"], each["relation"]) for each in stored["related"]] == [(old, "contradicts")]
+        assert [(each["id"], each["relation"]) for each in stored["similar"]] == [(old, "contradiction")]
         assert private not in str(stored)
         assert "memory_link" in stored["note"] and stored["batch"] in stored["note"]
         await agent.call("memory_link", source=stored["id"], kind="supersedes", target=old)
         again = await agent.call("memory_store", content="The kettle is red")
     assert engine.superseded([old]) == {old}
-    assert again["related"] == []
+    assert again["similar"] == []
 
 
 async def test_what_a_hook_injected_is_not_stored_again(open_engine: Open) -> None:

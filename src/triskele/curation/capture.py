@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 from triskele.base.text import SENTENCE_END
 from triskele.curation.wording import content, words
+from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.
 DIALS = {"strict": (0.9, 2.0), "normal": (0.8, 0.6), "all": (0.6, 0.5)}
@@ -25,18 +25,8 @@ _QUOTED = re.compile(r"[\"“”].{3,}?[\"“”]")
 _SENTENCE = re.compile(SENTENCE_END)
 
 
-class SpokenTurn(NamedTuple):
-    """One turn of a conversation, whoever speaks; `is_typed` is false for what a program wrote in the user's place."""
-
-    role: str
-    text: str
-    at: datetime | None = None
-    session: str = ""
-    is_typed: bool = True
-
-
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CapturedText:
     """A text that may be worth keeping, in the user's words, with the rule that found it."""
 
     text: str
@@ -82,8 +72,9 @@ _RULES = (
         "facts",
         0.85,
         r"(?:no|nope|wrong|actually|not quite|that['’]s (?:wrong|not right))[,.!:]?\s+(?:actually,? )?"
-        r"(?P<fact>(?:we|our|the|my|they|i)\b(?! other\b| one\b).*\b(?:is|are|was|were|use|uses|live|lives|run|runs"
-        r"|deploy|deploys|have|has|need|needs|prefer|write|keep|store|call|want|go|goes|start|starts)\b.+)",
+        r"(?P<fact>we (?!can\b|could|should|need to|have to|must|want)\w+ .+"
+        r"|(?:our|the|my|they|i)\b(?! other\b| one\b).*\b(?:is|are|was|were|use|uses|live|lives|run|runs|has|have"
+        r"|prefer|write|keep|want|goes|starts)\b.+)",
     ),
     _rule("decision", "decisions", 0.9, rf"(?P<fact>{_WE} (?:have |had |just |now )?{_DECIDED}\b.+)"),
     _rule("preference", "preferences", 0.9, r"(?P<fact>i (?:really |always |generally )?prefer .+)"),
@@ -127,11 +118,11 @@ _VAGUE = re.compile(r"(?:it|that|this|they|he|she|there|those|these)\b", re.IGNO
 _REPORTED = re.compile(r"\b(?:he|she|they|it|error|log|message|page) (?:said|says|wrote|claims)\b", re.IGNORECASE)
 
 
-def capture(turns: Iterable[SpokenTurn]) -> list[Candidate]:
+def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
     """The candidates of a conversation, in order; none of a session that holds the skip marker."""
     typed = [turn for turn in turns if turn.role == "user" and turn.is_typed]
     skipped = {turn.session for turn in typed if SKIP_MARKER in turn.text}
-    found: dict[str, Candidate] = {}
+    found: dict[str, CapturedText] = {}
     for turn in typed:
         if turn.session in skipped or _OFF_THE_RECORD.search(turn.text):
             continue
@@ -147,7 +138,7 @@ def _sentences(text: str) -> list[str]:
     return [" ".join(part.split()) for part in _SENTENCE.split(own) if part.strip()]
 
 
-def _candidate(sentence: str, turn: SpokenTurn) -> Candidate | None:
+def _candidate(sentence: str, turn: SpokenTurn) -> CapturedText | None:
     if len(sentence) > _LONGEST or _QUESTION.search(sentence) or _REPORTED.search(sentence):
         return None
     if _SUPPOSED.search(sentence) or _POINTING.search(sentence) or _QUOTED.search(sentence):
@@ -160,7 +151,7 @@ def _candidate(sentence: str, turn: SpokenTurn) -> Candidate | None:
         if len(content(words(fact))) < _LEAST_WORDS:
             return None
         confidence = rule.confidence - (0.3 if _VAGUE.match(fact) else 0.0)
-        return Candidate(_capitalised(fact), rule.name, rule.category, round(confidence, 2), turn)
+        return CapturedText(_capitalised(fact), rule.name, rule.category, round(confidence, 2), turn)
     return None
 
 
@@ -170,7 +161,7 @@ def _capitalised(text: str) -> str:
     return text if not first.islower() or not first.isalpha() else text[0].upper() + text[1:]
 
 
-def sorted_out(candidates: Sequence[Candidate], dial: str) -> tuple[list[Candidate], list[Candidate]]:
+def sorted_out(candidates: Sequence[CapturedText], dial: str) -> tuple[list[CapturedText], list[CapturedText]]:
     """Those to store and those to propose, at one setting of the dial."""
     stored, proposed = DIALS[dial]
     keep = [each for each in candidates if each.confidence >= stored]

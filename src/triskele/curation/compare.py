@@ -83,15 +83,8 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
     if max(len(before), len(after)) > MOST_WORDS:
         return _long_texts(before, after)
     found = [relation for rule in _RULES if (relation := rule(before, after)) is not None]
-    best = max(found, key=lambda relation: relation.confidence, default=UNRELATED)
-    if best is UNRELATED:
-        return _resembling(before, after, cosine)
-    return best
-
-
-def overlap(old: str, new: str) -> float:
-    """The Jaccard similarity of the words that tell the facts, from 0 to 1."""
-    return _jaccard(set(forms(content(words(old)))), set(forms(content(words(new)))))
+    found.append(_resembling(before, after, cosine))
+    return max(found, key=lambda relation: relation.confidence)
 
 
 def _jaccard(one: set[str], other: set[str]) -> float:

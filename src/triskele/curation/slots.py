@@ -12,6 +12,7 @@ _VERBS = """
     is are has have run listen live work go take expire begin end cost return leave use keep meet book log ship store
     manage deploy write need report belong point route serve pay drink pair lint track call retry sit stand mean send
     prefer say own lead support plan move study teach sell rent get allow like speak play know offer read follow visit
+    close open arrive happen reach contain
 """
 PRESENT = frozenset(map(stem, _VERBS.split()))
 _PAST = frozenset("was were met visited bought lost went saw had made took got found hired released fixed".split())

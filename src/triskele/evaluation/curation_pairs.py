@@ -1,4 +1,4 @@
-"""How well the rules of curation judge pairs of texts: precision and recall per verdict, and the false-merge rate."""
+"""How well the rules of curation judge labelled pairs of texts, and what they keep of labelled conversations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
 
+from triskele.curation import capture
 from triskele.curation.compare import Relation, Verdict, compare
+from triskele.types import SpokenTurn
 
 HALVES = ("tune", "test")
 
@@ -77,6 +79,47 @@ def measure(pairs: Iterable[LabelledPair], half: str, judge: Callable[[str, str]
         different=len(different),
         false_merges=sum(verdict is not Verdict.ADD for verdict in different),
         scores=tuple(_score(verdict, verdicts) for verdict in (Verdict.UPDATE, Verdict.SUPERSEDE, Verdict.NOOP)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureReport:
+    """What the rules keep of the labelled conversations of one half at one setting of the dial."""
+
+    half: str
+    dial: str
+    conversations: int
+    labelled: int
+    kept: int
+    right: int
+    found: int
+
+    @property
+    def precision(self) -> float:
+        """The share of what is kept that should be."""
+        return self.right / self.kept if self.kept else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The share of what should be kept that is."""
+        return self.found / self.labelled if self.labelled else 1.0
+
+
+def measure_capture(half: str, dial: str = "normal") -> CaptureReport:
+    """What the rules keep of the labelled conversations of the sample data."""
+    text = (resources.files("triskele.samples") / "curation" / "conversations.jsonl").read_text(encoding="utf-8")
+    chosen = [row for line in text.splitlines() if (row := json.loads(line))["half"] == half]
+    kept = right = found = 0
+    for row in chosen:
+        turns = [SpokenTurn(role, said, session=str(row["id"])) for role, said in row["turns"]]
+        texts = [each.text.casefold() for each in capture.sorted_out(capture.capture(turns), dial)[0]]
+        keys = [key.casefold() for key in row["keep"]]
+        kept += len(texts)
+        right += sum(any(key in text for key in keys) for text in texts)
+        found += sum(any(key in text for text in texts) for key in keys)
+    labelled = sum(len(row["keep"]) for row in chosen)
+    return CaptureReport(
+        half=half, dial=dial, conversations=len(chosen), labelled=labelled, kept=kept, right=right, found=found
     )
 
 

@@ -57,8 +57,12 @@ class EngineHost:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Embed and curate what other processes wrote since the last call."""
+        """Embed and curate what other processes wrote since the last call, and learn from what hooks queued."""
         engine = self._engine
+        if engine is not None and engine.settings.curation.learn != "off":
+            from triskele.serving import learning
+
+            learning.work_off(engine)
         if engine is not None and (position := engine.store.position()) != self._seen:
             from triskele.curation.curator import Curator
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from triskele.errors import BadInput, NotFound
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
+from triskele.serving.cli.options import writing_place, written_project
 
 if TYPE_CHECKING:
     from triskele.curation.proposals import Proposal
@@ -146,7 +148,7 @@ def _key() -> str:
 @click.option("--yes", is_flag=True, help="Apply without asking, also more than the daily share of the store.")
 @common
 def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit: int | None, yes: bool) -> None:
-    """Review the whole store: copies, contradictions, outdated, empty and orphaned memories.
+    """Find copies, contradictions and outdated memories in the whole store.
 
     What it finds waits in `triskele review`. With --apply it carries out what is sure, in one batch that
     `triskele undo --batch` takes back.
@@ -181,3 +183,39 @@ def _confirm(invocation: Invocation, engine: Engine, threshold: float) -> None:
         raise BadInput(f"{said}, more than {most:,} a day (curation.daily_share): confirm it with --yes")
     if not click.confirm(f"{said[0].upper()}{said[1:]}. Go on?", err=True):
         raise BadInput("not confirmed: nothing was changed")
+
+
+@click.command(
+    epilog=examples(
+        "triskele learn ~/.claude/projects/shop/3f9c.jsonl --dry-run", "triskele learn talk.jsonl --dial strict"
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--dry-run", is_flag=True, help="Show what it would keep of the whole file, and keep nothing.")
+@click.option(
+    "--dial",
+    type=click.Choice(["strict", "normal", "all"]),
+    help="How sure it must be; normal unless the settings say otherwise.",
+)
+@writing_place
+@common
+def learn(
+    invocation: Invocation, file: Path, dry_run: bool, dial: str | None, project: str | None, everywhere: bool
+) -> None:
+    """Keep what you said in a transcript of Claude Code, Codex or Gemini.
+
+    By rules on your own words: what you asked to remember, standing rules, corrections, decisions, preferences, who
+    people are. What is less sure waits in `triskele review`. A later run goes on where the last one ended. A
+    conversation with #no-memory in it is left out.
+    """
+    from triskele.serving import learning
+    from triskele.serving.cli import curation_report
+
+    with invocation.open() as engine:
+        usual = engine.settings.curation.learn
+        chosen = dial or (usual if usual != "off" else "normal")
+        place = written_project(project, everywhere)
+        learned = learning.learn(engine, file, dial=chosen, project=place, is_dry=dry_run)
+        if invocation.as_json:
+            return invocation.write_json(curation_report.learned_shape(learned))
+        return invocation.write(*curation_report.learned(learned, is_dry=dry_run))

@@ -14,10 +14,10 @@ from triskele.serving import shapes
 from triskele.serving.cli.render import ID, MATCH, QUIET, counted, day, memories, note, one_line, table
 
 if TYPE_CHECKING:
-    from triskele.curation.decide import PairDecision
     from triskele.curation.proposals import Proposal
     from triskele.curation.upkeep import Found, ReviewResult
-    from triskele.evaluation.curation_pairs import PairReport
+    from triskele.evaluation.curation_pairs import CaptureReport, PairReport
+    from triskele.serving.learning import Learned
     from triskele.types import Memory
 
 VERBS = {
@@ -117,35 +117,28 @@ def _dated(side: str, memory: Memory) -> Text:
     return note(f"  {side}  {day(memory.created_at)}  ", style=QUIET) + Text(one_line(memory.content))
 
 
-def hints(decisions: Sequence[PairDecision], short: Mapping[str, str]) -> list[str]:
-    """What a new memory repeats or contradicts, a line for each."""
-    lines = []
-    for each in decisions:
-        assert each.old is not None
-        verb = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends"}.get(each.verdict, "may replace")
-        lines.append(f"{verb} {short.get(each.old.id, each.old.id)}  {_shortened(each.old.content)}")
-    return lines
-
-
 def review_shape(result: ReviewResult) -> dict[str, Any]:
     """The findings of a review as JSON."""
     return {
         "read": result.read,
         "batch": result.batch or None,
         "applied": [_found_shape(found) for found in result.applied],
-        "findings": [_found_shape(found) for found in result.findings],
-        "proposed": result.proposed,
+        "proposals": [_found_shape(found) for found in result.findings],
+        "new": result.proposed,
     }
 
 
 def _found_shape(found: Found) -> dict[str, Any]:
     decision = found.decision
+    sides = [side for side in (decision.new, decision.old) if side is not None]
     return {
+        "action": decision.verdict.value,
         "finding": found.finding.value,
+        "ids": [side.id for side in sides],
+        "content": shapes.shown_content(decision.new, False),
+        "other": shapes.shown_content(decision.old, False) if decision.old else None,
         "confidence": decision.confidence,
-        "memory": _memory_shape(decision.new),
-        "other": _memory_shape(decision.old) if decision.old else None,
-        "reasons": [reason_text(reason) for reason in decision.reasons],
+        "reason": reasons_text(decision.reasons),
     }
 
 
@@ -177,6 +170,31 @@ def _found(found: Found, short: Mapping[str, str]) -> RenderableType:
     return Group(*lines, note(reasons_text(decision.reasons), style=QUIET))
 
 
+def learned_shape(result: Learned) -> dict[str, Any]:
+    """What was learned as JSON."""
+    return {
+        "kept": [_memory_shape(memory, is_stored=bool(result.batch)) for memory in result.kept],
+        "proposed": [_memory_shape(memory, is_stored=False) for memory in result.proposed],
+        "skipped": result.skipped,
+        "turns": result.turns,
+        "batch": result.batch or None,
+    }
+
+
+def learned(result: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
+    """What was learned, line by line."""
+    made = table("what", "category", "text", last_takes_rest=True)
+    for what, found in (("keep" if is_dry else "kept", result.kept), ("for review", result.proposed)):
+        for memory in found:
+            made.add_row(what, note(memory.category, style=QUIET), one_line(shapes.shown_content(memory, False)))
+    if result.kept or result.proposed:
+        yield made
+    said = f"{counted(result.turns, 'turn')} read, {len(result.kept)} kept, {len(result.proposed)} for review"
+    yield note(f"{said}, {result.skipped} known or unfit.")
+    if result.batch:
+        yield note(f"Undo: triskele undo --batch {result.batch}", style=QUIET)
+
+
 def pair_shape(report: PairReport) -> dict[str, Any]:
     """The scores of one half as JSON."""
     scores = {
@@ -205,3 +223,17 @@ def pair_scores(reports: Sequence[PairReport]) -> Iterator[RenderableType]:
         said = f"{report.false_merges} of {report.different} pairs about different things"
         yield note(f"False merges in the half {report.half}: {said} ({report.false_merge_rate:.1%})")
     yield note("The rules were written with the half `tune` in view; only what they are sure of counts.", style=QUIET)
+
+
+def capture_shape(report: CaptureReport) -> dict[str, Any]:
+    """The scores of capture as JSON."""
+    figures = {"precision": round(report.precision, 4), "recall": round(report.recall, 4)}
+    return {"half": report.half, "dial": report.dial, "conversations": report.conversations, **figures}
+
+
+def capture_scores(reports: Sequence[CaptureReport]) -> Iterator[RenderableType]:
+    """What the rules keep of the labelled conversations."""
+    for report in reports:
+        kept = f"{report.right} of {report.kept} kept texts are right ({report.precision:.3f})"
+        found = f"{report.found} of {report.labelled} found ({report.recall:.3f})"
+        yield note(f"Capture, half {report.half}, {report.conversations} conversations: {kept}, {found}")

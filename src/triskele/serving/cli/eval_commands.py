@@ -159,7 +159,7 @@ def judge(
 def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
     """Measure arms on the judged questions.
 
-    The suite `curation` measures the rules that merge and supersede, on labelled pairs.
+    The suite `curation` measures the rules that merge, supersede and learn, on labelled samples.
     """
     if suite == "curation":
         return _run_curation(invocation)
@@ -180,11 +180,13 @@ def _run_curation(invocation: Invocation) -> None:
 
     pairs = curation_pairs.load_pairs()
     reports = [curation_pairs.measure(pairs, half) for half in curation_pairs.HALVES]
+    captured = [curation_pairs.measure_capture(half) for half in curation_pairs.HALVES]
     from triskele.serving.cli import curation_report
 
     if invocation.as_json:
-        return invocation.write_json({"halves": [curation_report.pair_shape(report) for report in reports]})
-    return invocation.write(*curation_report.pair_scores(reports))
+        halves = [curation_report.pair_shape(report) for report in reports]
+        return invocation.write_json({"halves": halves, "capture": list(map(curation_report.capture_shape, captured))})
+    return invocation.write(*curation_report.pair_scores(reports), *curation_report.capture_scores(captured))
 
 
 @eval_.command(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from triskele.types import Memory
 
 _MOST = 3
+RELATIONS = {Verdict.NOOP: "duplicate", Verdict.UPDATE: "update", Verdict.SUPERSEDE: "contradiction"}
 _VERBS = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends", Verdict.SUPERSEDE: "may replace"}
 _REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _SHOWN_CHARACTERS = 80
@@ -84,7 +85,7 @@ def shape(decisions: Sequence[PairDecision]) -> list[dict[str, Any]]:
     return [
         {
             "id": each.old.id,
-            "relation": _VERBS[each.verdict],
+            "relation": RELATIONS[each.verdict],
             "confidence": round(each.confidence, 3),
             "content": shapes.shown_content(each.old, False),
         }

@@ -122,7 +122,8 @@ def _report_added(
         document = {**shapes.outcome(first), "project": first.project, "batch": _batch(outcomes)}
         document |= {"secret": bool(secrets), "detected": bool(detected)}
         document["valid"] = {memory.id: shapes.period(periods.held(memory)) for memory in dated}.get(first.id)
-        document["related"] = related_memories.shape(related)
+        if related:
+            document["similar"] = related_memories.shape(related)
         if is_split:
             document["memories"] = [shapes.outcome(each) for each in outcomes]
         return invocation.write_json(document)

@@ -19,11 +19,11 @@ from triskele.validation import MAX_LIMIT
 # About 8,000 tokens: clients pass that on uncut.
 ANSWER_CHARACTERS = 24_000
 MAX_LINKS = 50
-Relationship = Literal["repeats", "extends", "contradicts"]
+Relationship = Literal["duplicate", "update", "contradiction"]
 _RELATIONS: dict[Verdict, Relationship] = {
-    Verdict.NOOP: "repeats",
-    Verdict.UPDATE: "extends",
-    Verdict.SUPERSEDE: "contradicts",
+    Verdict.NOOP: "duplicate",
+    Verdict.UPDATE: "update",
+    Verdict.SUPERSEDE: "contradiction",
 }
 _SEALED_NOTE = "It holds a secret: the text is sealed, and only its title is shown."
 
@@ -109,12 +109,12 @@ class Changed(BaseModel):
     action: Annotated[str, Field(description="added, duplicate, edited, unchanged, forgotten, linked, restored, …")]
 
 
-class RelatedMemory(BaseModel):
+class SimilarMemory(BaseModel):
     """A memory that a stored text seems to repeat, extend or contradict."""
 
     id: str
     relation: Annotated[
-        Literal["repeats", "extends", "contradicts"], Field(description="What the new text does to it.")
+        Literal["duplicate", "update", "contradiction"], Field(description="What the new text is to it.")
     ]
     content: str
     confidence: Annotated[float, Field(description="0 to 1: how sure the rules are.")]
@@ -128,7 +128,7 @@ class Stored(Changed):
     batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
     note: Note = ""
     related: Annotated[
-        list[RelatedMemory], Field(description="Likely duplicates and contradictions, surest first.")
+        list[SimilarMemory], Field(description="Likely duplicates and contradictions, surest first.")
     ] = []
 
 
@@ -228,10 +228,10 @@ def stored(outcome: Outcome, note: str = "") -> Stored:
     )
 
 
-def related(decisions: Sequence[PairDecision]) -> list[RelatedMemory]:
+def similar(decisions: Sequence[PairDecision]) -> list[SimilarMemory]:
     """The memories that a stored text seems to repeat, extend or contradict."""
     return [
-        RelatedMemory(
+        SimilarMemory(
             id=each.old.id,
             relation=_RELATIONS[each.verdict],
             content=shown_content(each.old, False),
