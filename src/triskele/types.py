@@ -50,6 +50,17 @@ def least_trusted(*origins: Origin) -> Origin:
     return max(origins, key=TRUST.index)
 
 
+@dataclass(frozen=True, slots=True)
+class SpokenTurn:
+    """One turn of a conversation; `is_typed` is false for what a program wrote in the place of a person."""
+
+    role: str
+    text: str
+    at: datetime | None = None
+    session: str = ""
+    is_typed: bool = True
+
+
 class LinkKind(StrEnum):
     """How one memory stands to another; read as `source KIND target`."""
 

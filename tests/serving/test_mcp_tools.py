@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.serving.hook.injection import key_of
-from triskele.types import LinkKind, Origin
+from triskele.types import LinkKind, Origin, Sensitivity
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., Engine]
@@ -34,6 +34,7 @@ async def test_what_is_stored_is_recalled_with_its_reasons(open_engine: Open, er
         stored = await agent.call("memory_store", content=ARGO, category="decisions", tags=["deploy"])
         assert stored | {"id": "", "batch": ""} == {
             "id": "", "action": "added", "project": PROJECT, "sensitivity": "open", "batch": "", "note": "",
+            "similar": [],
         }  # fmt: skip
         found = await agent.call("memory_recall", query="how do we deploy?")
     (hit,) = found["hits"]
@@ -64,6 +65,21 @@ async def test_a_text_known_already_is_told_as_such(open_engine: Open) -> None:
         again = await agent.call("memory_store", content=ARGO)
     assert (again["id"], again["action"], again["batch"]) == (first, "duplicate", "")
     assert "stored already" in again["note"]
+
+
+async def test_a_stored_text_comes_with_what_it_contradicts_and_how_to_settle_it(open_engine: Open) -> None:
+    engine = open_engine()
+    private = engine.remember("SMS go out through Pingwell at night", sensitivity=Sensitivity.PRIVATE).id
+    async with connected(engine) as agent:
+        old = await agent.store("SMS go out through Pingwell")
+        stored = await agent.call("memory_store", content="SMS now go out through Textbird instead of Pingwell")
+        assert [(each["id"], each["relation"]) for each in stored["similar"]] == [(old, "contradiction")]
+        assert private not in str(stored)
+        assert "memory_link" in stored["note"] and stored["batch"] in stored["note"]
+        await agent.call("memory_link", source=stored["id"], kind="supersedes", target=old)
+        again = await agent.call("memory_store", content="The kettle is red")
+    assert engine.superseded([old]) == {old}
+    assert again["similar"] == []
 
 
 async def test_what_a_hook_injected_is_not_stored_again(open_engine: Open) -> None:

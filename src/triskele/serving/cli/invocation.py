@@ -37,6 +37,15 @@ class Invocation:
     has_answered: bool = False
     shows_all: bool = False
 
+    @property
+    def is_resident(self) -> bool:
+        """Whether the resident process runs it for a client."""
+        return False
+
+    def has_terminal(self) -> bool:
+        """Whether the output goes to a terminal."""
+        return sys.stdout.isatty()
+
     def settings(self) -> Settings:
         """The effective settings."""
         from triskele import config

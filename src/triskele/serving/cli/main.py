@@ -43,6 +43,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "mcp": "agent_commands:mcp",
         "memory-tool": "agent_commands:memory_tool",
     },
+    "Curation": {
+        "learn": "curation_commands:learn",
+        "review": "curation_commands:review",
+        "curate": "curation_commands:curate",
+    },
     "Projects": {"projects": "store_commands:projects"},
     "Graph": {"graph": "graph_commands:graph"},
     "Code": {"code": "code_commands:code"},

@@ -31,6 +31,15 @@ class RemoteInvocation(Invocation):
     environ_of_client: Mapping[str, str] = field(default_factory=dict)
     output: io.StringIO = field(default_factory=io.StringIO)
 
+    @property
+    def is_resident(self) -> bool:
+        """Whether the resident process runs it for a client."""
+        return True
+
+    def has_terminal(self) -> bool:
+        """Whether the client's output goes to a terminal."""
+        return self.is_terminal
+
     def settings(self) -> Settings:
         """The settings of the resident process, which are those of the client."""
         assert self.engine is not None

@@ -27,6 +27,7 @@ from triskele.serving.cli.options import (
 from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Role, Sensitivity
 
 if TYPE_CHECKING:
+    from triskele.curation.decide import PairDecision
     from triskele.curation.undo import UndoPlan
     from triskele.engine import Engine
     from triskele.recall.hosted.egress_log import Sent
@@ -82,10 +83,14 @@ def add(
     details["project"] = written_project(project, everywhere)
     details |= {"sensitivity": sensitivity, "title": title}
     content = given_text(text)
+    from triskele.serving.cli import related_memories
+
     with invocation.open() as engine:
         if split:
             outcomes = engine.remember_all(engine.draft_pieces(content, **details))
         else:
+            if supersedes is None and not quiet and related_memories.can_ask(invocation):
+                supersedes = related_memories.ask(invocation, engine, engine.draft(content, **details))
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
         if quiet and not invocation.as_json:
             return invocation.echo("\n".join(each.id for each in outcomes))
@@ -93,8 +98,12 @@ def add(
         added = [each.id for each in outcomes if each.action is Action.ADDED and not is_given]
         dated = [memory for memory in engine.store.memories(added).values() if periods.held(memory)]
         is_marked = sensitivity is Sensitivity.SECRET
+        is_plain = not split and supersedes is None and outcomes[0].action is Action.ADDED
+        related = related_memories.related(invocation, engine, engine.get(outcomes[0].id)) if is_plain else []
         times = shapes.times(details)
-        return _report_added(invocation, engine, outcomes, dated, times, is_split=split, is_marked=is_marked)
+        return _report_added(
+            invocation, engine, outcomes, dated, times, related=related, is_split=split, is_marked=is_marked
+        )
 
 
 def _report_added(
@@ -104,9 +113,12 @@ def _report_added(
     dated: Sequence[Memory],
     times: shapes.Shape,
     *,
+    related: Sequence[PairDecision],
     is_split: bool,
     is_marked: bool,
 ) -> None:
+    from triskele.serving.cli import related_memories
+
     secrets = [each.id for each in outcomes if each.sensitivity is Sensitivity.SECRET]
     detected = [] if is_marked else secrets
     if invocation.as_json:
@@ -114,6 +126,8 @@ def _report_added(
         document = {**shapes.outcome(first), "project": first.project, "batch": _batch(outcomes)}
         document |= {"secret": bool(secrets), "detected": bool(detected), "times": times}
         document["valid"] = {memory.id: shapes.period(periods.held(memory)) for memory in dated}.get(first.id)
+        if related:
+            document["similar"] = related_memories.shape(related)
         if is_split:
             document["memories"] = [shapes.outcome(each) for each in outcomes]
         return invocation.write_json(document)
@@ -124,7 +138,8 @@ def _report_added(
     added = engine.store.memories(each.id for each in outcomes).values()
     told = [*render.time_lines(times), *reports.dated(dated, short)]
     lines = [*told, *reports.detected_secrets(sealed, short), *reports.example_keys(added)]
-    return invocation.write(reports.added(outcomes, short), *lines)
+    hints = map(render.note, related_memories.lines(related, engine, outcomes[0].id))
+    return invocation.write(reports.added(outcomes, short), *lines, *hints)
 
 
 @click.command(

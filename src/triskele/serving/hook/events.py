@@ -14,6 +14,7 @@ from typing import Any
 from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.errors import BadInput
+from triskele.serving import learning
 from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation, Injection, key_of, text_in
 
@@ -62,10 +63,13 @@ def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
 def _pre_compact(engine: Engine, payload: Mapping[str, Any]) -> str:
     if (key := key_of(payload)) is not None:
         engine.store.usage.lose(key)
-    return NOTHING
+    return _stop(engine, payload)
 
 
-def _stop(_engine: Engine, _payload: Mapping[str, Any]) -> str:
+def _stop(engine: Engine, payload: Mapping[str, Any]) -> str:
+    # What is said since the last time is learned in the background.
+    if engine.settings.curation.learn != "off":
+        learning.queue(engine, payload, Conversation.of(engine, payload).project)
     return NOTHING
 
 

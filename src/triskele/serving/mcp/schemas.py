@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field
 
 from triskele import types
 from triskele.base import timestamps
+from triskele.curation.compare import Verdict
+from triskele.curation.decide import PairDecision
 from triskele.serving.mcp import descriptions
 from triskele.serving.shapes import shown_content
 from triskele.types import Link, Memory, Outcome
@@ -17,6 +19,12 @@ from triskele.validation import MAX_LIMIT
 # About 8,000 tokens: clients pass that on uncut.
 ANSWER_CHARACTERS = 24_000
 MAX_LINKS = 50
+Relationship = Literal["duplicate", "update", "contradiction"]
+_RELATIONS: dict[Verdict, Relationship] = {
+    Verdict.NOOP: "duplicate",
+    Verdict.UPDATE: "update",
+    Verdict.SUPERSEDE: "contradiction",
+}
 _SEALED_NOTE = "It holds a secret: the text is sealed, and only its title is shown."
 
 Speaker = Annotated[str, Field(description="Who said it, or empty.")]
@@ -101,6 +109,17 @@ class Changed(BaseModel):
     action: Annotated[str, Field(description="added, duplicate, edited, unchanged, forgotten, linked, restored, …")]
 
 
+class SimilarMemory(BaseModel):
+    """A memory that a stored text seems to repeat, extend or contradict."""
+
+    id: str
+    relation: Annotated[
+        Literal["duplicate", "update", "contradiction"], Field(description="What the new text is to it.")
+    ]
+    content: str
+    confidence: Annotated[float, Field(description="0 to 1: how sure the rules are.")]
+
+
 class Stored(Changed):
     """The result of storing a text."""
 
@@ -108,6 +127,9 @@ class Stored(Changed):
     sensitivity: Sensitivity
     batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
     note: Note = ""
+    related: Annotated[
+        list[SimilarMemory], Field(description="Likely duplicates and contradictions, surest first.")
+    ] = []
 
 
 class Changes(BaseModel):
@@ -204,6 +226,20 @@ def stored(outcome: Outcome, note: str = "") -> Stored:
         batch=outcome.batch,
         note=" ".join(each for each in notes if each),
     )
+
+
+def similar(decisions: Sequence[PairDecision]) -> list[SimilarMemory]:
+    """The memories that a stored text seems to repeat, extend or contradict."""
+    return [
+        SimilarMemory(
+            id=each.old.id,
+            relation=_RELATIONS[each.verdict],
+            content=shown_content(each.old, False),
+            confidence=round(each.confidence, 2),
+        )
+        for each in decisions
+        if each.old is not None
+    ]
 
 
 def changes(outcomes: Sequence[Outcome]) -> Changes:

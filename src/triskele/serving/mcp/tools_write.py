@@ -8,6 +8,7 @@ from pydantic import Field
 
 from triskele.base import periods
 from triskele.curation import echo
+from triskele.curation.curator import Curator
 from triskele.errors import BadInput
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller
@@ -29,11 +30,16 @@ from triskele.serving.mcp.schemas import (
     Title,
     WrittenProject,
 )
-from triskele.types import Action, LinkKind, Memory, Origin, Sensitivity, is_raised
+from triskele.types import Action, LinkKind, Memory, Origin, Outcome, Sensitivity, is_raised
 
 _REMOVES = "none"
 _SUCCESSOR = "The user's own text was kept: this text supersedes it."
 _HELD = "By its own words it is valid {}; set valid_from or valid_to with memory_update if that is wrong."
+_SIMILAR = (
+    "Look at `similar`: if this replaces {1}, call memory_link with source {0}, kind supersedes and target {1}; if it"
+    " says the same, call memory_undo with batch {2}; if both hold, leave it."
+)
+_MOST_SIMILAR = 3
 _KNOWN = "It was stored already; nothing was written."
 _KNOWN_SUCCESSOR = "It was stored already and now supersedes the older memory."
 
@@ -200,7 +206,18 @@ def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **
     elif not (details.get("valid_from") or details.get("valid_to")):
         held = periods.held(who.engine.get(outcome.id))
         note = f"{note} {_HELD.format(periods.describe(held))}".strip() if held else note
-    return schemas.stored(outcome, note)
+    found = _similar(who, outcome) if older is None and outcome.action is Action.ADDED else []
+    if found:
+        note = f"{note} {_SIMILAR.format(outcome.id, found[0].id, outcome.batch)}".strip()
+    return schemas.stored(outcome, note).model_copy(update={"similar": found})
+
+
+def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
+    """What the text repeats or contradicts, of what this client may see."""
+    if not who.engine.settings.curation.propose:
+        return []
+    hints = Curator(who.engine).hints(who.engine.get(outcome.id))
+    return schemas.similar([each for each in hints if each.old is not None and who.may_read(each.old)][:_MOST_SIMILAR])
 
 
 def _succeeded(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:

@@ -1,0 +1,221 @@
+"""The commands that keep a store clean: review, curate, learn."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from triskele.errors import BadInput, NotFound
+from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
+from triskele.serving.cli.options import writing_place, written_project
+
+if TYPE_CHECKING:
+    from triskele.curation.proposals import Proposal
+    from triskele.engine import Engine
+
+_KEYS = (("a", "accept"), ("r", "reject"), ("s", "skip"), ("q", "stop"))
+_ACCEPT, _REJECT, _SKIP = "a", "r", "s"
+_STOP = frozenset({"q", "", "\x04", "\x1b"})
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=examples(
+        "triskele review", "triskele review list", "triskele review accept 5b86e0", "triskele review reject 5b86e0"
+    ),
+)
+@global_options
+@click.pass_context
+def review(context: click.Context) -> None:
+    """Walk through what curation proposes, with one key for each.
+
+    A proposal changes nothing until you accept it; what you accept is one batch that `triskele undo` takes back.
+    """
+    if context.invoked_subcommand is None:
+        _walk(context.ensure_object(Invocation))
+
+
+@review.command("list", epilog=examples("triskele review list --json"))
+@common
+def list_proposals(invocation: Invocation) -> None:
+    """Show what waits."""
+    from triskele.serving.cli import curation_report
+
+    with invocation.open_existing() as engine:
+        waiting = engine.proposals.list()
+        if invocation.as_json:
+            return invocation.write_json({"proposals": [curation_report.proposal_shape(each) for each in waiting]})
+        return invocation.write(curation_report.proposals(waiting, _short(engine, waiting)))
+
+
+@review.command(epilog=examples("triskele review accept 5b86e0 1f20c3", "triskele review accept --above 0.9"))
+@click.argument("ids", nargs=-1, metavar="ID...")
+@click.option("--above", type=click.FloatRange(0, 1), help="Every proposal with at least this confidence.")
+@common
+def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) -> None:
+    """Carry proposals out."""
+    with invocation.open_existing() as engine:
+        chosen = _chosen(engine, ids, above)
+        batches: dict[str, str] = {}
+        for each in chosen:
+            # One that was accepted before may have settled it too.
+            with suppress(NotFound):
+                batches[each.id] = engine.proposals.accept(each.id)[0].batch
+        if invocation.as_json:
+            return invocation.write_json({"accepted": batches})
+        lines = [f"{id} accepted (undo: triskele undo --batch {batch})" for id, batch in batches.items()]
+        return invocation.echo("\n".join(lines) or "Nothing to accept.")
+
+
+@review.command(epilog=examples("triskele review reject 5b86e0"))
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@common
+def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
+    """Drop proposals; the same ones are not made again."""
+    with invocation.open_existing() as engine:
+        chosen = _chosen(engine, ids, None)
+        for each in chosen:
+            engine.proposals.reject(each.id)
+        if invocation.as_json:
+            return invocation.write_json({"rejected": [each.id for each in chosen]})
+        return invocation.echo("\n".join(f"{each.id} rejected" for each in chosen))
+
+
+def _chosen(engine: Engine, ids: tuple[str, ...], above: float | None) -> list[Proposal]:
+    if bool(ids) == (above is not None):
+        raise click.UsageError("give the ids of proposals, or --above")
+    if above is not None:
+        return [each for each in engine.proposals.list() if each.confidence >= above]
+    return list({each.id: each for each in map(engine.proposals.get, ids)}.values())
+
+
+def _short(engine: Engine, waiting: list[Proposal]) -> dict[str, str]:
+    sides = [side for each in waiting if each.is_stored for side in (each.new, each.old) if side is not None]
+    return engine.store.shorten({side.id for side in sides}) if sides else {}
+
+
+def _walk(invocation: Invocation) -> None:
+    """One proposal, one key."""
+    from triskele.serving.cli import curation_report
+    from triskele.serving.cli.judging_screen import has_keys
+
+    with invocation.open_existing() as engine:
+        waiting = engine.proposals.list()
+        if not waiting:
+            return invocation.echo("Nothing waits for a review.")
+        if invocation.as_json or not has_keys():
+            raise BadInput("walking through proposals needs a terminal: use `triskele review list`, accept and reject")
+        counts = {"accepted": 0, "rejected": 0}
+        for number, proposal in enumerate(waiting, start=1):
+            invocation.write(curation_report.one_proposal(proposal, f"{number} of {len(waiting)}"))
+            key = _key()
+            if key in _STOP:
+                break
+            if key == _ACCEPT:
+                engine.proposals.accept(proposal.id)
+                counts["accepted"] += 1
+            elif key == _REJECT:
+                engine.proposals.reject(proposal.id)
+                counts["rejected"] += 1
+        left = len(engine.proposals.list())
+        return invocation.echo(f"{counts['accepted']} accepted, {counts['rejected']} rejected, {left} left.")
+
+
+def _key() -> str:
+    """A key of those that mean something."""
+    legend = "   ".join(f"{key} {meaning}" for key, meaning in _KEYS)
+    while True:
+        click.echo(f"{legend}  ", nl=False)
+        try:
+            key = click.getchar().lower()
+        except EOFError:
+            key = ""
+        click.echo()
+        if key in _STOP or key in (_ACCEPT, _REJECT, _SKIP):
+            return key
+
+
+@click.command(
+    epilog=examples("triskele curate --dry-run", "triskele curate", "triskele curate --apply 0.95 --yes"),
+)
+@click.option("--dry-run", is_flag=True, help="Show what it finds and change nothing.")
+@click.option("--apply", "threshold", type=click.FloatRange(0.9, 1), help="Apply what is at least so sure (0.9 to 1).")
+@click.option("--limit", type=click.IntRange(1), help="Read only so many memories; the next run goes on there.")
+@click.option("--yes", is_flag=True, help="Apply without asking, also more than the daily share of the store.")
+@common
+def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit: int | None, yes: bool) -> None:
+    """Find copies, contradictions and outdated memories in the whole store.
+
+    What it finds waits in `triskele review`. With --apply it carries out what is sure, in one batch that
+    `triskele undo --batch` takes back.
+    """
+    if dry_run and threshold is not None:
+        raise click.UsageError("--dry-run and --apply exclude each other")
+    from triskele.curation import upkeep
+    from triskele.serving.cli import curation_report
+
+    with invocation.open_existing() as engine:
+        if threshold is not None and not yes:
+            _confirm(invocation, engine, threshold)
+        with progress_bar("Reviewing") as progress:
+            result = upkeep.curate(engine, threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
+        if invocation.as_json:
+            return invocation.write_json(curation_report.review_shape(result))
+        return invocation.write(*curation_report.review(result, engine.store.shorten, is_dry=dry_run))
+
+
+def _confirm(invocation: Invocation, engine: Engine, threshold: float) -> None:
+    """The brake: a run that would change more than the daily share of the store needs consent."""
+    from triskele.curation import upkeep
+
+    found = upkeep.curate(engine, is_dry=True).findings
+    sure = [each for each in found if each.decision.is_sure and each.decision.confidence >= threshold]
+    live = engine.census().memories
+    most = int(live * engine.settings.curation.daily_share)
+    said = f"this would change about {len(sure):,} of {live:,} memories"
+    if len(sure) <= most:
+        return
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput(f"{said}, more than {most:,} a day (curation.daily_share): confirm it with --yes")
+    if not click.confirm(f"{said[0].upper()}{said[1:]}. Go on?", err=True):
+        raise BadInput("not confirmed: nothing was changed")
+
+
+@click.command(
+    epilog=examples(
+        "triskele learn ~/.claude/projects/shop/3f9c.jsonl --dry-run", "triskele learn talk.jsonl --dial strict"
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--dry-run", is_flag=True, help="Show what it would keep of the whole file, and keep nothing.")
+@click.option(
+    "--dial",
+    type=click.Choice(["strict", "normal", "all"]),
+    help="How sure it must be; normal unless the settings say otherwise.",
+)
+@writing_place
+@common
+def learn(
+    invocation: Invocation, file: Path, dry_run: bool, dial: str | None, project: str | None, everywhere: bool
+) -> None:
+    """Keep what you said in a transcript of Claude Code, Codex or Gemini.
+
+    By rules on your own words: what you asked to remember, standing rules, corrections, decisions, preferences, who
+    people are. What is less sure waits in `triskele review`. A later run goes on where the last one ended. A
+    conversation with #no-memory in it is left out.
+    """
+    from triskele.serving import learning
+    from triskele.serving.cli import curation_report
+
+    with invocation.open() as engine:
+        usual = engine.settings.curation.learn
+        chosen = dial or (usual if usual != "off" else "normal")
+        place = written_project(project, everywhere)
+        learned = learning.learn(engine, file, dial=chosen, project=place, is_dry=dry_run)
+        if invocation.as_json:
+            return invocation.write_json(curation_report.learned_shape(learned))
+        return invocation.write(*curation_report.learned(learned, is_dry=dry_run))

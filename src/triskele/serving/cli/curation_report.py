@@ -1,0 +1,239 @@
+"""Proposals, reasons and scores of curation as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from triskele.base import timestamps
+from triskele.curation.compare import Rationale, Verdict
+from triskele.serving import shapes
+from triskele.serving.cli.render import ID, MATCH, QUIET, counted, day, memories, note, one_line, table
+
+if TYPE_CHECKING:
+    from triskele.curation.proposals import Proposal
+    from triskele.curation.upkeep import Found, ReviewResult
+    from triskele.evaluation.curation_pairs import CaptureReport, PairReport
+    from triskele.serving.learning import Learned
+    from triskele.types import Memory
+
+VERBS = {
+    Verdict.ADD: "keep",
+    Verdict.UPDATE: "extends",
+    Verdict.SUPERSEDE: "replaces",
+    Verdict.NOOP: "repeats",
+    Verdict.FORGET: "forget",
+}
+_REASONS = {
+    "same words": "the same words",
+    "nearly the same words": "nearly the same words, with equal numbers and names",
+    "same words in another order": "the same words in another order",
+    "similar words": "most of the words are the same ({before}), and all numbers and names",
+    "more words": "the same words and more: {after}",
+    "the same and more": "says the same and adds: {after}",
+    "denied": "one denies what the other says",
+    "ended": "says that it ended ({after})",
+    "changed value": "{before} became {after}",
+    "moved on": "it moved on to {after}",
+    "other speaker": "another person says it",
+    "part of a conversation": "a turn of a conversation",
+    "ended on": "no longer valid since {before}",
+    "part of a forgotten memory": "it is part of a memory that was forgotten",
+    "holds for a time of its own": "one of them holds for a time of its own",
+}
+_SHOWN_CHARACTERS = 60
+
+
+def reason_text(reason: Rationale) -> str:
+    """One reason as a phrase."""
+    form = _REASONS.get(reason.rule, reason.rule)
+    return form.format(before=_shortened(reason.before), after=_shortened(reason.after))
+
+
+def reasons_text(reasons: Sequence[Rationale]) -> str:
+    """All reasons in one line."""
+    return "; ".join(map(reason_text, reasons))
+
+
+def _shortened(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def proposal_shape(proposal: Proposal) -> dict[str, Any]:
+    """A proposal as JSON."""
+    return {
+        "id": proposal.id,
+        "kind": proposal.kind.value,
+        "confidence": proposal.confidence,
+        "created": timestamps.to_text(proposal.created),
+        "new": _memory_shape(proposal.new, is_stored=proposal.is_stored),
+        "old": _memory_shape(proposal.old) if proposal.old else None,
+        "reasons": [reason_text(reason) for reason in proposal.reasons],
+    }
+
+
+def _memory_shape(memory: Memory, *, is_stored: bool = True) -> dict[str, Any]:
+    content = shapes.shown_content(memory, False)
+    return {"id": memory.id if is_stored else None, "content": content, "category": memory.category}
+
+
+def proposals(waiting: Sequence[Proposal], short: Mapping[str, str]) -> RenderableType:
+    """The review queue line by line."""
+    if not waiting:
+        return note("Nothing waits for a review.")
+    made = table("id", "conf.", "memories and reasons", last_takes_rest=True)
+    for each in waiting:
+        made.add_row(Text(each.id, style=ID), note(f"{each.confidence:.2f}", style=QUIET), Group(*_lines(each, short)))
+    return Group(made, note(f"{counted(len(waiting), 'proposal')} · `triskele review` walks them", style=QUIET))
+
+
+def _lines(proposal: Proposal, short: Mapping[str, str]) -> Iterator[Text]:
+    yield _said(proposal.new, short, "")
+    if proposal.old is not None:
+        yield _said(proposal.old, short, f"{VERBS[proposal.kind]} ")
+    yield note(reasons_text(proposal.reasons), style=QUIET)
+
+
+def _said(memory: Memory, short: Mapping[str, str], verb: str) -> Text:
+    shown = Text(short.get(memory.id, ""), style=ID)
+    return Text(verb, style=MATCH) + shown + Text(" " if shown.plain else "") + Text(one_line(memory.content))
+
+
+def one_proposal(proposal: Proposal, place: str) -> RenderableType:
+    """One proposal on the screen of the review."""
+    heads = {Verdict.ADD: "Keep this?", Verdict.FORGET: "Forget this?"}
+    head = heads.get(proposal.kind, f"The newer memory {VERBS[proposal.kind]} the older one?")
+    parts = [note(place, style=QUIET), Text(head, style=MATCH), _dated("new", proposal.new)]
+    parts += [_dated("old", proposal.old)] if proposal.old else []
+    parts += [note(f"because {reasons_text(proposal.reasons)} (confidence {proposal.confidence:.2f})", style=QUIET)]
+    return Group(*parts)
+
+
+def _dated(side: str, memory: Memory) -> Text:
+    return note(f"  {side}  {day(memory.created_at)}  ", style=QUIET) + Text(one_line(memory.content))
+
+
+def review_shape(result: ReviewResult) -> dict[str, Any]:
+    """The findings of a review as JSON."""
+    return {
+        "read": result.read,
+        "batch": result.batch or None,
+        "applied": [_found_shape(found) for found in result.applied],
+        "proposals": [_found_shape(found) for found in result.findings],
+        "new": result.proposed,
+    }
+
+
+def _found_shape(found: Found) -> dict[str, Any]:
+    decision = found.decision
+    sides = [side for side in (decision.new, decision.old) if side is not None]
+    return {
+        "action": decision.verdict.value,
+        "finding": found.finding.value,
+        "ids": [side.id for side in sides],
+        "content": shapes.shown_content(decision.new, False),
+        "other": shapes.shown_content(decision.old, False) if decision.old else None,
+        "confidence": decision.confidence,
+        "reason": reasons_text(decision.reasons),
+    }
+
+
+def review(
+    result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], *, is_dry: bool
+) -> Iterator[RenderableType]:
+    """The findings of a review as a table, and what became of them."""
+    shown = [*result.applied, *result.findings]
+    sides = [side for found in shown for side in (found.decision.new, found.decision.old) if side is not None]
+    short = shorten({side.id for side in sides}) if sides else {}
+    if shown:
+        made = table("finding", "conf.", "memories and reasons", last_takes_rest=True)
+        for found in shown:
+            made.add_row(
+                note(found.finding.value), note(f"{found.decision.confidence:.2f}", style=QUIET), _found(found, short)
+            )
+        yield made
+    yield note(f"{memories(result.read)} read, {counted(len(shown), 'finding')}.")
+    if result.applied:
+        yield note(f"{counted(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
+    if not is_dry and result.findings:
+        yield note(f"{counted(result.proposed, 'new proposal')}: `triskele review` walks them.")
+
+
+def _found(found: Found, short: Mapping[str, str]) -> RenderableType:
+    decision = found.decision
+    lines = [_said(decision.new, short, "")]
+    lines += [_said(decision.old, short, f"{VERBS[decision.verdict]} ")] if decision.old else []
+    return Group(*lines, note(reasons_text(decision.reasons), style=QUIET))
+
+
+def learned_shape(result: Learned) -> dict[str, Any]:
+    """What was learned as JSON."""
+    return {
+        "kept": [_memory_shape(memory, is_stored=bool(result.batch)) for memory in result.kept],
+        "proposed": [_memory_shape(memory, is_stored=False) for memory in result.proposed],
+        "skipped": result.skipped,
+        "turns": result.turns,
+        "batch": result.batch or None,
+    }
+
+
+def learned(result: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
+    """What was learned, line by line."""
+    made = table("what", "category", "text", last_takes_rest=True)
+    for what, found in (("keep" if is_dry else "kept", result.kept), ("for review", result.proposed)):
+        for memory in found:
+            made.add_row(what, note(memory.category, style=QUIET), one_line(shapes.shown_content(memory, False)))
+    if result.kept or result.proposed:
+        yield made
+    said = f"{counted(result.turns, 'turn')} read, {len(result.kept)} kept, {len(result.proposed)} for review"
+    yield note(f"{said}, {result.skipped} known or unfit.")
+    if result.batch:
+        yield note(f"Undo: triskele undo --batch {result.batch}", style=QUIET)
+
+
+def pair_shape(report: PairReport) -> dict[str, Any]:
+    """The scores of one half as JSON."""
+    scores = {
+        each.verdict.value: {
+            "labelled": each.labelled,
+            "judged": each.judged,
+            "right": each.right,
+            "precision": round(each.precision, 4),
+            "recall": round(each.recall, 4),
+        }
+        for each in report.scores
+    }
+    rate = round(report.false_merge_rate, 4)
+    return {"half": report.half, "pairs": report.pairs, "verdicts": scores, "false_merge_rate": rate}
+
+
+def pair_scores(reports: Sequence[PairReport]) -> Iterator[RenderableType]:
+    """Precision and recall of each verdict."""
+    made = table("half", "verdict", "pairs", "judged so", "precision", "recall")
+    for report in reports:
+        for each in report.scores:
+            figures = (f"{each.precision:.3f}", f"{each.recall:.3f}")
+            made.add_row(report.half, each.verdict.value, str(each.labelled), str(each.judged), *figures)
+    yield made
+    for report in reports:
+        said = f"{report.false_merges} of {report.different} pairs about different things"
+        yield note(f"False merges in the half {report.half}: {said} ({report.false_merge_rate:.1%})")
+    yield note("The rules were written with the half `tune` in view; only what they are sure of counts.", style=QUIET)
+
+
+def capture_shape(report: CaptureReport) -> dict[str, Any]:
+    """The scores of capture as JSON."""
+    figures = {"precision": round(report.precision, 4), "recall": round(report.recall, 4)}
+    return {"half": report.half, "dial": report.dial, "conversations": report.conversations, **figures}
+
+
+def capture_scores(reports: Sequence[CaptureReport]) -> Iterator[RenderableType]:
+    """What the rules keep of the labelled conversations."""
+    for report in reports:
+        kept = f"{report.right} of {report.kept} kept texts are right ({report.precision:.3f})"
+        found = f"{report.found} of {report.labelled} found ({report.recall:.3f})"
+        yield note(f"Capture, half {report.half}, {report.conversations} conversations: {kept}, {found}")

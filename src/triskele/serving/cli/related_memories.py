@@ -1,0 +1,94 @@
+"""What a memory that is being added repeats or replaces: shown, and asked about on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.curation.compare import Verdict
+from triskele.curation.curator import Curator
+from triskele.errors import Conflict
+from triskele.serving import shapes
+from triskele.serving.cli.render import one_line
+
+if TYPE_CHECKING:
+    from triskele.curation.decide import PairDecision
+    from triskele.engine import Engine
+    from triskele.serving.cli.invocation import Invocation
+    from triskele.types import Memory
+
+_MOST = 3
+RELATIONS = {Verdict.NOOP: "duplicate", Verdict.UPDATE: "update", Verdict.SUPERSEDE: "contradiction"}
+_VERBS = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends", Verdict.SUPERSEDE: "may replace"}
+_REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
+_SHOWN_CHARACTERS = 80
+
+
+def related(invocation: Invocation, engine: Engine, memory: Memory) -> list[PairDecision]:
+    """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere."""
+    if not engine.settings.curation.propose:
+        return []
+    curator = Curator(engine)
+    return (curator.hints(memory) if invocation.is_resident else curator.word_hints(memory))[:_MOST]
+
+
+def ask(invocation: Invocation, engine: Engine, memory: Memory) -> str | None:
+    """The memory that a new one is to replace, as the user says; None keeps both. Raise where nothing is to be added.
+
+    The resident process cannot ask: the client does it then.
+    """
+    found = [each for each in related(invocation, engine, memory) if each.is_sure]
+    if not found:
+        return None
+    if invocation.is_resident:
+        raise Conflict("only the client can ask")
+    best = found[0]
+    assert best.old is not None
+    click.echo(line(best, engine.store.shorten([best.old.id])), err=True)
+    answers = click.Choice([_REPLACE, _KEEP, _CANCEL])
+    answer = click.prompt("replace it, keep both, or cancel", type=answers, default=_KEEP, err=True)
+    if answer == _CANCEL:
+        raise Conflict("nothing was added")
+    return best.old.id if answer == _REPLACE else None
+
+
+def can_ask(invocation: Invocation) -> bool:
+    """Whether a person sits at the other end."""
+    if invocation.as_json:
+        return False
+    return invocation.has_terminal() and (invocation.is_resident or (sys.stdin is not None and sys.stdin.isatty()))
+
+
+def line(decision: PairDecision, short: dict[str, str]) -> str:
+    """One related memory as a line."""
+    assert decision.old is not None
+    said = one_line(decision.old.content)
+    said = said if len(said) <= _SHOWN_CHARACTERS else f"{said[: _SHOWN_CHARACTERS - 1]}…"
+    return f"It {_VERBS[decision.verdict]} {short[decision.old.id]}: {said}"
+
+
+def lines(decisions: Sequence[PairDecision], engine: Engine, id: str) -> list[str]:
+    """Related memories, and how the new one takes the place of the first."""
+    olds = [each.old.id for each in decisions if each.old is not None]
+    if not olds:
+        return []
+    short = engine.store.shorten([id, *olds])
+    said = [line(each, short) for each in decisions]
+    return [*said, f"To replace it: triskele link {short[id]} supersedes {short[olds[0]]}"]
+
+
+def shape(decisions: Sequence[PairDecision]) -> list[dict[str, Any]]:
+    """Related memories as JSON."""
+    return [
+        {
+            "id": each.old.id,
+            "relation": RELATIONS[each.verdict],
+            "confidence": round(each.confidence, 3),
+            "content": shapes.shown_content(each.old, False),
+        }
+        for each in decisions
+        if each.old is not None
+    ]

@@ -1,0 +1,179 @@
+"""Reviewing a whole store: the right facts stay live, nothing else is touched, and undo restores every byte of it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from itertools import product
+
+import pytest
+
+from triskele.base import timestamps
+from triskele.curation import upkeep
+from triskele.curation.compare import Verdict
+from triskele.curation.upkeep import Finding
+from triskele.engine import Engine
+from triskele.types import Add, LinkKind, Memory, Origin
+
+OpenEngine = Callable[..., Engine]
+
+_NAMES = "amber basil cedar delta ember fjord grove heron iris jade kelp lotus maple onyx opal pearl topaz reed".split()
+_KINDS = "ledger mailer indexer gateway scheduler archive renderer importer".split()
+_FACTS = (
+    "The {stage} {name} {kind} listens on port {number}",
+    "The quota of the {stage} {name} {kind} is {number} GB",
+    "Logs of the {stage} {name} {kind} are kept for {number} days",
+    "The {stage} {name} {kind} is deployed with {tool}",
+    "{person} maintains the {stage} {name} {kind}",
+)
+_TOOLS, _PEOPLE = ("Nomad", "Helm", "Ansible", "Flux"), ("Mira", "Pavel", "Chen", "Aiko", "Ravi")
+# A full replay: TRISKELE_REPLAY=2000.
+_SIZE = int(os.environ.get("TRISKELE_REPLAY", "120"))
+
+
+def facts(count: int) -> list[tuple[str, str, str]]:
+    """Facts about different things, each with a copy in other words and with its newer state."""
+    chosen = random.Random(5)
+    subjects = list(product(("staging", "production", "demo"), _NAMES, _KINDS, _FACTS))
+    chosen.shuffle(subjects)
+    made = []
+    for stage, name, kind, form in subjects[:count]:
+        values = {"stage": stage, "name": name, "kind": kind, "number": chosen.randint(1, 900)}
+        tools = chosen.sample(_TOOLS, 2)
+        people = chosen.sample(_PEOPLE, 2)
+        text = form.format(**values, tool=tools[0], person=people[0])
+        changed = form.format(**{**values, "number": values["number"] + 1000}, tool=tools[1], person=people[1])
+        subject = f"the {stage} {name} {kind}"
+        if form.startswith("{person}"):
+            copy, changed = f"{subject[0].upper()}{subject[1:]} is maintained by {people[0]}", ""
+        else:
+            copy = f"{text[0].lower()}{text[1:]}."
+            changed = changed.replace(" is ", " is now ", 1) if " is " in changed else changed
+        made.append((text, copy, changed))
+    return made
+
+
+def state(engine: Engine) -> set[tuple[object, ...]]:
+    """Live rows with their validity and labels, and the links between them."""
+    rows = {memory.id: memory for _, memory in engine.store.versions() if memory.known_to is None}
+    shown = {(m.id, m.content_hash, m.valid_from, m.valid_to, m.tags, m.sensitivity, m.origin) for m in rows.values()}
+    return shown | {(link.source, link.kind, link.target) for link in engine.store.links(list(rows))}
+
+
+def stored(engine: Engine, texts: list[str], days_ago: int) -> list[str]:
+    at = timestamps.now() - timedelta(days=days_ago)
+    drafts = [engine.draft(text, created_at=at) for text in texts]
+    return [outcome.id for outcome in engine.remember_all(drafts)]
+
+
+def test_a_replay_keeps_the_right_facts_and_undo_restores_everything(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    made = facts(_SIZE)
+    originals = stored(engine, [text for text, _, _ in made], 30)
+    copied = made[: _SIZE // 5]
+    updated = [(place, changed) for place, (_, _, changed) in enumerate(made) if changed and place >= _SIZE // 5]
+    updated = updated[: _SIZE // 10]
+    copies = stored(engine, [copy for _, copy, _ in copied], 20)
+    news = stored(engine, [changed for _, changed in updated], 10)
+    before = state(engine)
+    result = upkeep.curate(engine, threshold=0.9)
+    replaced = {originals[place] for place, _ in updated}
+    everything = [*originals, *copies, *news]
+    assert engine.superseded(everything) == {*copies, *replaced}
+    untouched = set(originals) - replaced - set(originals[: len(copies)])
+    assert not untouched & {entry.id for entry in engine.store.journal(batch=result.batch, limit=10**6)}
+    assert [entry.action for id in untouched for entry in engine.history(id)] == ["added"] * len(untouched)
+    assert len(result.applied) == len(copies) + len(news)
+    engine.undo(result.batch)
+    assert state(engine) == before
+
+
+def test_a_dry_run_changes_nothing_and_leaves_no_trace(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    stored(engine, ["Payroll runs on Nomad"], 9)
+    stored(engine, ["Payroll now runs on Kubernetes", "payroll runs on nomad!"], 5)
+    before, position = state(engine), engine.store.position()
+    result = upkeep.curate(engine, is_dry=True)
+    assert {found.finding for found in result.findings} >= {Finding.CONTRADICTION, Finding.DUPLICATE}
+    assert (state(engine), engine.store.position()) == (before, position)
+    assert engine.proposals.list() == []
+
+
+def test_without_a_threshold_everything_is_proposed(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    stored(engine, ["Payroll runs on Nomad"], 9)
+    stored(engine, ["Payroll now runs on Kubernetes"], 5)
+    assert upkeep.curate(engine).proposed == 1
+    [proposal] = engine.proposals.list()
+    assert proposal.kind is Verdict.SUPERSEDE
+    assert upkeep.curate(engine).proposed == 0
+
+
+def test_a_chain_of_changes_ends_at_the_newest(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    first = stored(engine, ["The gateway listens on port 80"], 9)
+    second = stored(engine, ["The gateway listens on port 81"], 7)
+    copy = stored(engine, ["the gateway listens on port 81!"], 5)
+    third = stored(engine, ["The gateway listens on port 82"], 3)
+    upkeep.curate(engine, threshold=0.9)
+    assert engine.superseded([*first, *second, *copy, *third]) == {*first, *second, *copy}
+    assert [hit.memory.id for hit in engine.recall("gateway port").hits] == third
+
+
+def test_an_interrupted_review_goes_on_where_it_was(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    stored(engine, [text for text, _, _ in facts(6)], 9)
+    assert [upkeep.curate(engine, limit=4).read, upkeep.curate(engine, limit=4).read] == [4, 2]
+    assert upkeep.curate(engine, limit=4).read == 4
+
+
+def test_stale_empty_and_orphaned_memories_can_be_forgotten(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    old = timestamps.now() - timedelta(days=400)
+    ended = engine.remember("The trial of Globex runs", valid_to=old).id
+    junk = engine.remember("ok thanks", created_at=old).id
+    whole = engine.remember("The chapter about tides").id
+    part = engine.remember("Tides come twice a day in the harbour").id
+    engine.link(part, LinkKind.PART_OF, whole)
+    engine.forget(whole)
+    found = upkeep.curate(engine).findings
+    assert {(each.finding, each.decision.new.id) for each in found} == {
+        (Finding.STALE, ended),
+        (Finding.JUNK, junk),
+        (Finding.ORPHAN, part),
+    }
+    [proposal] = [each for each in engine.proposals.list() if each.new.id == junk]
+    outcomes = engine.proposals.accept(proposal.id)
+    assert engine.store.memories([junk]) == {}
+    engine.undo(outcomes[0].batch)
+    assert junk in engine.store.memories([junk])
+
+
+def test_an_agents_word_never_replaces_the_users_in_a_review(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    stored(engine, ["Payroll runs on Nomad"], 9)
+    at = timestamps.now() - timedelta(days=1)
+    engine.apply([Add(engine.draft("Payroll now runs on Kubernetes", origin=Origin.WEB, created_at=at))])
+    result = upkeep.curate(engine, threshold=0.9)
+    assert (result.applied, result.proposed) == ((), 1)
+
+
+def test_a_memory_that_changed_meanwhile_is_left_alone(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine()
+    [old] = stored(engine, ["Payroll runs on Nomad"], 9)
+    stored(engine, ["Payroll now runs on Kubernetes"], 5)
+    real = upkeep.StoreReview.pairs
+
+    def racing(self: upkeep.StoreReview, memories: list[Memory]) -> list[upkeep.Found]:
+        found = list(real(self, memories))
+        engine.forget(old)
+        return found
+
+    monkeypatch.setattr(upkeep.StoreReview, "pairs", racing)
+    assert upkeep.curate(engine, threshold=0.9).applied == ()
+    assert replace(engine.get(old), known_to=None).valid_to is None

@@ -1,0 +1,171 @@
+"""Learning from transcripts: kept once, never what recall gave, secrets sealed, and the hook only queues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele.curation import usage
+from triskele.engine import Engine
+from triskele.serving import learning
+from triskele.serving.hook import events
+from triskele.types import CURATION, Origin, Role, Sensitivity
+
+OpenEngine = Callable[..., Engine]
+
+
+def transcript(path: Path, *texts: str) -> Path:
+    """A transcript of Claude Code in which the user says these texts."""
+    with path.open("a") as file:
+        for text in texts:
+            message = {"role": "user", "content": text}
+            file.write(json.dumps({"type": "user", "sessionId": "s1", "message": message}) + "\n")
+    return path
+
+
+def learning_engine(open_engine: OpenEngine, dial: str = "normal") -> Engine:
+    engine = open_engine()
+    engine.settings = replace(engine.settings, curation=replace(engine.settings.curation, learn=dial))
+    return engine
+
+
+def test_what_the_user_asked_for_is_kept_once_with_who_said_it(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(tmp_path / "talk.jsonl", "Remember that the lab closes at 18:00", "now fix the tests")
+    learned = learning.learn(engine, path)
+    [memory] = learned.kept
+    kept = engine.get(memory.id)
+    assert (kept.content, kept.role, kept.origin) == ("The lab closes at 18:00", Role.USER, Origin.USER)
+    assert kept.session is not None and "s1" not in kept.session
+    assert {entry.actor for entry in engine.store.journal(batch=learned.batch)} == {CURATION}
+    assert learning.learn(engine, path).turns == 0
+    transcript(path, "from now on answer in French")
+    assert [memory.content for memory in learning.learn(engine, path).kept] == ["Answer in French"]
+    assert engine.census().memories == 2
+
+
+def test_what_is_less_sure_waits_and_a_dry_run_keeps_nothing(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(tmp_path / "talk.jsonl", "Our canteen is in the east wing", "I prefer tables over lists")
+    dry = learning.learn(engine, path, is_dry=True)
+    assert (len(dry.kept), len(dry.proposed)) == (1, 1)
+    assert (engine.census().memories, engine.proposals.list()) == (0, [])
+    learning.learn(engine, path)
+    [proposal] = engine.proposals.list()
+    assert proposal.new.content == "Our canteen is in the east wing"
+    assert engine.census().memories == 1
+
+
+def test_a_known_fact_is_not_kept_again_and_a_changed_one_is_proposed(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    engine.remember("The lab closes at 18:00")
+    path = transcript(
+        tmp_path / "talk.jsonl", "Remember that the lab closes at 18:00!", "note that the lab closes at 19:00"
+    )
+    learned = learning.learn(engine, path)
+    assert ([memory.content for memory in learned.kept], learned.skipped) == (["The lab closes at 19:00"], 1)
+    [proposal] = engine.proposals.list()
+    assert (proposal.kind, proposal.new.content) == ("supersede", "The lab closes at 19:00")
+
+
+def test_a_secret_is_sealed_if_asked_for_and_never_queued(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    secret = "hunter2-Kelp-9931-Quartz"
+    path = transcript(
+        tmp_path / "talk.jsonl",
+        f"Remember that the password of the printer is {secret}",
+        f"our password is {secret}",
+        f"we decided that the password is {secret}",
+    )
+    learned = learning.learn(engine, path)
+    assert [memory.sensitivity for memory in learned.kept] == [Sensitivity.SECRET]
+    assert secret not in engine.get(learned.kept[0].id).content
+    assert engine.proposals.list() == []
+    engine.store.documents.put("flush", {})
+    assert all(secret not in str(engine.store.documents.all(kind)) for kind in ("proposal", "learned", "learn-queue"))
+
+
+def _recalled(engine: Engine, count: int) -> list[str]:
+    forms = (
+        "the {0} service is deployed with {1} by the {2} team",
+        "the {2} team keeps the backups of {0} in {1}",
+        "{1} answers questions about {0} in the {2} office",
+    )
+    names = [f"{one}{two}" for one in ("kelp", "reed", "opal", "jade", "iris") for two in range(20)]
+    tools, teams = ("Nomad", "Vault", "Mira", "Gdansk"), ("north", "data", "harbour", "night", "mobile")
+    texts = [forms[n % 3].format(names[n % 100], tools[n % 4], teams[n % 5]) for n in range(count)]
+    outcomes = engine.remember_all([engine.draft(text) for text in texts])
+    memories = list(engine.store.memories([each.id for each in outcomes]).values())
+    usage.note_injection(engine.store, memories, conversation="talk", tokens=dict.fromkeys((m.id for m in memories), 9))
+    return [memory.content for memory in memories]
+
+
+def _reworded(text: str, number: int) -> str:
+    """The same text as an agent or a person would say it again."""
+    match number % 4:
+        case 0:
+            return text.replace("the ", "").replace("service is", "service is currently") + "!"
+        case 1:
+            return f"{text.upper()[0]}{text[1:]} now"
+        case 2:
+            return text.replace(" in ", " inside ").replace(" with ", " using ")
+        case _:
+            return text.replace("deployed", "deploys").replace("keeps", "kept").replace("answers", "answered")
+
+
+@pytest.mark.parametrize(("reword", "most"), [(False, 0.01), (True, 0.05)])
+def test_what_recall_gave_does_not_come_back(
+    open_engine: OpenEngine, tmp_path: Path, reword: bool, most: float
+) -> None:
+    engine = open_engine()
+    texts = _recalled(engine, 300)
+    said = [_reworded(text, number) if reword else text for number, text in enumerate(texts)]
+    path = transcript(tmp_path / "talk.jsonl", *(f"Remember that {text}" for text in said))
+    learned = learning.learn(engine, path)
+    assert learned.turns == len(texts)
+    assert len(learned.kept) + len(learned.proposed) <= most * len(texts)
+    assert learned.skipped >= (1 - most) * len(set(texts))
+
+
+def test_the_stop_hook_queues_and_the_background_learns(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = learning_engine(open_engine)
+    path = transcript(tmp_path / "talk.jsonl", "Remember that the lab closes at 18:00")
+    payload: dict[str, Any] = {"session_id": "s1", "transcript_path": str(path), "project": "garden"}
+    assert events.respond(engine, "stop", payload) == ""
+    assert events.respond(engine, "pre-compact", payload) == ""
+    assert engine.census().memories == 0
+    assert [learning.work_off(engine), learning.work_off(engine)] == [1, 0]
+    assert engine.browse()[0].project == "garden"
+
+
+def test_nothing_is_queued_unless_the_settings_say_so(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(tmp_path / "talk.jsonl", "Remember that the lab closes at 18:00")
+    events.respond(engine, "stop", {"session_id": "s1", "transcript_path": str(path)})
+    assert engine.store.documents.all("learn-queue") == {}
+    assert learning.work_off(learning_engine(open_engine)) == 0
+
+
+def test_a_transcript_that_cannot_be_read_is_dropped(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = learning_engine(open_engine)
+    (tmp_path / "bad.json").write_text("[")
+    learning.queue(engine, {"transcript_path": str(tmp_path / "bad.json")}, "garden")
+    learning.queue(engine, {"transcript_path": str(tmp_path / "gone.jsonl")}, "garden")
+    learning.queue(engine, {"transcript_path": "relative.jsonl"}, "garden")
+    assert learning.work_off(engine) == 0
+    assert engine.store.documents.all("learn-queue") == {}
+
+
+def test_the_command_shows_and_keeps(run: Callable[..., Any], tmp_path: Path) -> None:
+    path = transcript(tmp_path / "talk.jsonl", "Remember that the lab closes at 18:00")
+    dry = run("learn", str(path), "--dry-run", "--json").json
+    assert [each["content"] for each in dry["kept"]] == ["The lab closes at 18:00"]
+    assert (dry["proposed"], dry["skipped"], dry["batch"]) == ([], 0, None)
+    assert "The lab closes at 18:00" in run("learn", str(path)).out
+    assert run("recall", "lab", "--json").json["hits"][0]["role"] == "user"
+    assert run("learn", str(tmp_path / "gone.jsonl")).is_refused(2, "no such file")
