@@ -39,6 +39,10 @@ NAVIGATION = (
     ("quality", "Quality", "/quality"),
     ("health", "Health", "/health"),
 )
+_NOTES = {
+    "unchanged": {"text": "Nothing changed.", "can_undo": False},
+    "duplicate": {"text": "This text is known already: here it is.", "can_undo": False},
+}
 _DONE = {
     Action.ADDED: "Added",
     Action.EDITED: "Edited",
@@ -110,8 +114,8 @@ def environment() -> Environment:
 
 def page(asked: PageRequest, template: str, active: str, *, status: int = 200, **values: Any) -> Response:
     """A whole page; after a change it says what was done and offers to undo it."""
-    done = asked.text("done", most=64)
-    notice = change_notice(asked.engine, done) if done else None
+    done, said = asked.text("done", most=64), asked.text("said", most=20)
+    notice = change_notice(asked.engine, done) if done else _NOTES.get(said)
     return fragment(template, status=status, active=active, notice=notice, **values)
 
 
