@@ -78,7 +78,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedPage:
     """One page of memories, and how many there are in all."""
 
     memories: Sequence[Memory]
@@ -95,17 +95,19 @@ class Facets:
     tags: Sequence[str]
 
 
-def find(engine: Engine, filters: Filters, *, limit: int | None, offset: int = 0) -> Found:
+def find(engine: Engine, filters: Filters, *, limit: int | None, offset: int = 0) -> ListedPage:
     """A page of the memories that the filters leave; without a limit all of them."""
     end = None if limit is None else offset + limit
     if filters.state in (SUPERSEDED, FORGOTTEN):
         candidates = superseded(engine) if filters.state == SUPERSEDED else forgotten(engine)
         kept = [each for each in candidates if _is_in(each, filters.scope(engine))]
-        return Found(sorted(kept, key=_sort_key(filters.sort), reverse=filters.sort != "oldest")[offset:end], len(kept))
+        return ListedPage(
+            sorted(kept, key=_sort_key(filters.sort), reverse=filters.sort != "oldest")[offset:end], len(kept)
+        )
     rows = _rows(engine, filters)
     wanted = rows[offset:end].tolist()
     known = engine.store.rows(wanted)
-    return Found([known[row] for row in wanted if row in known], len(rows))
+    return ListedPage([known[row] for row in wanted if row in known], len(rows))
 
 
 def months(engine: Engine, filters: Filters) -> list[tuple[str, int]]:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from triskele.errors import NotFound, TriskeleError, Unavailable
 from triskele.serving.app import error_place
-from triskele.serving.web import browse_page, memory_page, search_page
+from triskele.serving.web import browse_page, graph_page, memory_page, search_page
 from triskele.serving.web.rendering import Handler, PageRequest, failure, static_file
 from triskele.serving.web.sessions import PREFIX, Sessions
 
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 _MAX_CODE = 100
 # Who answers what: method, path below /ui, function.
-ROUTES: tuple[tuple[str, str, Handler], ...] = (*search_page.ROUTES, *browse_page.ROUTES, *memory_page.ROUTES)
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    *search_page.ROUTES,
+    *browse_page.ROUTES,
+    *memory_page.ROUTES,
+    *graph_page.ROUTES,
+)
 
 
 def pages(
