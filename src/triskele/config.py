@@ -19,6 +19,7 @@ CONFIG_FILE = "config.toml"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
+LEARNING = ("off", "strict", "normal", "all")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 
 # The variables that choose a store and an owner.
@@ -120,6 +121,23 @@ class LlmSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CurationSettings:
+    """How the store is kept clean: `propose` fills the review queue, `apply` lets sure decisions act by themselves.
+
+    `daily_share` of the memories is the most that may be changed in a day without a review. `learn` lets conversations
+    be learned from: off, strict, normal or all. `llm` lets the language model judge undecided pairs, at most
+    `llm_calls` times a day.
+    """
+
+    propose: bool = True
+    apply: bool = False
+    daily_share: float = 0.05
+    learn: str = "off"
+    llm: bool = False
+    llm_calls: int = 50
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Limits of what is injected into agents, which clients may see private memories, and the resident process.
 
@@ -153,12 +171,13 @@ class Settings:
     rerank: RerankSettings = RerankSettings()
     llm: LlmSettings = LlmSettings()
     agents: AgentSettings = AgentSettings()
+    curation: CurationSettings = CurationSettings()
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
 # Sections that decide where texts are sent: only the user's file sets them, because a project's folder can set
 # environment variables.
-OUTSIDE = ("hosted", "rerank", "llm", "agents")
+OUTSIDE = ("hosted", "rerank", "llm", "agents", "curation")
 # In these sections, but harmless: it decides which process embeds.
 _NOT_OUTSIDE = ("agents.background",)
 
@@ -173,6 +192,7 @@ Section = TypeVar(
     RerankSettings,
     LlmSettings,
     AgentSettings,
+    CurationSettings,
 )
 
 
@@ -198,6 +218,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         rerank=source.section("rerank", RerankSettings()),
         llm=source.section("llm", LlmSettings()),
         agents=source.section("agents", AgentSettings()),
+        curation=source.section("curation", CurationSettings()),
         origins=source.origins,
     )
     source.refuse_unknown()
@@ -323,6 +344,8 @@ def _converted(key: str, given: object, default: object) -> object:
 def _check(settings: Settings) -> None:
     if settings.privacy.key not in KEY_SOURCES:
         raise BadInput(f"setting privacy.key must be one of {', '.join(KEY_SOURCES)}, not {settings.privacy.key!r}")
+    if settings.curation.learn not in LEARNING:
+        raise BadInput(f"setting curation.learn must be one of {', '.join(LEARNING)}, not {settings.curation.learn!r}")
     bounds: list[tuple[str, float, float, float]] = [
         ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
         ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),
@@ -338,6 +361,8 @@ def _check(settings: Settings) -> None:
         ("rerank.timeout_s", settings.rerank.timeout_s, 0.1, 60),
         ("rerank.depth", settings.rerank.depth, 2, 200),
         ("llm.timeout_s", settings.llm.timeout_s, 0.1, 600),
+        ("curation.daily_share", settings.curation.daily_share, 0, 1),
+        ("curation.llm_calls", settings.curation.llm_calls, 0, 10_000),
         ("agents.most", settings.agents.most, 1, 5),
         ("agents.budget_tokens", settings.agents.budget_tokens, 100, 2400),
         ("agents.least_confidence", settings.agents.least_confidence, 0, 1),

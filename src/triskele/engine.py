@@ -46,6 +46,7 @@ from triskele.types import (
 
 if TYPE_CHECKING:
     from triskele.curation.health import Health
+    from triskele.curation.proposals import Proposals
     from triskele.index.lexical import LexicalIndex
     from triskele.index.local import SemanticIndex
     from triskele.ingest import Drafter
@@ -440,6 +441,13 @@ class Engine:
         return self.store.census()
 
     # Upkeep
+
+    @property
+    def proposals(self) -> Proposals:
+        """The review queue: what curation would change, until the user accepts or rejects it."""
+        from triskele.curation.proposals import Proposals
+
+        return Proposals(self)
 
     @property
     def maintenance(self) -> Maintenance:

@@ -57,11 +57,14 @@ class EngineHost:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Embed what other processes wrote since the last call."""
+        """Embed and curate what other processes wrote since the last call."""
         engine = self._engine
         if engine is not None and (position := engine.store.position()) != self._seen:
-            self._seen = position
+            from triskele.curation.curator import Curator
+
             engine.work_in_background()
+            # Its own changes come after the position, and need no second look.
+            self._seen = position if Curator(engine).follow().is_done else None
 
     def note_use(self) -> None:
         """Record a request: the idle time starts again."""

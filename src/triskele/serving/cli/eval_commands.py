@@ -145,14 +145,21 @@ def judge(
 
 
 @eval_.command(
-    epilog=examples("triskele eval run", "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json"),
+    epilog=examples(
+        "triskele eval run",
+        "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json",
+        "triskele eval run curation",
+    ),
 )
+@click.argument("suite", type=click.Choice(["recall", "curation"]), default="recall", metavar="[SUITE]")
 @click.option("--arms", metavar="A,B", help="The arms to measure: those of bench, and `now` for what recall does now.")
 @click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
 @_SEED
 @common
-def run(invocation: Invocation, arms: str | None, baseline: str, seed: int) -> None:
-    """Measure arms on the judged questions."""
+def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
+    """Measure arms on the judged questions; the suite `curation` measures the rules that merge and supersede."""
+    if suite == "curation":
+        return _run_curation(invocation)
     from triskele.evaluation.own import run as own
 
     with invocation.open_existing() as engine, _progress() as progress:
@@ -163,6 +170,18 @@ def run(invocation: Invocation, arms: str | None, baseline: str, seed: int) -> N
     from triskele.serving.cli import eval_report
 
     return invocation.write(eval_report.bench(report, None), eval_report.run_notes(report))
+
+
+def _run_curation(invocation: Invocation) -> None:
+    from triskele.evaluation import curation_pairs
+
+    pairs = curation_pairs.load_pairs()
+    reports = [curation_pairs.measure(pairs, half) for half in curation_pairs.HALVES]
+    from triskele.serving.cli import curation_report
+
+    if invocation.as_json:
+        return invocation.write_json({"halves": [curation_report.pair_shape(report) for report in reports]})
+    return invocation.write(*curation_report.pair_scores(reports))
 
 
 @eval_.command(

@@ -1,0 +1,87 @@
+"""From decisions to journaled changes: nothing is deleted, and the newer memory stands before the older one yields."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from triskele.base import timestamps
+from triskele.curation import secrecy
+from triskele.curation.compare import Verdict
+from triskele.curation.decide import PairDecision, begins
+from triskele.types import (
+    CLOSENESS,
+    TRUST,
+    Change,
+    Connect,
+    Link,
+    LinkKind,
+    Memory,
+    Revise,
+    Sensitivity,
+    least_trusted,
+)
+
+
+def changes_of(decision: PairDecision) -> list[Change]:
+    """The changes that carry out a decision on two stored memories; none for an ADD."""
+    if decision.old is None or decision.verdict is Verdict.ADD:
+        return []
+    return _CHANGES[decision.verdict](decision.new, decision.old)
+
+
+def retired(decision: PairDecision) -> Memory | None:
+    """The memory that a decision takes out of recall."""
+    if decision.old is None or decision.verdict is Verdict.ADD:
+        return None
+    return _copy(decision.new, decision.old) if decision.verdict is Verdict.NOOP else decision.old
+
+
+def _superseded(new: Memory, old: Memory) -> list[Change]:
+    """The older memory ends when the newer one begins, and the newer one takes its place."""
+    end = begins(new)
+    is_open = old.valid_to is None or old.valid_to > end
+    changes: list[Change] = []
+    if is_open and (old.valid_from is None or old.valid_from < end):
+        changes.append(Revise(replace(old, valid_to=end, updated_at=timestamps.now()), base=old.version))
+    return [*changes, Connect(_link(new, old))]
+
+
+def _updated(new: Memory, old: Memory) -> list[Change]:
+    """The newer memory says it all: it takes over labels, the closer sensitivity and the lesser trust."""
+    merged = replace(
+        new,
+        tags=tuple(dict.fromkeys((*new.tags, *old.tags))),
+        importance=max(new.importance, old.importance),
+        sensitivity=_closest(new, old),
+        origin=least_trusted(new.origin, old.origin),
+    )
+    return [*_revised(new, merged), Connect(_link(new, old))]
+
+
+def _known(new: Memory, old: Memory) -> list[Change]:
+    """One of two equal memories stays: the more trusted one, else the older one."""
+    copy = _copy(new, old)
+    kept = old if copy is new else new
+    merged = replace(kept, sensitivity=_closest(new, old))
+    return [*_revised(kept, merged), Connect(_link(kept, copy))]
+
+
+def _copy(new: Memory, old: Memory) -> Memory:
+    return old if TRUST.index(new.origin) < TRUST.index(old.origin) else new
+
+
+def _closest(new: Memory, old: Memory) -> Sensitivity:
+    return max(new.sensitivity, old.sensitivity, key=CLOSENESS.index)
+
+
+def _revised(before: Memory, after: Memory) -> list[Change]:
+    if before == after:
+        return []
+    return secrecy.revision(before, replace(after, updated_at=timestamps.now()))
+
+
+def _link(source: Memory, target: Memory) -> Link:
+    return Link(source=source.id, kind=LinkKind.SUPERSEDES, target=target.id, known_from=timestamps.now())
+
+
+_CHANGES = {Verdict.SUPERSEDE: _superseded, Verdict.UPDATE: _updated, Verdict.NOOP: _known}

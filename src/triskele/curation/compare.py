@@ -1,0 +1,356 @@
+"""Two texts about one thing, by rules alone: the same fact, more of it, a changed value, or another fact.
+
+A rule that is unsure says so by its confidence: below `SURE` nothing is changed without a person or a language model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+from typing import NamedTuple
+
+from triskele.base.text import fold
+from triskele.curation.slots import CLAUSES, PRESENT, one_difference, slot_confidence, value_kind, without_articles
+from triskele.curation.wording import (
+    LINKING,
+    MOST_WORDS,
+    ComparedWord,
+    WordKind,
+    content,
+    forms,
+    negations,
+    words,
+)
+
+SURE = 0.9
+
+
+class Verdict(StrEnum):
+    """What a new memory is to the ones that are there."""
+
+    ADD = "add"
+    UPDATE = "update"
+    SUPERSEDE = "supersede"
+    NOOP = "noop"
+
+
+class Rationale(NamedTuple):
+    """Why: the name of a rule, and what it read in the older and in the newer text."""
+
+    rule: str
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What a newer text is to an older one."""
+
+    verdict: Verdict
+    confidence: float = 0.0
+    reasons: tuple[Rationale, ...] = ()
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the rules may act on it alone."""
+        return self.verdict is not Verdict.ADD and self.confidence >= SURE
+
+
+UNRELATED = Relation(Verdict.ADD)
+_CHANGE = frozenset(
+    """moved move switched changed replaced replacing raised lowered increased reduced cut postponed extended renamed
+    upgraded downgraded promoted migrated rewritten set bumped shifted handed converted""".split()
+)
+_ENDED = frozenset("stopped removed retired disabled dropped abandoned deprecated cancelled ended quit closed".split())
+_ADDITIONS = LINKING | frozenset("(,;:—–.")
+_LONGEST_VALUE = 5
+# They say that something comes in addition.
+_ALSO = frozenset("also too additionally both".split())
+
+
+def compare(old: str, new: str, cosine: float | None = None) -> Relation:
+    """What the newer text is to the older one; `cosine` is that of their sentence vectors, where known."""
+    before, after = words(old), words(new)
+    if not content(before) or not content(after):
+        return UNRELATED
+    if forms(_bare(before)) == forms(_bare(after)):
+        return Relation(Verdict.NOOP, 1.0, (Rationale("same words"),))
+    if max(len(before), len(after)) > MOST_WORDS:
+        return _long_texts(before, after)
+    found = [relation for rule in _RULES if (relation := rule(before, after)) is not None]
+    best = max(found, key=lambda relation: relation.confidence, default=UNRELATED)
+    if best is UNRELATED:
+        return _resembling(before, after, cosine)
+    return best
+
+
+def overlap(old: str, new: str) -> float:
+    """The Jaccard similarity of the words that tell the facts, from 0 to 1."""
+    return _jaccard(set(forms(content(words(old)))), set(forms(content(words(new)))))
+
+
+def _jaccard(one: set[str], other: set[str]) -> float:
+    return len(one & other) / max(len(one | other), 1)
+
+
+def _bare(sequence: Sequence[ComparedWord]) -> list[ComparedWord]:
+    """Without punctuation, articles and fillers."""
+    return [
+        word
+        for word in sequence
+        if word.kind not in (WordKind.MARK, WordKind.FILLER) and word.form not in ("the", "a", "an", "that")
+    ]
+
+
+def _long_texts(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation:
+    """Long texts are compared as wholes: nearly equal ones with equal numbers and names are proposed."""
+    alike = SequenceMatcher(None, forms(content(before)), forms(content(after)), autojunk=False).ratio()
+    if alike >= 0.9 and _critical(before) == _critical(after) and negations(before) == negations(after):
+        return Relation(Verdict.NOOP, 0.8, (Rationale("nearly the same words"),))
+    return UNRELATED
+
+
+def _critical(sequence: Sequence[ComparedWord]) -> Counter[str]:
+    kinds = (WordKind.NUMBER, WordKind.DATE, WordKind.NAME, WordKind.PLACE)
+    return Counter(word.form for word in sequence if word.kind in kinds)
+
+
+def _reordered(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+    """The same telling words: in the same order, with one part moved to the front, in the passive, or mixed."""
+    old, new = forms(content(before)), forms(content(after))
+    if Counter(old) != Counter(new) or negations(before) % 2 != negations(after) % 2:
+        return None
+    is_same = any(old[turn:] + old[:turn] == new for turn in range(len(old))) or _is_passive(before, after)
+    return Relation(Verdict.NOOP, 0.95 if is_same else 0.6, (Rationale("same words in another order"),))
+
+
+def _is_passive(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> bool:
+    """Whether one text says in the passive what the other says in the active."""
+    old, new = forms(content(before)), forms(content(after))
+    if _has(before, "by") != _has(after, "by"):
+        return any([*old[turn + 1 :], old[turn], *old[:turn]] == new for turn in range(len(old)))
+    if _begins_with_we(before) == _begins_with_we(after):
+        return False
+    if _begins_with_we(before):
+        old, new = new, old
+    return any(new == [old[turn], *old[:turn], *old[turn + 1 :]] for turn in range(1, len(old)))
+
+
+def _has(sequence: Sequence[ComparedWord], word: str) -> bool:
+    return any(fold(each.text) == word for each in sequence)
+
+
+def _begins_with_we(sequence: Sequence[ComparedWord]) -> bool:
+    return fold(sequence[0].text) in ("we", "you")
+
+
+def _extended(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+    """All of the older text, word for word, and then more that begins with a connecting word."""
+    old, new = without_articles(before), without_articles(after)
+    plain = [word for word in old if word.kind is not WordKind.MARK]
+    position = 0
+    for place, word in enumerate(new):
+        if position < len(plain) and word.form == plain[position].form:
+            position += 1
+        elif position < len(plain) and word.kind is not WordKind.MARK:
+            return None
+        elif position < len(plain):
+            continue
+        else:
+            return _growth(new[place:], new[:place])
+    return None
+
+
+def _growth(added: Sequence[ComparedWord], kept: Sequence[ComparedWord]) -> Relation | None:
+    said = " ".join(word.text for word in added)
+    first = fold(added[0].text)
+    if first not in _ADDITIONS or not content(added):
+        return Relation(Verdict.UPDATE, 0.4, (Rationale("more words", "", said),))
+    listed = first == "and" or added[0].kind is WordKind.MARK
+    narrowed = any(word.kind is WordKind.PLACE for word in added) and not listed
+    denied = negations(added[:4]) > 0 and not listed
+    ended = any(fold(word.text) in _ENDED | {"until", "instead"} for word in added)
+    if narrowed or denied or ended or first in ("or", "than", "of", "except", "if", "before", "when"):
+        return Relation(Verdict.UPDATE, 0.5, (Rationale("more words", "", said),))
+    # One more prepositional phrase may narrow a rule, where a whole clause adds to it.
+    return Relation(Verdict.UPDATE, 0.95, (Rationale("the same and more", _said(kept), said),))
+
+
+def _denied(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+    """The same telling words, of which one text denies what the other says."""
+    reason = Rationale("denied", _said(before), _said(after))
+    old = content(before)
+    last = _end_of_match(forms(old), after)
+    if last is None:
+        return _denied_in_general(before, after, reason)
+    core, tail = after[: last + 1], after[last + 1 :]
+    if negations(core) % 2 == negations(before) % 2:
+        return None
+    if Counter(forms(content(core))) - Counter(forms(old)):
+        return Relation(Verdict.SUPERSEDE, 0.5, (reason,))
+    if tail and content(tail) and fold(tail[0].text) not in _ADDITIONS | {"anymore"}:
+        return Relation(Verdict.SUPERSEDE, 0.6, (reason,))
+    return Relation(Verdict.SUPERSEDE, 0.97, (reason,))
+
+
+def _denied_in_general(
+    before: Sequence[ComparedWord], after: Sequence[ComparedWord], reason: Rationale
+) -> Relation | None:
+    """Denied for everything, and so for what the older text tells: its first words, and no others."""
+    old, new = forms(content(before)), forms(content(after))
+    if negations(before) or negations(after) != 1 or len(new) < 2 or old[: len(new)] != new:
+        return None
+    is_list = any(fold(word.text) in (",", "and", "or") for word in before)
+    return Relation(Verdict.SUPERSEDE, 0.6 if is_list else 0.93, (reason,))
+
+
+def _end_of_match(old: Sequence[str], after: Sequence[ComparedWord]) -> int | None:
+    """Where the last of the older words stands in the newer text, if all of them are there, in any order."""
+    left, last = Counter(old), -1
+    for place, word in enumerate(after):
+        if left.get(word.form, 0) > 0:
+            left[word.form] -= 1
+            last = place
+    return None if any(left.values()) else last
+
+
+def _stopped(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+    """ "We stopped using X", "X has been removed": all that the older text says, with a verb that ends it."""
+    ends = [word for word in after if fold(word.text) in _ENDED]
+    if not ends or negations(before) != negations(after) or any(fold(word.text) in _ENDED for word in before):
+        return None
+    old, new = Counter(forms(content(before))), Counter(forms(content(after)))
+    missing, extra = old - new, new - old - Counter(forms(ends))
+    if not missing:
+        return Relation(
+            Verdict.SUPERSEDE, 0.95 if not extra else 0.6, (Rationale("ended", _said(before), ends[0].text),)
+        )
+    return None
+
+
+def _changed_value(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+    """The same subject and the same slot with another value."""
+    kept, rejected = _split_rejected(after)
+    is_rejected = bool(rejected) and set(forms(content(rejected))) <= set(forms(before))
+    newer = kept if is_rejected else list(after)
+    if negations(before) != negations(newer) or Counter(forms(content(before))) == Counter(forms(content(newer))):
+        return None
+    if any(fold(word.text) in _ALSO for word in after):
+        return None
+    difference = one_difference(before, newer)
+    if difference is None or not difference.old or not difference.new:
+        return None
+    old, new = _value(difference.old), _value(difference.new)
+    if not old or not new or max(len(old), len(new)) > _LONGEST_VALUE:
+        return None
+    reason = Rationale("changed value", _said(difference.old), _said(difference.new))
+    if is_rejected and set(forms(content(rejected))) <= {*forms(difference.old), *forms(difference.suffix)}:
+        confidence = 0.95 if content(difference.prefix) else 0.6
+    else:
+        confidence = slot_confidence(difference, old, new, is_marked=_says_now(after))
+    if any(word.kind is WordKind.PLACE for word in difference.added):
+        confidence = min(confidence, 0.5)
+    return Relation(Verdict.SUPERSEDE, confidence, (reason,)) if confidence else None
+
+
+def _value(span: Sequence[ComparedWord]) -> list[ComparedWord]:
+    return [word for word in span if word.kind not in (WordKind.MARK, WordKind.FILLER)]
+
+
+def _says_now(after: Sequence[ComparedWord]) -> bool:
+    said = {fold(word.text) for word in after}
+    return bool(said & {"now", "instead", "anymore"})
+
+
+def _split_rejected(after: Sequence[ComparedWord]) -> tuple[list[ComparedWord], list[ComparedWord]]:
+    """The text without "instead of X" or ", not X", and that X."""
+    said = [fold(word.text) for word in after]
+    for place in range(1, len(said)):
+        is_instead = said[place : place + 2] == ["instead", "of"]
+        is_not = after[place].kind is WordKind.NEGATION and said[place - 1] in (",", "but", "and")
+        if is_instead or is_not:
+            end = place + 1 + is_instead
+            while end < len(said) and after[end].kind is not WordKind.MARK and said[end] not in CLAUSES:
+                end += 1
+            start = place if is_instead else place - 1
+            return [*after[:start], *after[end:]], list(after[place + 1 + is_instead : end])
+    return list(after), []
+
+
+def _moved(before: Sequence[ComparedWord], after: Sequence[ComparedWord]) -> Relation | None:
+    """ "X was raised to 50 MB", "we switched X from A to B": the older subject, a verb of change and a value."""
+    verbs = [place for place, word in enumerate(after) if fold(word.text) in _CHANGE]
+    if not verbs or any(fold(word.text) in _CHANGE for word in before):
+        return None
+    value = _new_value(after)
+    if not value:
+        return None
+    old, new = content(before), content(after)
+    gone = Counter(forms(old)) - Counter(forms(new))
+    named = _between(after, "from", ("to",))
+    reason = Rationale("moved on", _said(before), _said(value))
+    extra = Counter(forms(new)) - Counter(forms(old)) - Counter(forms(value))
+    extra -= Counter(word.form for word in after if fold(word.text) in _CHANGE)
+    extra.pop("from", None)
+    if named and {word.form for word in content(named)} <= set(forms(old)) and content(named):
+        rest = Counter(forms(old)) - Counter(forms(content(named)))
+        told = sum(rest.values()) - sum((rest - Counter(forms(new))).values())
+        unsaid = rest - Counter(forms(new))
+        is_same = not extra and sum(unsaid.values()) <= 1 and (told >= 1 or set(unsaid) <= {"use"})
+        return Relation(Verdict.SUPERSEDE, 0.95 if is_same else 0.6, (reason,))
+    lost = [word for word in old if word.form in gone and word.form not in PRESENT]
+    kind = value_kind(value)
+    same_kind = bool(lost) and kind is not WordKind.WORD and all(word.kind is kind for word in lost)
+    shared = len(old) - sum(gone.values())
+    if same_kind and not extra and shared >= 2:
+        return Relation(Verdict.SUPERSEDE, 0.93, (reason,))
+    return Relation(Verdict.SUPERSEDE, 0.5, (reason,)) if shared >= 2 else None
+
+
+def _new_value(after: Sequence[ComparedWord]) -> list[ComparedWord]:
+    """What stands after the last "to", "with" or "by" that follows a verb of change."""
+    start = next(place for place, word in enumerate(after) if fold(word.text) in _CHANGE)
+    value: list[ComparedWord] = []
+    for place in range(start + 1, len(after)):
+        if fold(after[place].text) in ("to", "with", "by", "until"):
+            value = list(_until_clause(after[place + 1 :]))
+    return value
+
+
+def _until_clause(rest: Sequence[ComparedWord]) -> Iterator[ComparedWord]:
+    for word in rest:
+        if word.kind is WordKind.MARK or fold(word.text) in CLAUSES | {"for", "in", "now"}:
+            return
+        if word.kind is not WordKind.LINKING:
+            yield word
+
+
+def _between(after: Sequence[ComparedWord], start: str, ends: tuple[str, ...]) -> list[ComparedWord]:
+    said = [fold(word.text) for word in after]
+    if start not in said:
+        return []
+    place = said.index(start)
+    rest = said[place + 1 :]
+    stop = next((number for number, word in enumerate(rest) if word in ends), None)
+    return [] if stop is None else list(after[place + 1 : place + 1 + stop])
+
+
+def _resembling(before: Sequence[ComparedWord], after: Sequence[ComparedWord], cosine: float | None) -> Relation:
+    """No rule knows: a close wording with equal numbers and names is proposed as known."""
+    old, new = set(forms(content(before))), set(forms(content(after)))
+    alike = _jaccard(old, new)
+    if _critical(before) != _critical(after) or negations(before) % 2 != negations(after) % 2:
+        return UNRELATED
+    if alike >= 0.6 or (cosine is not None and cosine >= 0.9 and alike >= 0.4):
+        return Relation(Verdict.NOOP, min(0.85, 0.4 + alike / 2), (Rationale("similar words", f"{alike:.2f}"),))
+    return UNRELATED
+
+
+def _said(sequence: Sequence[ComparedWord]) -> str:
+    return " ".join(word.text for word in sequence)
+
+
+_RULES = (_reordered, _extended, _denied, _stopped, _changed_value, _moved)

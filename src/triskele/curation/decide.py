@@ -1,0 +1,108 @@
+"""What becomes of a new memory beside its nearest ones: added, an update, a successor, or known already. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from triskele.curation.compare import SURE, Rationale, Verdict, compare
+from triskele.types import TRUST, Memory, is_secret
+
+# A relation of which something beside the words raises a doubt is proposed, never applied.
+_DOUBTFUL = 0.6
+# Below this a relation is not even proposed.
+LEAST_CONFIDENCE = 0.5
+# How many of the nearest memories are compared.
+NEAREST = 10
+
+
+class NearMemory(NamedTuple):
+    """A memory near to a new one, with the cosine of their sentence vectors where it is known."""
+
+    memory: Memory
+    cosine: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairDecision:
+    """A verdict on a newer memory and an older one, with its reasons; an ADD has no older one."""
+
+    verdict: Verdict
+    new: Memory
+    old: Memory | None = None
+    confidence: float = 1.0
+    reasons: tuple[Rationale, ...] = ()
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the rules may act on it alone."""
+        return self.old is not None and self.confidence >= SURE
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether only the user may let it happen: trust would rise, or the two are not equally sensitive."""
+        if self.old is None or self.verdict is Verdict.ADD:
+            return False
+        rises = TRUST.index(self.new.origin) > TRUST.index(self.old.origin)
+        return (rises and self.verdict is not Verdict.NOOP) or self.new.sensitivity is not self.old.sensitivity
+
+
+def decide(new: Memory, nearest: Iterable[NearMemory]) -> PairDecision:
+    """The verdict on a new memory; of several related memories the one that is surest counts."""
+    return next(iter(related(new, nearest)), PairDecision(Verdict.ADD, new))
+
+
+def related(new: Memory, nearest: Iterable[NearMemory]) -> list[PairDecision]:
+    """The decisions on every memory that a new one repeats, extends or contradicts, the surest first."""
+    found = [decision for near in nearest if (decision := _decision(new, near)) is not None]
+    return sorted(found, key=lambda each: (-each.confidence, _ORDER.index(each.verdict), each.new.id))
+
+
+_ORDER = (Verdict.NOOP, Verdict.UPDATE, Verdict.SUPERSEDE, Verdict.ADD)
+
+
+def _decision(new: Memory, near: NearMemory) -> PairDecision | None:
+    old = near.memory
+    if old.id == new.id or is_secret(old) or is_secret(new) or old.project != new.project:
+        return None
+    if _has_ended(old, new) or _order(old) > _order(new):
+        # The newer of two decides.
+        return None
+    relation = compare(old.content, new.content, near.cosine)
+    doubts = tuple(_doubts(old, new))
+    confidence = min(relation.confidence, _DOUBTFUL) if doubts else relation.confidence
+    if relation.verdict is Verdict.ADD or confidence < LEAST_CONFIDENCE:
+        return None
+    return PairDecision(relation.verdict, new, old, confidence, (*relation.reasons, *doubts))
+
+
+def _doubts(old: Memory, new: Memory) -> Iterable[Rationale]:
+    """What beside the words makes a relation doubtful."""
+    if old.speaker != new.speaker:
+        yield Rationale("other speaker", old.speaker or "", new.speaker or "")
+    if old.position is not None or new.position is not None:
+        # A turn of a conversation means what it means there.
+        yield Rationale("part of a conversation")
+    is_dated = old.valid_from is not None or old.valid_to is not None
+    if new.valid_to is not None or (is_dated and new.valid_from is None):
+        yield Rationale("holds for a time of its own")
+
+
+def begins(memory: Memory) -> datetime:
+    """From when on a memory holds."""
+    return memory.valid_from or memory.created_at
+
+
+def _order(memory: Memory) -> tuple[datetime, str]:
+    return begins(memory), memory.id
+
+
+def _has_ended(old: Memory, new: Memory) -> bool:
+    return old.valid_to is not None and old.valid_to <= begins(new)
+
+
+def sure(decisions: Sequence[PairDecision]) -> list[PairDecision]:
+    """The decisions that may be carried out without anyone being asked."""
+    return [each for each in decisions if each.is_sure and not each.needs_consent]

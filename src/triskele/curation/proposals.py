@@ -1,0 +1,193 @@
+"""The review queue: what curation would change, or keep, until the user accepts or rejects it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from triskele.base import timestamps
+from triskele.curation.apply import changes_of
+from triskele.curation.compare import Rationale, Verdict
+from triskele.curation.decide import PairDecision
+from triskele.curation.host import Host
+from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
+from triskele.stores.protocols import Document
+from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, is_secret
+
+_OPEN, _REJECTED = "proposal", "proposal-rejected"
+# More than anyone reviews; further ones are found again by `triskele curate`.
+MOST = 1000
+_MOST_REJECTED = 10_000
+_ID_CHARACTERS = 10
+_CLIENT = "client:"
+# Named here: inside the class `list` is a method.
+Outcomes = list[Outcome]
+# The details of a captured memory that its document keeps besides the text.
+_KEPT = ("category", "project", "origin", "session", "speaker", "role", "importance")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One entry of the queue: a verdict on two stored memories or, as ADD, a captured text that is not stored yet.
+
+    `new` is the newer memory, `old` the one that it repeats, extends or replaces; an ADD has none.
+    """
+
+    id: str
+    kind: Verdict
+    new: Memory
+    old: Memory | None
+    reasons: tuple[Rationale, ...]
+    confidence: float
+    created: datetime
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its newer memory is in the store already."""
+        return self.kind is not Verdict.ADD
+
+
+class Proposals:
+    """The queue of one memory."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._documents = host.store.documents
+
+    def list(self) -> list[Proposal]:
+        """What waits for a review, oldest first; what its memories outdated is dropped."""
+        values: Mapping[str, Any] = self._documents.all(_OPEN)
+        ids = {id for value in values.values() for id in (value["new"], value["old"]) if id}
+        memories = self._host.store.memories(ids)
+        retired = self._host.superseded(sorted(ids)) if ids else set()
+        current = {id: memory for id, memory in memories.items() if id not in retired}
+        found = {key: self._read(key, value, current) for key, value in values.items()}
+        if outdated := [key for key, proposal in found.items() if proposal is None]:
+            self._documents.delete(_OPEN, outdated)
+        return sorted((each for each in found.values() if each is not None), key=lambda each: (each.created, each.id))
+
+    def get(self, reference: str) -> Proposal:
+        """One proposal by its id or the beginning of it."""
+        fitting = [each for each in self.list() if reference and each.id.startswith(reference)]
+        if not fitting:
+            raise NotFound(f"no proposal {reference}: `triskele review list` shows those that wait")
+        if len(fitting) > 1 and reference not in {each.id for each in fitting}:
+            raise AmbiguousId(f"{reference} fits several proposals: {', '.join(each.id for each in fitting)}")
+        return next((each for each in fitting if each.id == reference), fitting[0])
+
+    def accept(self, reference: str) -> Outcomes:
+        """Carry a proposal out as one batch of the journal, which `undo` takes back; a client may not approve."""
+        if self._host.actor.startswith(_CLIENT):
+            raise Conflict("only the user accepts proposals: `triskele review`")
+        proposal = self.get(reference)
+        host = self._host.acting_as(CURATION)
+        if proposal.is_stored:
+            decision = PairDecision(proposal.kind, proposal.new, proposal.old, proposal.confidence, proposal.reasons)
+            outcomes = host.apply(changes_of(decision))
+        else:
+            value = self._documents.get(_OPEN, proposal.id)
+            outcomes = host.apply([Add(self._drafted(value))])
+        self._documents.delete(_OPEN, [proposal.id])
+        return outcomes
+
+    def reject(self, reference: str) -> None:
+        """Drop a proposal; the same one is not made again."""
+        proposal = self.get(reference)
+        about = [proposal.new.id, proposal.old.id] if proposal.old else []
+        value = {"at": timestamps.to_text(timestamps.now())}
+        self._documents.put(_REJECTED, {proposal.id: Document(value, about=about)}, most=_MOST_REJECTED)
+        self._documents.delete(_OPEN, [proposal.id])
+
+    def offer(self, decisions: Iterable[PairDecision]) -> int:
+        """Queue decisions for a review; those known or rejected before are left out. Returns how many are new."""
+        offered = {}
+        for each in decisions:
+            if each.old is None or each.verdict is Verdict.ADD:
+                continue
+            key = _key(each.verdict, each.new.id, each.new.content_hash, each.old.id, each.old.content_hash)
+            offered[key] = Document(
+                _value(each.verdict, each.confidence, each.reasons, new=each.new, old=each.old),
+                about=[each.new.id, each.old.id],
+            )
+        return self._put(offered)
+
+    def offer_texts(self, drafts: Iterable[tuple[Memory, float, tuple[Rationale, ...]]]) -> int:
+        """Queue captured texts; a secret is refused, because only the vault may hold it. Returns how many are new."""
+        offered = {}
+        for memory, confidence, reasons in drafts:
+            if is_secret(memory):
+                raise BadInput("a secret cannot wait in the queue: store or drop it")
+            value = _value(Verdict.ADD, confidence, reasons)
+            value["text"] = memory.content
+            value["details"] = {name: getattr(memory, name) for name in _KEPT if getattr(memory, name) is not None}
+            value["details"]["created_at"] = timestamps.to_text(memory.created_at)
+            offered[_key(Verdict.ADD, memory.project, memory.content)] = Document(value)
+        return self._put(offered)
+
+    def _put(self, offered: dict[str, Document]) -> int:
+        known = {*self._documents.some(_OPEN, offered), *self._documents.some(_REJECTED, offered)}
+        room = MOST - len(self._documents.all(_OPEN)) if offered else 0
+        fresh = {key: value for key, value in offered.items() if key not in known}
+        kept = dict(list(fresh.items())[: max(room, 0)])
+        if kept:
+            self._documents.put(_OPEN, kept)
+        return len(kept)
+
+    def _read(self, key: str, value: Mapping[str, Any], current: Mapping[str, Memory]) -> Proposal | None:
+        old = None
+        if value["kind"] == Verdict.ADD:
+            new: Memory | None = replace(self._drafted(value), id=key)
+        else:
+            new, old = (_as_proposed(current, value, side) for side in ("new", "old"))
+            if old is None:
+                return None
+        if new is None:
+            return None
+        return Proposal(
+            id=key,
+            kind=Verdict(value["kind"]),
+            new=new,
+            old=old,
+            reasons=tuple(Rationale(*reason) for reason in value["reasons"]),
+            confidence=value["confidence"],
+            created=timestamps.parse(value["created"]),
+        )
+
+    def _drafted(self, value: Mapping[str, Any]) -> Memory:
+        details = dict(value["details"])
+        details["origin"] = Origin(details["origin"])
+        details["role"] = Role(details["role"]) if details.get("role") else None
+        return self._host.draft(value["text"], **details)
+
+
+def _as_proposed(current: Mapping[str, Memory], value: Mapping[str, Any], side: str) -> Memory | None:
+    """The memory of a proposal, if its text is still the one that was compared."""
+    memory = current.get(value[side])
+    return memory if memory is not None and memory.content_hash == value[f"{side}_hash"] else None
+
+
+def _value(
+    verdict: Verdict,
+    confidence: float,
+    reasons: tuple[Rationale, ...],
+    *,
+    new: Memory | None = None,
+    old: Memory | None = None,
+) -> dict[str, Any]:
+    return {
+        "kind": verdict.value,
+        "new": new.id if new else None,
+        "new_hash": new.content_hash if new else None,
+        "old": old.id if old else None,
+        "old_hash": old.content_hash if old else None,
+        "confidence": round(confidence, 3),
+        "reasons": [list(reason) for reason in reasons],
+        "created": timestamps.to_text(timestamps.now()),
+    }
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_ID_CHARACTERS]

@@ -1,0 +1,94 @@
+"""How well the rules of curation judge pairs of texts: precision and recall per verdict, and the false-merge rate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import resources
+
+from triskele.curation.compare import Relation, Verdict, compare
+
+HALVES = ("tune", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """An older and a newer text with the right verdict; the rules were written with the half `tune` in view."""
+
+    half: str
+    kind: str
+    label: Verdict
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictScore:
+    """Of one verdict: pairs with that label, pairs so judged by rules that are sure, and how many of these rightly."""
+
+    verdict: Verdict
+    labelled: int
+    judged: int
+    right: int
+
+    @property
+    def precision(self) -> float:
+        """The share of what is judged so that is right; 1 where nothing is."""
+        return self.right / self.judged if self.judged else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The share of what is labelled so that is found."""
+        return self.right / self.labelled if self.labelled else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairReport:
+    """The scores of one half; a false merge retires a memory that tells another fact."""
+
+    half: str
+    pairs: int
+    different: int
+    false_merges: int
+    scores: tuple[VerdictScore, ...]
+
+    @property
+    def false_merge_rate(self) -> float:
+        """The share of pairs about different things that the rules would merge."""
+        return self.false_merges / self.different if self.different else 0.0
+
+
+def load_pairs() -> list[LabelledPair]:
+    """The labelled pairs of the sample data."""
+    text = (resources.files("triskele.samples") / "curation" / "pairs.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    return [LabelledPair(row["half"], row["kind"], Verdict(row["label"]), row["old"], row["new"]) for row in rows]
+
+
+def measure(pairs: Iterable[LabelledPair], half: str, judge: Callable[[str, str], Relation] = compare) -> PairReport:
+    """What sure rules make of the pairs of one half."""
+    chosen = [pair for pair in pairs if pair.half == half]
+    verdicts = [(pair, _acted(judge(pair.old, pair.new))) for pair in chosen]
+    different = [verdict for pair, verdict in verdicts if pair.label is Verdict.ADD]
+    return PairReport(
+        half=half,
+        pairs=len(chosen),
+        different=len(different),
+        false_merges=sum(verdict is not Verdict.ADD for verdict in different),
+        scores=tuple(_score(verdict, verdicts) for verdict in Verdict if verdict is not Verdict.ADD),
+    )
+
+
+def _acted(relation: Relation) -> Verdict:
+    return relation.verdict if relation.is_sure else Verdict.ADD
+
+
+def _score(verdict: Verdict, judged: Iterable[tuple[LabelledPair, Verdict]]) -> VerdictScore:
+    both = list(judged)
+    return VerdictScore(
+        verdict=verdict,
+        labelled=sum(pair.label is verdict for pair, _ in both),
+        judged=sum(given is verdict for _, given in both),
+        right=sum(given is verdict is pair.label for pair, given in both),
+    )

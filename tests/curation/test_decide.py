@@ -1,0 +1,127 @@
+"""Deciding what a new memory is to the ones that are there, by rules alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from triskele.curation.compare import Relation, Verdict, compare
+from triskele.curation.decide import NearMemory, decide, related, sure
+from triskele.evaluation.curation_pairs import load_pairs, measure
+from triskele.types import Memory, Origin, Sensitivity
+
+MakeMemory = Callable[..., Memory]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("The kettle is red", "the kettle is red.", Verdict.NOOP),
+        ("We heat with gas in winter", "In winter we heat with gas", Verdict.NOOP),
+        ("Pavel waters the plants", "The plants are watered by Pavel", Verdict.NOOP),
+        ("Payroll runs on Nomad", "Payroll runs on Nomad, with two replicas", Verdict.UPDATE),
+        ("Payroll runs on Nomad", "Payroll now runs on Kubernetes", Verdict.SUPERSEDE),
+        ("Payroll runs on Nomad", "Payroll no longer runs on Nomad", Verdict.SUPERSEDE),
+        ("Payroll runs on Nomad", "Payroll runs on Kubernetes instead of Nomad", Verdict.SUPERSEDE),
+        ("The quota of the archive is 40 GB", "The quota of the archive was raised to 60 GB", Verdict.SUPERSEDE),
+        ("The door code is enabled at night", "The door code is disabled at night", Verdict.SUPERSEDE),
+    ],
+)
+def test_sure_rules_know_what_a_text_is_to_another(old: str, new: str, verdict: Verdict) -> None:
+    relation = compare(old, new)
+    assert relation.verdict is verdict
+    assert relation.is_sure
+    assert relation.reasons
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("The quota of the archive is 40 GB", "The quota of the mailbox is 40 GB"),
+        ("The prod gateway listens on port 443", "The staging gateway listens on port 443"),
+        ("Mira reports to Paul", "Paul reports to Mira"),
+        ("Mira likes Berlin", "Mira likes Lisbon"),
+        ("Mira owns ticket 12", "Mira owns ticket 13"),
+        ("We met Acme on Monday", "We met Acme on Friday"),
+        ("The invoice for May was 300 euros", "The invoice for June was 300 euros"),
+        ("The app supports Firefox 115", "The app now supports Chrome 120"),
+        ("We use Redis for sessions", "We also use Redis for queues"),
+        ("Mira owns the billing service", "Mira owns the billing service tests"),
+        ("The return flight from Oslo leaves at 7:00", "The return flight from Bergen leaves at 7:00"),
+    ],
+)
+def test_what_tells_of_something_else_is_never_merged(old: str, new: str) -> None:
+    assert not compare(old, new).is_sure
+
+
+def test_the_labelled_pairs_hold_their_promise() -> None:
+    pairs = load_pairs()
+    assert len(pairs) >= 600
+    report = measure(pairs, "test")
+    scores = {score.verdict: score for score in report.scores}
+    assert all(score.precision >= 0.97 for score in report.scores)
+    assert all(scores[verdict].recall >= 0.4 for verdict in (Verdict.SUPERSEDE, Verdict.UPDATE))
+    families = {pair.old: pair.half for pair in pairs}
+    assert all(families[pair.old] == pair.half for pair in pairs)
+
+
+def test_a_judge_that_always_merges_is_seen_by_the_report() -> None:
+    report = measure(load_pairs(), "test", lambda _old, _new: Relation(Verdict.SUPERSEDE, 1.0))
+    assert report.false_merge_rate == 1.0
+    assert {score.verdict: score.recall for score in report.scores}[Verdict.SUPERSEDE] == 1.0
+
+
+def test_memory_without_relatives_is_added(make_memory: MakeMemory) -> None:
+    decision = decide(make_memory("The kettle is red"), [NearMemory(make_memory("The cat sleeps"))])
+    assert (decision.verdict, decision.old) == (Verdict.ADD, None)
+
+
+def test_the_surest_relative_decides(make_memory: MakeMemory) -> None:
+    vague, exact = make_memory("The kettle in the office kitchen is red"), make_memory("The kettle is red")
+    new = make_memory("the kettle is red!")
+    decision = decide(new, [NearMemory(vague), NearMemory(exact)])
+    assert (decision.verdict, decision.old) == (Verdict.NOOP, exact)
+
+
+@pytest.mark.parametrize(
+    "details",
+    [{"project": "other"}, {"sensitivity": Sensitivity.SECRET}],
+)
+def test_another_project_or_a_secret_is_not_compared(make_memory: MakeMemory, details: dict[str, object]) -> None:
+    old = make_memory("The kettle is red", **details)
+    assert related(make_memory("The kettle is red"), [NearMemory(old)]) == []
+
+
+def test_only_the_newer_of_two_decides(make_memory: MakeMemory) -> None:
+    old, new = make_memory("Payroll runs on Nomad"), make_memory("Payroll runs on Kubernetes")
+    assert decide(new, [NearMemory(old)]).verdict is Verdict.SUPERSEDE
+    assert decide(old, [NearMemory(new)]).verdict is Verdict.ADD
+
+
+def test_what_ended_before_is_history(make_memory: MakeMemory) -> None:
+    old = make_memory("Payroll runs on Nomad")
+    ended = replace(old, valid_to=old.created_at - timedelta(days=1))
+    assert decide(make_memory("Payroll runs on Kubernetes"), [NearMemory(ended)]).verdict is Verdict.ADD
+
+
+def test_trust_never_rises_without_consent(make_memory: MakeMemory) -> None:
+    old = make_memory("Payroll runs on Nomad", origin=Origin.USER)
+    new = make_memory("Payroll runs on Kubernetes", origin=Origin.WEB)
+    decision = decide(new, [NearMemory(old)])
+    assert decision.is_sure and decision.needs_consent
+    assert sure([decision]) == []
+    swapped = decide(replace(new, origin=Origin.USER), [NearMemory(replace(old, origin=Origin.WEB))])
+    assert sure([swapped]) == [swapped]
+
+
+@pytest.mark.parametrize("details", [{"speaker": "Mira"}, {"position": 3}])
+def test_other_speakers_and_turns_of_a_conversation_raise_doubts(
+    make_memory: MakeMemory, details: dict[str, object]
+) -> None:
+    old = make_memory("I live in Oslo")
+    decision = decide(make_memory("I live in Rome", **details), [NearMemory(old)])
+    assert decision.verdict is Verdict.SUPERSEDE
+    assert not decision.is_sure

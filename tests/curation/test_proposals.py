@@ -1,0 +1,236 @@
+"""The review queue, and carrying decisions out: journaled, reversible, and only by the user where trust would rise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from triskele.curation.apply import changes_of
+from triskele.curation.compare import Rationale, Verdict
+from triskele.curation.curator import LEAST_A_DAY, Curator
+from triskele.curation.decide import PairDecision
+from triskele.engine import Engine
+from triskele.errors import BadInput, Conflict, NotFound
+from triskele.types import CURATION, USER, LinkKind, Memory, Origin, Sensitivity, client_actor
+
+OpenEngine = Callable[..., Engine]
+
+OLD, NEW = "Payroll runs on Nomad", "Payroll now runs on Kubernetes"
+
+
+def following(engine: Engine, *, apply: bool = False) -> Curator:
+    """A curator that has seen the store so far."""
+    engine.settings = replace(engine.settings, curation=replace(engine.settings.curation, apply=apply))
+    curator = Curator(engine)
+    curator.follow()
+    return curator
+
+
+def state(engine: Engine) -> set[tuple[object, ...]]:
+    """Everything that recall depends on: live rows, their validity, and the links between them."""
+    rows = engine.store.memories([memory.id for memory in engine.browse(limit=10_000, all_projects=True)]).values()
+    links = engine.store.links([memory.id for memory in rows])
+    shown = {(m.id, m.content_hash, m.valid_from, m.valid_to, m.tags, m.sensitivity, m.origin) for m in rows}
+    return shown | {(link.source, link.kind, link.target) for link in links}
+
+
+def test_a_new_state_of_things_is_proposed_and_nothing_changes(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine)
+    old, new = engine.remember(OLD).id, engine.remember(NEW).id
+    before = state(engine)
+    assert curator.follow().proposed == 1
+    [proposal] = engine.proposals.list()
+    assert (proposal.kind, proposal.new.id) == (Verdict.SUPERSEDE, new)
+    assert proposal.old is not None and proposal.old.id == old
+    assert proposal.reasons[0].after == "Kubernetes"
+    assert state(engine) == before
+    assert curator.follow().proposed == 0
+
+
+def test_an_accepted_proposal_supersedes_and_undo_brings_everything_back(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine)
+    old, new = engine.remember(OLD).id, engine.remember(NEW).id
+    before = state(engine)
+    curator.follow()
+    outcomes = engine.proposals.accept(engine.proposals.list()[0].id[:5])
+    assert engine.superseded([old]) == {old}
+    assert engine.get(old).valid_to == engine.get(new).created_at
+    assert [hit.memory.id for hit in engine.recall("payroll runs").hits] == [new]
+    entries = engine.store.journal(batch=outcomes[0].batch)
+    assert {entry.actor for entry in entries} == {CURATION}
+    assert engine.proposals.list() == []
+    engine.undo(outcomes[0].batch)
+    assert state(engine) == before
+
+
+def test_a_rejected_proposal_does_not_come_back(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine)
+    engine.remember(OLD)
+    new = engine.remember(NEW)
+    curator.follow()
+    engine.proposals.reject(engine.proposals.list()[0].id)
+    assert engine.proposals.offer(curator.hints(engine.get(new.id))) == 0
+    assert engine.proposals.list() == []
+    with pytest.raises(NotFound):
+        engine.proposals.accept("0")
+
+
+def test_a_proposal_goes_when_its_memories_change(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine)
+    old = engine.remember(OLD).id
+    engine.remember(NEW)
+    curator.follow()
+    engine.edit(old, content="Payroll ran on Nomad until 2024")
+    assert engine.proposals.list() == []
+
+
+def test_an_erased_memory_takes_its_proposals_with_it(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine)
+    old = engine.remember(OLD).id
+    engine.remember(NEW)
+    curator.follow()
+    engine.erase(old)
+    assert engine.store.documents.all("proposal") == {}
+
+
+def test_a_client_may_not_accept(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine)
+    engine.remember(OLD)
+    engine.remember(NEW)
+    curator.follow()
+    waiting = engine.proposals.list()
+    with pytest.raises(Conflict):
+        engine.acting_as(client_actor("codex")).proposals.accept(waiting[0].id)
+    assert engine.proposals.list() == waiting
+
+
+def test_sure_decisions_apply_by_themselves_only_if_the_settings_say_so(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine, apply=True)
+    old = engine.remember(OLD).id
+    engine.remember(NEW)
+    before = state(engine)
+    result = curator.follow()
+    assert (len(result.outcomes), result.proposed) == (2, 0)
+    assert engine.superseded([old]) == {old}
+    # The user's own undo reaches what curation did.
+    engine.undo()
+    assert state(engine) == before
+
+
+def test_what_an_agent_says_is_only_proposed_against_the_user(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine, apply=True)
+    old = engine.remember(OLD).id
+    engine.acting_as(client_actor("codex")).remember(NEW, origin=Origin.AGENT)
+    assert curator.follow().proposed == 1
+    assert engine.superseded([old]) == set()
+
+
+def test_an_agents_copy_yields_to_the_users_memory_whichever_is_newer(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine, apply=True)
+    first = engine.remember("the kettle is red", origin=Origin.AGENT).id
+    own = engine.remember("The kettle is red.").id
+    second = engine.remember("the kettle is RED", origin=Origin.AGENT).id
+    curator.follow()
+    curator.settle(curator.hints(engine.get(second)), apply=True)
+    assert engine.superseded([first, own, second]) == {first, second}
+    assert engine.get(own).origin is Origin.USER
+
+
+def test_a_merge_takes_the_closer_sensitivity_and_the_lesser_trust(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    private = engine.remember(OLD, sensitivity=Sensitivity.PRIVATE, origin=Origin.AGENT, tags=["hr"]).id
+    new = engine.remember("Payroll runs on Nomad, with two replicas", tags=["ops"]).id
+    decision = PairDecision(Verdict.UPDATE, engine.get(new), engine.get(private), 1.0)
+    assert decision.needs_consent
+    before = engine.get(new)
+    outcomes = engine.apply(changes_of(decision))
+    merged = engine.get(new)
+    assert (merged.sensitivity, merged.origin) == (Sensitivity.PRIVATE, Origin.AGENT)
+    assert set(merged.tags) == {"hr", "ops"}
+    assert engine.superseded([private]) == {private}
+    engine.undo(outcomes[0].batch)
+    # What was withdrawn from others stays so.
+    assert replace(engine.get(new), sensitivity=before.sensitivity).tags == before.tags
+    assert engine.get(new).origin is Origin.USER
+
+
+def test_the_brake_stops_a_run_and_the_rest_is_proposed(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    curator = following(engine, apply=True)
+    number = LEAST_A_DAY + 5
+    engine.remember_all([engine.draft(f"The limit of queue {chr(97 + n)}{n}x is {n} jobs") for n in range(number)])
+    news = engine.remember_all(
+        [engine.draft(f"The limit of queue {chr(97 + n)}{n}x was raised to {n + 500} jobs") for n in range(number)]
+    )
+    decisions = [each for new in news for each in curator.hints(engine.get(new.id))[:1]]
+    result = curator.settle(decisions, apply=True)
+    assert curator.changed_today() == LEAST_A_DAY
+    assert result.proposed == 5
+    assert curator.settle(decisions[-1:], apply=True).outcomes == ()
+    assert len({outcome.batch for outcome in result.outcomes}) == 1
+
+
+def test_a_captured_text_waits_outside_the_store(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    draft = engine.draft("We test with hypothesis", category="decisions", speaker="Mira", role="user")
+    assert engine.proposals.offer_texts([(draft, 0.7, (Rationale("decision"),))]) == 1
+    assert engine.proposals.offer_texts([(draft, 0.7, (Rationale("decision"),))]) == 0
+    assert engine.census().memories == 0
+    [proposal] = engine.proposals.list()
+    assert (proposal.kind, proposal.old, proposal.is_stored) == (Verdict.ADD, None, False)
+    [outcome] = engine.proposals.accept(proposal.id)
+    kept = engine.get(outcome.id)
+    assert (kept.content, kept.category, kept.speaker) == ("We test with hypothesis", "decisions", "Mira")
+    assert kept.created_at == draft.created_at
+
+
+def test_a_secret_never_waits_in_the_queue(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    secret = engine.draft("the door code", sensitivity=Sensitivity.SECRET, title="a code")
+    with pytest.raises(BadInput):
+        engine.proposals.offer_texts([(secret, 0.9, ())])
+    assert engine.store.documents.all("proposal") == {}
+
+
+def test_words_alone_find_a_near_duplicate(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    known = engine.remember("The VPN is needed for the archive").id
+    engine.remember("The kettle is red")
+    [hint] = Curator(engine).word_hints(engine.draft("The VPN is no longer needed for the archive"))
+    assert hint.old is not None
+    assert (hint.old.id, hint.verdict) == (known, Verdict.SUPERSEDE)
+
+
+def test_curation_leaves_its_own_changes_and_older_memories_alone(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    engine.remember(OLD)
+    engine.remember(NEW)
+    curator = following(engine)
+    assert curator.follow().read == 0
+    engine.link(*[memory.id for memory in engine.browse()][:1], LinkKind.SEE_ALSO, _other(engine).id)
+    assert curator.follow().read == 0
+
+
+def _other(engine: Engine) -> Memory:
+    return engine.browse()[1]
+
+
+def test_switched_off_it_reads_nothing(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    off = replace(engine.settings.curation, propose=False, apply=False)
+    engine.settings = replace(engine.settings, curation=off)
+    engine.remember(OLD)
+    assert Curator(engine).follow().read == 0
+    assert engine.store.documents.all("curation") == {}
+    assert engine.actor == USER
