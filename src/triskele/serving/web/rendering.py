@@ -41,6 +41,7 @@ NAVIGATION = (
 )
 _NOTES = {
     "unchanged": {"text": "Nothing changed.", "can_undo": False},
+    "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
     "duplicate": {"text": "This text is known already: here it is.", "can_undo": False},
 }
 _DONE = {

@@ -15,7 +15,16 @@ from starlette.types import ASGIApp
 
 from triskele.errors import NotFound, TriskeleError, Unavailable
 from triskele.serving.app import error_place
-from triskele.serving.web import browse_page, graph_page, memory_page, search_page
+from triskele.serving.web import (
+    browse_page,
+    code_page,
+    graph_page,
+    health_page,
+    memory_page,
+    quality_page,
+    review_page,
+    search_page,
+)
 from triskele.serving.web.rendering import Handler, PageRequest, failure, static_file
 from triskele.serving.web.sessions import PREFIX, Sessions
 
@@ -29,6 +38,10 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     *browse_page.ROUTES,
     *memory_page.ROUTES,
     *graph_page.ROUTES,
+    *code_page.ROUTES,
+    *review_page.ROUTES,
+    *quality_page.ROUTES,
+    *health_page.ROUTES,
 )
 
 

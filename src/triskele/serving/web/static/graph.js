@@ -11,7 +11,7 @@
   const look = () => [
     { selector: "node", style: { label: "data(label)", "font-size": 11, color: colour("ink"), "font-family": "system-ui, sans-serif", "text-wrap": "ellipsis", "text-max-width": 150, "min-zoomed-font-size": 7, "text-margin-y": -4, "text-outline-color": colour("sheet"), "text-outline-width": 2 } },
     { selector: "node[kind='concept']", style: { "background-color": colour("accent"), width: "mapData(weight, 1, 40, 12, 34)", height: "mapData(weight, 1, 40, 12, 34)", "font-weight": 600, "font-size": 14 } },
-    { selector: "node[kind='memory']", style: { shape: "round-rectangle", "background-color": colour("line-strong"), width: 10, height: 10, color: colour("soft"), "font-size": 10, "min-zoomed-font-size": 14 } },
+    { selector: "node[kind='memory']", style: { shape: "round-rectangle", "background-color": colour("soft"), width: 10, height: 10, color: colour("soft"), "font-size": 10, "min-zoomed-font-size": 14 } },
     { selector: "node[focus=1]", style: { "border-width": 4, "border-color": colour("accent-light"), "font-size": 20, color: colour("ink") } },
     { selector: "edge", style: { width: 1, "line-color": colour("line-strong"), opacity: 0.7, "curve-style": "haystack" } },
     { selector: "edge[kind='subject']", style: { width: 2, opacity: 1, "line-color": colour("accent-mid") } },
