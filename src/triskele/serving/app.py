@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
+from triskele.serving.web.sessions import PREFIX, Sessions, is_page
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -48,6 +49,8 @@ class AppContext:
     note_use: Callable[[], None]
     client_of: Callable[[str], str | None]
     serves: Callable[[Sequence[str]], bool] = lambda _: True
+    page_address: Callable[[], str] = lambda: ""
+    """where a browser reaches the pages; the first call opens the listener"""
 
 
 class Application:
@@ -58,11 +61,14 @@ class Application:
         self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
         self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
         self.mcp = McpMount(context.open_engine)
+        self.sessions = Sessions()
+        self.pages = PageMount(context, self.sessions)
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
                 Route("/hook/{event}", self._hook, methods=["POST"]),
                 Route("/command", self._command, methods=["POST"]),
+                Route("/sign-in", self._sign_in, methods=["POST"]),
             ],
             exception_handlers={HTTPException: _refusal},
         )
@@ -70,12 +76,14 @@ class Application:
 
     def for_listener(self, rules: Rules) -> ASGIApp:
         """The application behind the guard of one listener."""
-        return Guard(self._routed, rules, self._context.note_use)
+        return Guard(self._routed, rules, self._context.note_use, self.sessions)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Mounted by hand: clients ask for /mcp, and a redirect to /mcp/ costs a second request.
         if scope["path"] in ("/mcp", "/mcp/"):
             await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
+        elif is_page(scope["path"]):
+            await self.pages(scope, receive, send)
         else:
             await self._routes(scope, receive, send)
 
@@ -86,8 +94,7 @@ class Application:
         headers = {"X-Triskele-Version": __version__}
         if release(request.headers.get("x-triskele-version", "")) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
-        choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,").split(",")]
-        if len(choice) != len(NO_CHOICE) or not self._context.serves(choice):
+        if not self._serves(request):
             return refused(409, OTHER_STORE)
         payload = _object(await request.body())
         if payload is None:
@@ -117,6 +124,18 @@ class Application:
         if text is None:
             return Response(status_code=204)
         return Response(text.encode("utf-8", "backslashreplace"), media_type="text/plain; charset=utf-8")
+
+    async def _sign_in(self, request: Request) -> Response:
+        """An address with a code that opens the pages in a browser; only this user's own processes get one."""
+        if not request.scope.get(_IS_OWNER):
+            raise HTTPException(404)
+        if not self._serves(request):
+            return refused(409, OTHER_STORE)
+        return JSONResponse({"url": f"{self._context.page_address()}{PREFIX}#{self.sessions.code()}"})
+
+    def _serves(self, request: Request) -> bool:
+        choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,").split(",")]
+        return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
 
     def _run_command(self, payload: dict[str, Any]) -> str | None:
         from triskele.serving.cli import remote
@@ -181,6 +200,23 @@ class McpMount:
             ready.set_exception(error)
 
 
+class PageMount:
+    """The web pages, imported on the first request: hooks need no templates."""
+
+    def __init__(self, context: AppContext, sessions: Sessions) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if self._app is None:
+            site = await to_thread.run_sync(import_module, "triskele.serving.web.site")
+            self._app = site.pages(self._context.open_engine, self._context.state, self._sessions, self._context.log)
+        assert self._app is not None
+        await self._app(scope, receive, send)
+
+
 async def _refusal(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return refused(error.status_code, error.detail)
@@ -236,10 +272,14 @@ class Rules:
 class Guard:
     """Passes on requests that keep the rules, and reports each of them to `note_use`."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, note_use: Callable[[], None]) -> None:
+    def __init__(
+        self, app: ASGIApp, rules: Rules, note_use: Callable[[], None], sessions: Sessions | None = None
+    ) -> None:
         self._app = app
         self._rules = rules
         self._note_use = note_use
+        # Without any, no page opens.
+        self._sessions = sessions or Sessions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or refuse a request."""
@@ -263,11 +303,18 @@ class Guard:
         origins = (f"http://{host}" for host in self._rules.hosts)
         if not set(request.headers.getlist("origin")) <= set(origins):
             return refused(403, "requests from pages of other sites are refused")
+        refusal = self._stranger(request)
+        length = request.headers.get("content-length", "0")
+        if refusal is None and length.isdigit() and int(length) > MAX_BODY:
+            return refused(413, _TOO_LARGE)
+        return refusal
+
+    def _stranger(self, request: Request) -> Response | None:
+        """The refusal of who holds neither the token nor, for pages, a session."""
+        if is_page(request.scope["path"]):
+            return self._sessions.refusal(request)
         if self._rules.token is not None and not _holds(request.headers.getlist("authorization"), self._rules.token):
             return refused(401, _NO_TOKEN, {"WWW-Authenticate": "Bearer"})
-        length = request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > MAX_BODY:
-            return refused(413, _TOO_LARGE)
         return None
 
 

@@ -22,8 +22,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from triskele.serving import hook_client
 from triskele.serving.app import AppContext, Application, Rules, error_place
 from triskele.serving.engine_host import EngineHost
-from triskele.serving.hook_client import Address
-from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, standing_token
+from triskele.serving.hook_client import LOOPBACK, Address
+from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, loopback_socket, standing_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,12 +81,17 @@ class Service:
                 host.note_use,
                 host.client_of,
                 host.serves,
+                lambda: self._page_address(serve),
             )
         )
         with _errors_logged(self._log):
             async with asyncio.TaskGroup() as tasks:
-                for sock, rules in self._listeners():
+
+                def serve(sock: Socket, rules: Rules) -> None:
                     tasks.create_task(HttpServer(app.for_listener(rules), stopping).serve(sockets=[sock]))
+
+                for sock, rules in self._listeners():
+                    serve(sock, rules)
                 await streams.listen(listener.stream)
                 # A daemon thread: a store that stays locked must not keep the process from ending.
                 threading.Thread(target=self._warm_up, name="triskele-warm-up", daemon=True).start()
@@ -102,6 +107,16 @@ class Service:
                 yield each.socket, Rules.local()
             else:
                 yield each.socket, Rules.local(self._token, each.socket.getsockname()[1])
+
+    def _page_address(self, serve: Callable[[Socket, Rules], None]) -> str:
+        """Where a browser reaches this process; a loopback port is opened where none is."""
+        found = next((each for each in self._extra if each.path is None), None)
+        if found is None:
+            self._token = self._token or standing_token(Path(self._place.file("token")))
+            found = ExtraListener(loopback_socket(LOOPBACK, 0))
+            self._extra.append(found)
+            serve(found.socket, Rules.local(self._token, found.socket.getsockname()[1]))
+        return found.address
 
     def _warm_up(self) -> None:
         try:

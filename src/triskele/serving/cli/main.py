@@ -19,7 +19,7 @@ from triskele.serving.error_messages import error_line, printable_line
 
 # A command's module is imported on call: `--version` must cost nothing.
 SECTIONS: dict[str, dict[str, str]] = {
-    "Start here": {"demo": "demo:demo"},
+    "Start here": {"demo": "demo:demo", "ui": "ui_command:ui"},
     "Remember": {
         "add": "write_commands:add",
         "edit": "write_commands:edit",
@@ -68,7 +68,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
 # What `triskele --help` shows; `triskele help --all` shows every section.
 EVERYDAY = {
-    "Start here": ("demo",),
+    "Start here": ("demo", "ui"),
     "Every day": ("add", "recall", "show", "list", "edit", "forget", "undo"),
     "Agents and files": ("install", "import", "export", "doctor"),
 }

@@ -1,0 +1,72 @@
+"""The graph page: what is connected with a concept or a memory, at any time; the drawing is fetched when shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from starlette.responses import JSONResponse, Response
+
+from triskele import validation
+from triskele.base import timestamps
+from triskele.errors import TriskeleError
+from triskele.serving.web import neighbourhood
+from triskele.serving.web.neighbourhood import MAX_NODES, USUAL_NODES
+from triskele.serving.web.rendering import Handler, PageRequest, page
+from triskele.serving.web.sessions import HEADERS
+
+SIZES = (40, USUAL_NODES, 150, MAX_NODES)
+
+
+def show(asked: PageRequest) -> Response:
+    """The page; without a focus it offers the most mentioned concepts."""
+    name, memory = asked.text("focus", most=200).strip(), asked.text("memory", most=40)
+    size = asked.number("size", USUAL_NODES, most=MAX_NODES)
+    found, problem = None, ""
+    if name or memory:
+        try:
+            found = neighbourhood.around(asked.engine, name=name, memory=memory, at=_moment(asked), most=size)
+        except TriskeleError as error:
+            problem = str(error)
+    return page(
+        asked,
+        "graph.html",
+        "graph",
+        status=404 if problem else 200,
+        focus=name,
+        memory=memory,
+        size=size,
+        sizes=SIZES,
+        at=asked.text("at", most=40),
+        months=_months(neighbourhood.first_moment(asked.engine)),
+        found=found,
+        problem=problem,
+        stats=None if found else neighbourhood.starting_points(asked.engine),
+    )
+
+
+def data(asked: PageRequest) -> Response:
+    """The drawing as JSON."""
+    found = neighbourhood.around(
+        asked.engine,
+        name=asked.text("focus", most=200).strip(),
+        memory=asked.text("memory", most=40),
+        at=_moment(asked),
+        most=asked.number("size", USUAL_NODES, most=MAX_NODES),
+    )
+    return JSONResponse({"elements": found.elements(), "left_out": found.left_out}, headers=HEADERS)
+
+
+def _moment(asked: PageRequest) -> datetime | None:
+    return validation.check_when(asked.text("at", most=40) or None)
+
+
+def _months(first: datetime | None) -> list[str]:
+    """The first day of every month since the oldest memory."""
+    if first is None:
+        return []
+    now = timestamps.now()
+    months = range(first.year * 12 + first.month - 1, now.year * 12 + now.month)
+    return [f"{month // 12}-{month % 12 + 1:02d}-01" for month in months[-600:]]
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (("GET", "/graph", show), ("GET", "/graph/data", data))

@@ -1,0 +1,58 @@
+"""The health page: what left this machine, secrets, the process, the indexes and the backups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import Response
+
+from triskele.base import timestamps
+from triskele.recall.hosted import egress_log
+from triskele.serving.web import listing
+from triskele.serving.web.listing import Filters
+from triskele.serving.web.rendering import Handler, PageRequest, fragment, page
+
+_SECRETS = 20
+_MICROS = 1_000_000
+
+
+def show(asked: PageRequest) -> Response:
+    """The state of everything that can be told without a search for damage."""
+    engine = asked.engine
+    secrets = listing.find(engine, Filters(state="secret"), limit=_SECRETS)
+    return page(
+        asked,
+        "health.html",
+        "health",
+        census=engine.census(),
+        process=asked.request.app.state.process(),
+        settings=engine.settings,
+        model=engine.runtime.model,
+        is_at_work=engine.runtime.is_at_work,
+        jobs=engine.store.jobs.counts(),
+        behind=engine.lexical.behind(),
+        hosts=engine.runtime.hosts(),
+        problems=engine.runtime.problems(),
+        left=list(reversed(egress_log.days(engine.store))),
+        secrets=secrets,
+        vault_problem=engine.vault.problem(),
+        copies=[_copy(each) for each in engine.earlier_copies()],
+        short=asked.short([each.id for each in secrets.memories]),
+    )
+
+
+def _copy(path: Path) -> dict[str, Any]:
+    try:
+        status = path.stat()
+    except OSError:
+        return {"path": str(path), "size": None, "at": None}
+    return {"path": str(path), "size": status.st_size, "at": timestamps.from_micros(int(status.st_mtime * _MICROS))}
+
+
+def check(asked: PageRequest) -> Response:
+    """Look for damage; nothing is repaired from here."""
+    return fragment("_check.html", health=asked.engine.inspect(repair=False))
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (("GET", "/health", show), ("POST", "/health/check", check))

@@ -1,0 +1,235 @@
+"""The page of one memory, its history as differences, and every change of a single memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from starlette.responses import Response
+
+from triskele.errors import BadInput
+from triskele.serving.web.rendering import Handler, PageRequest, fragment, gone_to, page
+from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Revise, Sensitivity, is_secret
+
+_FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+_LASTING = (Action.SEALED, Action.REVEALED, Action.ERASED)
+_UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
+
+# What a piece of a text became: "same", "added" or "removed".
+Piece = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of the journal with what it changed."""
+
+    entry: JournalEntry
+    pieces: Sequence[Piece]
+    fields: Sequence[tuple[str, str, str]]
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether undo can take it back, unless something later stands in the way."""
+        return self.entry.action not in _LASTING
+
+
+def difference(before: str, after: str) -> list[Piece]:
+    """A text as it was and as it is, word by word."""
+    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    pieces: list[Piece] = []
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            pieces.append(("same", "".join(new[c:d])))
+            continue
+        pieces += [("removed", "".join(old[a:b]))] if b > a else []
+        pieces += [("added", "".join(new[c:d]))] if d > c else []
+    return pieces
+
+
+def history(entries: Sequence[JournalEntry], versions: Mapping[int, Memory]) -> list[Step]:
+    """The journal of a memory, newest first, with the differences between versions."""
+    return [_step(entry, versions) for entry in reversed(entries)]
+
+
+def _step(entry: JournalEntry, versions: Mapping[int, Memory]) -> Step:
+    new, old = (versions.get(number or 0) for number in (entry.version, entry.previous))
+    if new is None or old is None or entry.action is Action.FORGOTTEN:
+        return Step(entry, (), ())
+    pieces = difference(old.content, new.content) if old.content != new.content else []
+    changed = [(name, _shown(old, name), _shown(new, name)) for name in _FIELDS]
+    return Step(entry, pieces, [each for each in changed if each[1] != each[2]])
+
+
+def _shown(memory: Memory, name: str) -> str:
+    value = getattr(memory, name)
+    if value is None or value == ():
+        return "none"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def show(asked: PageRequest) -> Response:
+    """Everything that is known of a memory."""
+    engine = asked.engine
+    id = engine.resolve(asked.named("id"))
+    versions = engine.store.history(id)
+    memory, entries, links = versions[-1], engine.store.journal(id=id), engine.store.links([id])
+    ends = sorted({end for link in links for end in (link.source, link.target)} - {id})
+    others = {each: engine.store.history(each)[-1] for each in ends}
+    return page(
+        asked,
+        "memory.html",
+        "browse",
+        memory=memory,
+        is_forgotten=memory.known_to is not None,
+        is_superseded=bool(engine.superseded([id])),
+        steps=history(entries, {each.version: each for each in versions}),
+        first=entries[0] if entries else None,
+        links=links,
+        others=others,
+        kinds=[str(kind) for kind in LinkKind],
+        use=engine.store.usage.counts([id]).get(id),
+        sent=engine.sent(id),
+        short=asked.short([id, *ends]),
+        is_editing=bool(asked.text("edit", most=8)),
+        **_choices(asked),
+    )
+
+
+def _choices(asked: PageRequest) -> dict[str, Any]:
+    settings = asked.engine.settings.memory
+    projects = sorted(filter(None, asked.engine.census().by_project))
+    return {"categories": settings.categories, "projects": projects, "most": settings.max_characters}
+
+
+def new(asked: PageRequest) -> Response:
+    """The form for a new memory."""
+    return page(asked, "new.html", "browse", supersedes=asked.text("supersedes", most=40), **_choices(asked))
+
+
+def create(asked: PageRequest) -> Response:
+    """Remember a text, which may replace another memory."""
+    older = asked.text("supersedes", most=40).strip() or None
+    return _done(asked.engine.remember(_content(asked), supersedes=older, **_details(asked)))
+
+
+def edit(asked: PageRequest) -> Response:
+    """Change the text or the details of a memory."""
+    memory = asked.engine.get(asked.named("id"))
+    changes = _details(asked)
+    if not is_secret(memory):
+        changes["content"] = _content(asked)
+    given = {name: value for name, value in changes.items() if value != _kept(memory, name)}
+    if not given:
+        return gone_to(f"/memory/{memory.id}", said="unchanged")
+    return _done(asked.engine.edit(memory.id, **given))
+
+
+def _kept(memory: Memory, name: str) -> Any:
+    value = getattr(memory, name)
+    if name in ("valid_from", "valid_to"):
+        return None if value is None else f"{value:%Y-%m-%d}"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _content(asked: PageRequest) -> str:
+    # Browsers send line ends as a carriage return and a line feed.
+    return asked.text("content", most=100_000).replace("\r\n", "\n")
+
+
+def _details(asked: PageRequest) -> dict[str, Any]:
+    importance = asked.text("importance", "0.5", most=10)
+    try:
+        number = float(importance)
+    except ValueError:
+        raise BadInput("the importance must be a number from 0 to 1") from None
+    details: dict[str, Any] = {
+        "category": asked.text("category", most=200) or None,
+        "tags": [tag.strip() for tag in asked.text("tags").split(",") if tag.strip()],
+        "keywords": asked.text("keywords"),
+        "importance": number,
+        "project": asked.text("project", most=200).strip(),
+        "valid_from": asked.text("valid_from", most=40) or None,
+        "valid_to": asked.text("valid_to", most=40) or None,
+    }
+    if chosen := asked.text("sensitivity", most=20):
+        details["sensitivity"] = _sensitivity(chosen)
+    return details
+
+
+def _sensitivity(name: str) -> Sensitivity:
+    try:
+        return Sensitivity(name)
+    except ValueError:
+        raise BadInput(f"unknown sensitivity {name!r}: choose open, private or secret") from None
+
+
+def forget(asked: PageRequest) -> Response:
+    """Stop recalling a memory."""
+    return _done(asked.engine.forget(asked.named("id"))[0])
+
+
+def restore(asked: PageRequest) -> Response:
+    """Bring a forgotten memory back."""
+    memory = asked.engine.get(asked.named("id"))
+    return _done(asked.engine.apply([Revise(memory, base=memory.version)])[0])
+
+
+def connect(asked: PageRequest) -> Response:
+    """Link a memory with another one."""
+    id = asked.engine.resolve(asked.named("id"))
+    outcome = asked.engine.link(id, _kind(asked), asked.text("other", most=40).strip())
+    return gone_to(f"/memory/{id}", outcome.batch)
+
+
+def disconnect(asked: PageRequest) -> Response:
+    """Close a link of a memory."""
+    id = asked.engine.resolve(asked.named("id"))
+    outcome = asked.engine.unlink(asked.text("source", most=40), _kind(asked), asked.text("target", most=40))
+    return gone_to(f"/memory/{id}", outcome.batch)
+
+
+def _kind(asked: PageRequest) -> LinkKind:
+    try:
+        return LinkKind(asked.text("kind", most=20))
+    except ValueError:
+        raise BadInput(f"choose the kind of the link: {', '.join(LinkKind)}") from None
+
+
+def reveal(asked: PageRequest) -> Response:
+    """The text of a secret, which the journal notes."""
+    id = asked.engine.resolve(asked.named("id"))
+    return fragment("_secret.html", text=asked.engine.reveal(id))
+
+
+def undo(asked: PageRequest) -> Response:
+    """Take a batch back, whoever made it; the user looks at it."""
+    batch = asked.text("batch", most=64)
+    outcomes = asked.engine.undo(batch or None, all_projects=True, anyone=True)
+    back = asked.request.headers.get("hx-current-url", "")
+    path = re.match(r"https?://[^/]+/ui(/memory/\w+|/browse)?", back)
+    place = path.group(1) if path and path.group(1) else f"/memory/{outcomes[0].id}"
+    return gone_to(place, outcomes[0].batch)
+
+
+def _done(outcome: Outcome) -> Response:
+    said = _UNCHANGED.get(outcome.action, "")
+    more = {"said": said} if said else {}
+    return gone_to(f"/memory/{outcome.id}", "" if said else outcome.batch, **more)
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/memory/{id}", show),
+    ("GET", "/new", new),
+    ("POST", "/memories", create),
+    ("POST", "/memory/{id}/edit", edit),
+    ("POST", "/memory/{id}/forget", forget),
+    ("POST", "/memory/{id}/restore", restore),
+    ("POST", "/memory/{id}/link", connect),
+    ("POST", "/memory/{id}/unlink", disconnect),
+    ("POST", "/memory/{id}/reveal", reveal),
+    ("POST", "/undo", undo),
+)

@@ -1,0 +1,227 @@
+"""How pages are made: requests as values, templates with autoescape, and responses with their headers."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, cached_property
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+
+from triskele import __version__
+from triskele.base import timestamps
+from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
+from triskele.serving.error_messages import error_line
+from triskele.serving.web.sessions import HEADERS, PREFIX
+from triskele.types import Action, JournalEntry
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+MAX_TEXT = 4000
+_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+_STATUS: tuple[tuple[type[TriskeleError], int], ...] = ((NotFound, 404), (Conflict, 409), (BadInput, 422))
+_AGES = (("y", 365 * 86400), ("mo", 30 * 86400), ("d", 86400), ("h", 3600), ("min", 60))
+NAVIGATION = (
+    ("search", "Search", ""),
+    ("browse", "Browse", "/browse"),
+    ("graph", "Graph", "/graph"),
+    ("code", "Code", "/code"),
+    ("review", "Review", "/review"),
+    ("quality", "Quality", "/quality"),
+    ("health", "Health", "/health"),
+)
+_NOTES = {
+    "unchanged": {"text": "Nothing changed.", "can_undo": False},
+    "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
+    "duplicate": {"text": "This text is known already: here it is.", "can_undo": False},
+}
+_DONE = {
+    Action.ADDED: "Added",
+    Action.EDITED: "Edited",
+    Action.FORGOTTEN: "Forgot",
+    Action.RESTORED: "Restored",
+    Action.LINKED: "Linked",
+    Action.UNLINKED: "Unlinked",
+    Action.SEALED: "Sealed",
+    Action.REVEALED: "Revealed",
+}
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """One request of a browser: the engine that answers it, its path parameters, and what its form or query says."""
+
+    engine: Engine
+    request: Request
+    body: bytes = b""
+
+    @cached_property
+    def values(self) -> Mapping[str, list[str]]:
+        """The fields of the query, and of the form where there is one."""
+        query = parse_qs(self.request.url.query, keep_blank_values=True)
+        return {**query, **parse_qs(self.body.decode("utf-8", "replace"), keep_blank_values=True)}
+
+    def text(self, name: str, default: str = "", *, most: int = MAX_TEXT) -> str:
+        """One field; longer ones are refused."""
+        found = self.values.get(name, [default])[-1]
+        if len(found) > most:
+            raise BadInput(f"{name} may have at most {most:,} characters")
+        return found
+
+    def many(self, name: str) -> list[str]:
+        """All values of a field, without empty ones."""
+        return [each for each in self.values.get(name, []) if each]
+
+    def number(self, name: str, default: int, *, least: int = 1, most: int = 200) -> int:
+        """A whole number between two bounds."""
+        text = self.text(name)
+        return min(max(int(text), least), most) if text.isascii() and text.isdigit() and len(text) < 10 else default
+
+    def named(self, name: str) -> str:
+        """A parameter of the path."""
+        return str(self.request.path_params[name])
+
+    def short(self, ids: Sequence[str]) -> dict[str, str]:
+        """The shortest unique prefix of each id."""
+        return self.engine.store.shorten(ids)
+
+
+Handler = Callable[[PageRequest], Response]
+
+
+@cache
+def environment() -> Environment:
+    """The templates: everything that is not markup of ours is escaped."""
+    made = Environment(
+        loader=PackageLoader("triskele.serving.web", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {each.__name__: each for each in (age, day, moment, count, query, size, pairs)}
+    made.globals |= {"static": static, "prefix": PREFIX, "version": __version__, "navigation": NAVIGATION}
+    return made
+
+
+def page(asked: PageRequest, template: str, active: str, *, status: int = 200, **values: Any) -> Response:
+    """A whole page; after a change it says what was done and offers to undo it."""
+    done, said = asked.text("done", most=64), asked.text("said", most=20)
+    notice = change_notice(asked.engine, done) if done else _NOTES.get(said)
+    return fragment(template, status=status, active=active, notice=notice, **values)
+
+
+def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
+    """A page, or a part of one."""
+    text = environment().get_template(template).render(values)
+    return Response(text, status, {**HEADERS, **(headers or {})}, "text/html")
+
+
+def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
+    """The answer to a change: the browser goes to a page, which tells of the batch."""
+    values = query({**query_values, **({"done": batch} if batch else {})})
+    return Response(status_code=204, headers={**HEADERS, "HX-Redirect": f"{PREFIX}{path}{values}"})
+
+
+def failure(asked_by_script: bool, error: TriskeleError) -> Response:
+    """An error as a notice on the page that asked, or as a page of its own."""
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
+    message = error_line(error)
+    if asked_by_script:
+        headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
+        return fragment("_error.html", status=status, headers=headers, message=message)
+    return fragment("error.html", status=status, active="", notice=None, message=message, code=status)
+
+
+def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
+    """What a batch did, in words; None for an unknown one."""
+    entries = engine.store.journal(batch=batch, limit=10_000)
+    if not entries:
+        return None
+    is_undo = entries[0].undoes is not None
+    said = _summary(entries)
+    can_undo = any(entry.action not in (Action.REVEALED, Action.SEALED, Action.ERASED) for entry in entries)
+    return {"text": f"Undone: {said}" if is_undo else said, "batch": batch, "can_undo": can_undo}
+
+
+def _summary(entries: Sequence[JournalEntry]) -> str:
+    counted: dict[str, set[str]] = {}
+    for entry in entries:
+        counted.setdefault(_DONE.get(entry.action, str(entry.action)), set()).add(entry.id)
+    parts = [f"{done} {count(len(ids))} {'memory' if len(ids) == 1 else 'memories'}" for done, ids in counted.items()]
+    return ", ".join(part if place == 0 else part[0].lower() + part[1:] for place, part in enumerate(parts))
+
+
+@cache
+def _static_files() -> dict[str, tuple[bytes, str, str]]:
+    """The bytes, the type and a hash of every static file, by name."""
+    folder = resources.files(__package__).joinpath("static")
+    files = [*folder.iterdir(), *folder.joinpath("vendor").iterdir()]
+    found = {each.name: each.read_bytes() for each in files if each.name.endswith((".js", ".css", ".svg"))}
+    return {
+        name: (data, mimetypes.guess_type(name)[0] or "application/octet-stream", hashlib.sha256(data).hexdigest()[:12])
+        for name, data in found.items()
+    }
+
+
+def static(name: str) -> str:
+    """The address of a static file; it changes with the content."""
+    return f"{PREFIX}/static/{name}?v={_static_files()[name][2]}"
+
+
+def static_file(name: str) -> Response:
+    """A static file, which browsers may keep."""
+    found = _static_files().get(name)
+    if found is None:
+        return Response("There is no such file.", 404, HEADERS)
+    data, kind, _ = found
+    return Response(data, headers={**HEADERS, **_FOREVER, "Content-Type": f"{kind}; charset=utf-8"})
+
+
+def age(value: datetime) -> str:
+    """How long ago, in one unit."""
+    seconds = (timestamps.now() - value).total_seconds()
+    return next((f"{int(seconds // length)} {unit}" for unit, length in _AGES if seconds >= length), "now")
+
+
+def day(value: datetime | None) -> str:
+    """A date."""
+    return "" if value is None else f"{value:%Y-%m-%d}"
+
+
+def moment(value: datetime | None) -> str:
+    """A date and the time of the day, in UTC."""
+    return "" if value is None else f"{value:%Y-%m-%d %H:%M}"
+
+
+def count(value: int) -> str:
+    """A number with separators."""
+    return f"{value:,}"
+
+
+def size(value: int) -> str:
+    """Bytes as people read them."""
+    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= length:
+            return f"{value / length:.1f} {unit}"
+    return f"{value} B"
+
+
+def pairs(values: Iterable[Any]) -> list[tuple[str, str]]:
+    """Values of a list of choices that are shown as they are."""
+    return [(str(value), str(value)) for value in values]
+
+
+def query(values: Mapping[str, Any]) -> str:
+    """Fields as the query of an address, without empty ones."""
+    kept = {name: value for name, value in values.items() if value not in ("", None, [], ())}
+    return f"?{urlencode(kept, doseq=True)}" if kept else ""

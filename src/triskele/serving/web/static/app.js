@@ -1,0 +1,162 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const $ = (selector, from = document) => from.querySelector(selector);
+  const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+
+  // Theme
+
+  const isDark = () =>
+    root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+
+  const switchTheme = () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try {
+      localStorage.setItem("theme", root.dataset.theme);
+    } catch {
+      // It lasts until the next page then.
+    }
+    document.dispatchEvent(new CustomEvent("theme"));
+  };
+
+  // Notices
+
+  const say = (text) => {
+    const box = document.createElement("div");
+    box.className = "notice error";
+    box.setAttribute("role", "alert");
+    box.append(Object.assign(document.createElement("span"), { textContent: text }));
+    $("#notice").replaceChildren(box);
+  };
+
+  // The chosen item of a list
+
+  const items = () => $$("[data-item]");
+  const chosen = () => $("[data-item].chosen");
+
+  const choose = (step) => {
+    const all = items();
+    if (!all.length) return;
+    const at = all.indexOf(chosen());
+    const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
+    all.forEach((each) => each.classList.toggle("chosen", each === next));
+    next.scrollIntoView({ block: "nearest" });
+    $("a[data-open]", next)?.focus({ preventScroll: true });
+  };
+
+  // Keys
+
+  const pages = { s: "", b: "/browse", g: "/graph", c: "/code", r: "/review", q: "/quality", h: "/health" };
+  let isGoing = false;
+
+  const toSearch = () => {
+    const field = $("[data-search]");
+    if (!field) return location.assign("/ui");
+    field.focus();
+    field.select();
+  };
+
+  const edit = () => {
+    const form = $("#edit");
+    if (form) {
+      form.open = true;
+      return $("textarea, input", form).focus();
+    }
+    const link = chosen() && $("a[data-open]", chosen());
+    if (link) location.assign(`${link.getAttribute("href")}?edit=1`);
+  };
+
+  const keys = {
+    "/": toSearch,
+    j: () => choose(1),
+    k: () => choose(-1),
+    e: edit,
+    n: () => location.assign("/ui/new"),
+    u: () => $("[data-undo]")?.click(),
+    x: () => chosen() && $("input[type=checkbox]", chosen())?.click(),
+    g: () => {
+      isGoing = true;
+      setTimeout(() => (isGoing = false), 1200);
+    },
+    "?": () => $("#keys").showModal(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const inField = event.target.closest("input:not([type=checkbox], [type=radio], [type=range]), textarea, select");
+    if (event.key === "Escape" && inField) return event.target.blur();
+    if (event.key === "Enter" && event.target.dataset.enter) {
+      event.preventDefault();
+      return $(event.target.dataset.enter).click();
+    }
+    if (inField || $("dialog[open]")) return;
+    const action = isGoing && event.key in pages ? () => location.assign(`/ui${pages[event.key]}`) : keys[event.key];
+    if (!action) return;
+    event.preventDefault();
+    isGoing = false;
+    action();
+  });
+
+  // What moved when the same question was ranked in another way
+
+  let before = null;
+  const ranking = () => {
+    const list = $("#hits");
+    return list && { text: list.dataset.text, ids: $$("[data-id]", list).map((each) => each.dataset.id) };
+  };
+
+  const markMoves = () => {
+    const now = ranking();
+    if (!now || !before || before.text !== now.text || before.ids.join() === now.ids.join()) return;
+    now.ids.forEach((id, place) => {
+      const was = before.ids.indexOf(id);
+      if (was === place) return;
+      const mark = $(`[data-id="${CSS.escape(id)}"] .moved`);
+      mark.textContent = was < 0 ? "new" : was > place ? `▲ ${was - place}` : `▼ ${place - was}`;
+      mark.classList.add(was < 0 || was > place ? "up" : "down");
+    });
+  };
+
+  document.addEventListener("htmx:beforeSwap", () => (before = ranking() || before));
+  document.addEventListener("htmx:afterSwap", markMoves);
+
+  // Tables
+
+  const countChosen = () => {
+    const bulk = $("#bulk");
+    if (!bulk) return;
+    const boxes = $$("input[name=id]");
+    const count = boxes.filter((box) => box.checked).length;
+    const all = $("#all-matching");
+    bulk.classList.toggle("active", count > 0 || Boolean(all?.checked));
+    $("#chosen-count").textContent = all?.checked ? all.dataset.total : String(count);
+    const every = $("#every");
+    every.checked = count > 0 && count === boxes.length;
+    every.indeterminate = count > 0 && count < boxes.length;
+  };
+
+  document.addEventListener("change", (event) => {
+    if (event.target.id === "every") $$("input[name=id]").forEach((box) => (box.checked = event.target.checked));
+    if (event.target.matches("#every, #all-matching, input[name=id]")) countChosen();
+    if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  });
+
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("button");
+    if (!target) return;
+    if (target.id === "theme") switchTheme();
+    if (target.id === "help") $("#keys").showModal();
+    if ("dismiss" in target.dataset) target.closest(".notice").remove();
+    if (target.dataset.fill) $(target.dataset.fill).value = target.dataset.value;
+  });
+
+  document.addEventListener("htmx:sendError", () =>
+    say("The server does not answer. It ends when nobody uses it: run “triskele ui” in a terminal to start it again."),
+  );
+  document.addEventListener("htmx:timeout", () => say("The server took too long to answer. Try again."));
+
+  // Scripts with `defer` run when the page is read: what follows sees all of it.
+  const isWide = matchMedia("(min-width: 60rem)").matches;
+  $$("details[data-wide]").forEach((each) => (each.open = isWide));
+  countChosen();
+})();
