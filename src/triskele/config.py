@@ -24,7 +24,7 @@ KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 # The variables that choose a store and an owner.
 _CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
 # Settings that may hold a path.
-_PATHS = (".model", ".key_file")
+_PATHS = (".model", ".key_file", ".certificate_file", ".private_key_file")
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
@@ -139,6 +139,25 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """A server for others: names it answers to, proxies it believes, TLS files, quotas per user (0: none).
+
+    `url` and `key_file` point this machine's own commands at such a server.
+    """
+
+    url: str = ""
+    key_file: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    certificate_file: str = ""
+    private_key_file: str = ""
+    open_memories: int = 64
+    requests_per_minute: int = 1200
+    memories_per_user: int = 1_000_000
+    model_tokens_per_day: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, with the origin of each value."""
 
@@ -153,6 +172,7 @@ class Settings:
     rerank: RerankSettings = RerankSettings()
     llm: LlmSettings = LlmSettings()
     agents: AgentSettings = AgentSettings()
+    server: ServerSettings = ServerSettings()
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -173,6 +193,7 @@ Section = TypeVar(
     RerankSettings,
     LlmSettings,
     AgentSettings,
+    ServerSettings,
 )
 
 
@@ -186,6 +207,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         source.given["store.url"] = (store_url, "argument")
     url = source.value("store.url", "TRISKELE_STORE", lambda: f"sqlite:///{home / 'memories.db'}")
     project = source.value("project", "TRISKELE_PROJECT", lambda: "")
+    server = source.value("server.url", "TRISKELE_SERVER", lambda: "")
     settings = Settings(
         home=home,
         project=project or None,
@@ -198,6 +220,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         rerank=source.section("rerank", RerankSettings()),
         llm=source.section("llm", LlmSettings()),
         agents=source.section("agents", AgentSettings()),
+        server=source.section("server", ServerSettings(url=server)),
         origins=source.origins,
     )
     source.refuse_unknown()
@@ -342,6 +365,10 @@ def _check(settings: Settings) -> None:
         ("agents.budget_tokens", settings.agents.budget_tokens, 100, 2400),
         ("agents.least_confidence", settings.agents.least_confidence, 0, 1),
         ("agents.idle_minutes", settings.agents.idle_minutes, 0.01, 10_080),
+        ("server.open_memories", settings.server.open_memories, 1, 10_000),
+        ("server.requests_per_minute", settings.server.requests_per_minute, 0, 1_000_000),
+        ("server.memories_per_user", settings.server.memories_per_user, 0, 1_000_000_000),
+        ("server.model_tokens_per_day", settings.server.model_tokens_per_day, 0, 1_000_000_000),
     ]
     for key, value, low, high in bounds:
         if not low <= value <= high:

@@ -27,6 +27,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
+from triskele.serving.http import mount
+from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
+from triskele.serving.http.metrics import Metrics
+from triskele.serving.http.problems import refused
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -48,6 +52,11 @@ class AppContext:
     note_use: Callable[[], None]
     client_of: Callable[[str], str | None]
     serves: Callable[[Sequence[str]], bool] = lambda _: True
+    policy: AccessPolicy | None = None
+    """what admits requests on a server with users; on a personal machine there is one owner"""
+    log_request: Callable[[dict[str, Any]], None] | None = None
+    waiting: Callable[[], int] = lambda: 0
+    open_engines: Callable[[], int] = lambda: 0
 
 
 class Application:
@@ -57,16 +66,29 @@ class Application:
         self._context = context
         self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
         self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
+        self.metrics = Metrics()
         self.mcp = McpMount(context.open_engine)
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
                 Route("/hook/{event}", self._hook, methods=["POST"]),
                 Route("/command", self._command, methods=["POST"]),
+                *mount.routes(self._api_context()),
             ],
             exception_handlers={HTTPException: _refusal},
         )
         self._routes.router.redirect_slashes = False
+
+    def _api_context(self) -> mount.ApiContext:
+        context = self._context
+        return mount.ApiContext(
+            context.policy or SingleOwner(context.open_engine),
+            self.metrics,
+            context.log,
+            context.log_request,
+            context.waiting,
+            context.open_engines,
+        )
 
     def for_listener(self, rules: Rules) -> ASGIApp:
         """The application behind the guard of one listener."""
@@ -213,24 +235,33 @@ def _seconds(milliseconds: str | None) -> float:
 
 
 MAX_BODY = 1_000_000
-_TOO_LARGE = f"a request may have at most {MAX_BODY:,} bytes"
+# Only an import may be larger.
+_IMPORT, MAX_IMPORT = "/v1/import", 32 * 1024 * 1024
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
+_BEARER = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The host names that a request may use, and the token where one is required."""
+    """The host names and origins that a request may have, and the token or the keys where one is required."""
 
     hosts: frozenset[str]
     token: str | None = None
     is_owner: bool = False
     """whether only processes of this user reach the listener: they may run commands"""
+    verify: Callable[[str], Principal | None] | None = None
+    """who a key belongs to, on a server with users"""
+    origins: frozenset[str] = frozenset()
+    proxies: frozenset[str] = frozenset()
+    """the addresses of proxies whose X-Forwarded-For is believed"""
+    challenge: str = "Bearer"
 
     @classmethod
     def local(cls, token: str | None = None, port: int | None = None) -> Rules:
         """The rules of a listener that only this machine can reach."""
         names = frozenset({"localhost", "127.0.0.1", "[::1]"})
-        return cls(names if port is None else names | {f"{name}:{port}" for name in names}, token)
+        hosts = names if port is None else names | {f"{name}:{port}" for name in names}
+        return cls(hosts, token, origins=frozenset(f"http://{host}" for host in hosts))
 
 
 class Guard:
@@ -245,35 +276,56 @@ class Guard:
         """Answer or refuse a request."""
         if scope["type"] != "http":
             return
-        refusal = self._refusal(Request(scope))
+        request = Request(scope)
+        most = MAX_IMPORT if scope["path"] == _IMPORT else MAX_BODY
+        refusal = self._refusal(request, most)
+        principal = None if refusal else await self._principal(request)
+        if refusal is None and principal is None:
+            refusal = refused(401, _NO_TOKEN, {"WWW-Authenticate": self._rules.challenge})
         if refusal is not None:
             await refusal(scope, receive, send)
             return
         self._note_use()
+        known = {_IS_OWNER: self._rules.is_owner, PRINCIPAL: principal, "client": self._client(request)}
         try:
-            await self._app({**scope, _IS_OWNER: self._rules.is_owner}, _bounded(receive), send)
+            await self._app({**scope, **known}, _bounded(receive, most), send)
         except HTTPException as error:
             await refused(error.status_code, error.detail)(scope, receive, send)
         finally:
             self._note_use()
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refusal(self, request: Request, most: int) -> Response | None:
         if request.headers.getlist("host") not in ([host] for host in self._rules.hosts):
-            return refused(421, "the Host header must be localhost")
-        origins = (f"http://{host}" for host in self._rules.hosts)
-        if not set(request.headers.getlist("origin")) <= set(origins):
+            return refused(
+                421, "the Host header names another server: the setting server.allowed_hosts lists the names"
+            )
+        if not set(request.headers.getlist("origin")) <= self._rules.origins:
             return refused(403, "requests from pages of other sites are refused")
-        if self._rules.token is not None and not _holds(request.headers.getlist("authorization"), self._rules.token):
-            return refused(401, _NO_TOKEN, {"WWW-Authenticate": "Bearer"})
         length = request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > MAX_BODY:
-            return refused(413, _TOO_LARGE)
+        if length.isdigit() and int(length) > most:
+            return refused(413, _too_large(most))
         return None
 
+    async def _principal(self, request: Request) -> Principal | None:
+        """Who sends the request; None where it does not prove it."""
+        given, rules = request.headers.getlist("authorization"), self._rules
+        if rules.verify is not None:
+            if len(given) != 1 or not given[0].lower().startswith(_BEARER):
+                return None
+            return await to_thread.run_sync(rules.verify, given[0][len(_BEARER) :])
+        return OWNER if rules.token is None or _holds(given, rules.token) else None
 
-def refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """A response with an error message."""
-    return JSONResponse({"error": message}, status, headers)
+    def _client(self, request: Request) -> tuple[str, int] | None:
+        """The address of the client: of the nearest hop that is no proxy of ours."""
+        peer = request.scope.get("client")
+        hops = [hop.strip() for value in request.headers.getlist("x-forwarded-for") for hop in value.split(",")]
+        while peer is not None and peer[0] in self._rules.proxies and hops:
+            peer = (hops.pop(), 0)
+        return peer
+
+
+def _too_large(most: int) -> str:
+    return f"a request may have at most {most:,} bytes"
 
 
 def _holds(given: Iterable[str], token: str) -> bool:
@@ -281,15 +333,15 @@ def _holds(given: Iterable[str], token: str) -> bool:
     return [hmac.compare_digest(text.encode("utf-8", "replace"), wanted) for text in given] == [True]
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, most: int) -> Receive:
     taken = 0
 
     async def next_message() -> Message:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MAX_BODY:
-            raise HTTPException(413, _TOO_LARGE)
+        if taken > most:
+            raise HTTPException(413, _too_large(most))
         return message
 
     return next_message
