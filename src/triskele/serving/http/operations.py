@@ -177,6 +177,8 @@ async def _received(request: Request, file: Path) -> None:
             if taken > MAX_IMPORT:
                 raise HTTPException(413, f"an import may have at most {MAX_IMPORT:,} bytes: send several")
             await to_thread.run_sync(target.write, piece)
+    if not taken:
+        raise BadInput("the import is empty: send the file as the body of the request")
 
 
 async def _streamed(path: Path) -> AsyncIterator[bytes]:
