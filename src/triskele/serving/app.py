@@ -153,6 +153,7 @@ class Application:
         # Requests past their deadline still run in their threads: bound them, in case the store hangs.
         if not self._abandoned.acquire(blocking=False):
             return ""
+        started = time.perf_counter()
         try:
             from triskele.serving.hook import events
 
@@ -162,6 +163,7 @@ class Application:
             return ""
         finally:
             self._abandoned.release()
+            self.metrics.observe("triskele_inject_seconds", time.perf_counter() - started)
 
 
 class McpMount:

@@ -89,7 +89,7 @@ class _Served:
             operation = methods["GET" if request.method == "HEAD" else request.method]
             started = time.perf_counter()
             try:
-                response = await serve(operation, request, self._context.policy)
+                response = await serve(operation, request, self._context)
             except Exception as error:
                 response = problems.response_of(error)
                 self._context.metrics.count("triskele_errors_total", kind=type(error).__name__)

@@ -13,7 +13,7 @@ from triskele.errors import BadInput, Conflict
 from triskele.exchange.records import ImportReport
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.serving.graph_view import graph_view
-from triskele.serving.http import bodies, replies
+from triskele.serving.http import bodies, leg_times, replies
 from triskele.serving.http.access import REVEAL, WRITE
 from triskele.serving.http.bodies import MAX_QUERY_BYTES
 from triskele.serving.http.operations import NDJSON, Call, Operation
@@ -107,7 +107,10 @@ def recall(call: Call) -> replies.RecallReply:
     """Answer a question."""
     asked = _given(call.body)
     _refuse_long(asked["query"])
-    answer = call.engine.recall(asked.pop("query"), **asked)
+    with leg_times.timed(call.engine) as spent_s:
+        answer = call.engine.recall(asked.pop("query"), **asked)
+    for leg, seconds in {**spent_s, "all": answer.took_ms / 1000}.items():
+        call.context.metrics.observe("triskele_recall_seconds", seconds, leg=leg)
     call.engine.after_answer.put(partial(usage.note_recall, call.engine.store, answer))
     return replies.recall_reply(answer)
 
@@ -141,7 +144,7 @@ def import_stream(call: Call) -> ImportReport:
     planned = import_memories(call.engine, call.file, **{**asked, "dry_run": True})
     if asked["dry_run"]:
         return planned
-    call.policy.admit_memories(call.principal, planned.added)
+    call.context.policy.admit_memories(call.principal, planned.added)
     return import_memories(call.engine, call.file, **asked)
 
 

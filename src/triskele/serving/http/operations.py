@@ -20,8 +20,9 @@ from starlette.responses import Response, StreamingResponse
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.app import MAX_IMPORT
-from triskele.serving.http.access import PRINCIPAL, READ, AccessPolicy, Principal
+from triskele.serving.http.access import PRINCIPAL, READ, Principal
 from triskele.serving.http.bodies import Strict
+from triskele.serving.http.mount import ApiContext
 from triskele.types import Memory, Outcome
 
 MAX_BODY = 64 * 1024
@@ -40,7 +41,7 @@ class Call:
 
     engine: Engine
     principal: Principal
-    policy: AccessPolicy
+    context: ApiContext
     path: dict[str, str]
     body: Any = None
     query: Any = None
@@ -69,7 +70,7 @@ class Operation:
     is_audited: bool = False
 
 
-async def serve(operation: Operation, request: Request, policy: AccessPolicy) -> Response:
+async def serve(operation: Operation, request: Request, context: ApiContext) -> Response:
     """Serve one request; every refusal is an exception."""
     principal: Principal = request.scope[PRINCIPAL]
     principal.require(operation.scope)
@@ -79,22 +80,23 @@ async def serve(operation: Operation, request: Request, policy: AccessPolicy) ->
         file = Path(folder) / f"import{'.md' if query.format == 'markdown' else '.jsonl'}"
         try:
             await _received(request, file)
-            return await to_thread.run_sync(_answer, operation, request, policy, None, query, file)
+            return await to_thread.run_sync(_answer, operation, request, context, None, query, file)
         finally:
             file.unlink(missing_ok=True)
             os.rmdir(folder)
     body = await _body(operation, request)
-    return await to_thread.run_sync(_answer, operation, request, policy, body, query, None)
+    return await to_thread.run_sync(_answer, operation, request, context, body, query, None)
 
 
 def _answer(
-    operation: Operation, request: Request, policy: AccessPolicy, body: Any, query: Any, file: Path | None
+    operation: Operation, request: Request, context: ApiContext, body: Any, query: Any, file: Path | None
 ) -> Response:
     principal: Principal = request.scope[PRINCIPAL]
+    policy = context.policy
     policy.admit(principal)
     if body is not None and (count := operation.counts_memories(body)):
         policy.admit_memories(principal, count)
-    call = Call(policy.engine_of(principal), principal, policy, dict(request.path_params), body, query, file)
+    call = Call(policy.engine_of(principal), principal, context, dict(request.path_params), body, query, file)
     value = operation.run(call)
     request.scope[TARGET] = value.id if isinstance(value, Outcome | Memory) else ""
     if isinstance(value, Path):
