@@ -237,8 +237,6 @@ def _seconds(milliseconds: str | None) -> float:
 
 
 MAX_BODY = 1_000_000
-# Only an import may be larger.
-_IMPORT, MAX_IMPORT = "/v1/import", 32 * 1024 * 1024
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
 _BEARER = "bearer "
 
@@ -279,7 +277,7 @@ class Guard:
         if scope["type"] != "http":
             return
         request = Request(scope)
-        most = MAX_IMPORT if scope["path"] == _IMPORT else MAX_BODY
+        most = mount.MAX_IMPORT if scope["path"] == mount.IMPORT else MAX_BODY
         refusal = self._refusal(request, most)
         principal = None if refusal else await self._principal(request)
         if refusal is None and principal is None:

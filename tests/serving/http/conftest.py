@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from loopback_server import TOKEN
 from starlette.testclient import TestClient
 
 from triskele.engine import Engine
 from triskele.serving.app import AppContext, Application, Rules
 
-TOKEN = "a-token-of-the-test"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 

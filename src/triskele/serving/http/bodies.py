@@ -83,8 +83,8 @@ class EditBody(Strict):
     valid_to: Annotated[When | None, Field(description="null removes it.")] = None
 
 
-class ForgetBody(Strict):
-    """Memories to forget together."""
+class IdsBody(Strict):
+    """Some memories."""
 
     ids: Annotated[list[Reference], Field(min_length=1, max_length=MAX_BATCH)]
 
@@ -103,6 +103,10 @@ class AskOptions(Strict):
     until: When | None = None
     show_superseded: bool = False
     legs: Annotated[list[Literal["lexical", "dense", "graph"]], Field(min_length=1, max_length=3)] | None = None
+    fusion: Literal["default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share"] = "default"
+    rerank: Literal["default", "off", "late", "cross", "gated"] = "default"
+    order: Literal["ranked", "diverse", "mentioned"] = "ranked"
+    near: Annotated[Reference | None, Field(description="Order the best hits by what they share with it.")] = None
 
 
 class RecallBody(AskOptions):
@@ -110,9 +114,6 @@ class RecallBody(AskOptions):
 
     query: Question
     sort: Sort = Sort.RELEVANCE
-    fusion: Literal["default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore"] = "default"
-    rerank: Literal["default", "off", "late", "cross"] = "default"
-    near: Annotated[Reference | None, Field(description="Order the best hits by what they share with it.")] = None
     budget: Annotated[int, Field(ge=1, le=MAX_BUDGET)] | None = None
     logged: Annotated[bool, Field(description="Whether the recall log may note the question.")] = True
 
@@ -153,6 +154,13 @@ class ListQuery(Strict):
     since: When | None = None
     until: When | None = None
     any_time: Annotated[bool, Field(description="Include memories that are out of date.")] = True
+
+
+class JournalQuery(Strict):
+    """The newest entries of the journal, or those of a batch."""
+
+    limit: Limit = 50
+    batch: Annotated[Name | None, Field(min_length=1)] = None
 
 
 class ForgetQuery(Strict):

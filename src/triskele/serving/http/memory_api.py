@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from triskele import validation
 from triskele.curation import undo, usage
 from triskele.errors import BadInput, Conflict
 from triskele.exchange.records import ImportReport
@@ -18,7 +19,7 @@ from triskele.serving.http.access import REVEAL, WRITE
 from triskele.serving.http.bodies import MAX_QUERY_BYTES
 from triskele.serving.http.operations import NDJSON, Call, Operation
 from triskele.serving.http.replies import memory_reply
-from triskele.types import Link, LinkKind, Outcome, Sort
+from triskele.types import JournalEntry, Link, LinkKind, Outcome, Sort
 
 
 def remember(call: Call) -> Outcome:
@@ -37,6 +38,14 @@ def get(call: Call) -> replies.MemoryReply:
     engine, memory = call.engine, call.engine.get(call.path["id"])
     links = tuple(engine.links(memory.id))
     return memory_reply(memory, superseded=memory.id in engine.superseded([memory.id]), links=links)
+
+
+def get_all(call: Call) -> list[replies.MemoryReply]:
+    """The last versions of several memories; unknown ids are left out."""
+    ids = [validation.check_prefix(each) for each in call.body.ids]
+    found = [history[-1] for id in ids if (history := call.engine.store.history(id))]
+    replaced = call.engine.superseded([memory.id for memory in found])
+    return [memory_reply(memory, superseded=memory.id in replaced) for memory in found]
 
 
 def browse(call: Call) -> replies.PageReply:
@@ -86,6 +95,14 @@ def history(call: Call) -> replies.HistoryReply:
     """Journal and versions of a memory."""
     reference = call.path["id"]
     return replies.HistoryReply(tuple(call.engine.history(reference)), tuple(call.engine.versions(reference)))
+
+
+def journal(call: Call) -> list[JournalEntry]:
+    """The newest changes, newest first."""
+    store, asked = call.engine.store, call.query
+    if asked.batch is None:
+        return store.newest_entries(limit=asked.limit)
+    return store.journal(batch=asked.batch, limit=asked.limit)[::-1]
 
 
 def links(call: Call) -> list[Link]:
@@ -231,8 +248,18 @@ OPERATIONS: tuple[Operation, ...] = (
         reply=list[Outcome],
         tag=_ABOUT,
         scope=WRITE,
-        body=bodies.ForgetBody,
+        body=bodies.IdsBody,
         errors=(404, 409),
+    ),
+    Operation(
+        name="get_all",
+        method="POST",
+        path="/v1/lookup",
+        summary="Read up to 100 memories by their whole ids; unknown ones are left out",
+        run=get_all,
+        reply=list[replies.MemoryReply],
+        tag=_ABOUT,
+        body=bodies.IdsBody,
     ),
     Operation(
         name="browse",
@@ -309,6 +336,16 @@ OPERATIONS: tuple[Operation, ...] = (
         reply=replies.HistoryReply,
         tag=_ABOUT,
         errors=(404,),
+    ),
+    Operation(
+        name="journal",
+        method="GET",
+        path="/v1/journal",
+        summary="The newest changes, or those of a batch",
+        run=journal,
+        reply=list[JournalEntry],
+        tag="undo",
+        query=bodies.JournalQuery,
     ),
     Operation(
         name="links",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from triskele.serving.http.access import AccessPolicy
     from triskele.serving.http.metrics import Metrics
 
+# Only an import may be larger than other requests.
+IMPORT, MAX_IMPORT = "/v1/import", 32 * 1024 * 1024
 _PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")
 
 

@@ -11,8 +11,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from triskele import __version__
-from triskele.serving.http.operations import JSON, Operation, adapter
+from triskele.serving.http.operations import JSON, Operation
 from triskele.serving.http.problems import MEDIA_TYPE, ProblemDetails
+from triskele.serving.http.replies import adapter
 
 _REF = "#/components/schemas/{model}"
 # What any operation may answer besides its own reply.
@@ -112,8 +113,7 @@ def _described(operation: Operation, schemas: _Schemas) -> Schema:
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas.part(operation.body)}}}
     elif operation.takes_file:
-        content = {"schema": {"type": "string"}}
-        described["requestBody"] = {"required": True, "content": {"application/octet-stream": content}}
+        described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return described
 
 
@@ -180,7 +180,8 @@ def _section(method: str, path: str, operation: Schema, schemas: Schema) -> str:
         lines.append(f"{each['in']} {each['name']}: {json.dumps(each['schema'])}")
     for name, described in (("body", operation.get("requestBody")), ("reply", operation["responses"]["200"])):
         for kind, content in (described or {}).get("content", {}).items():
-            lines.append(f"{name} ({kind}): {json.dumps(_resolved(content['schema'], schemas), indent=2)}")
+            schema = _resolved(content.get("schema", {}), schemas)
+            lines.append(f"{name} ({kind}): {json.dumps(schema, indent=2)}")
     title = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}"
     return f"<details><summary>{title}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
 

@@ -7,22 +7,21 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from triskele.engine import Engine
 from triskele.errors import BadInput
-from triskele.serving.app import MAX_IMPORT
 from triskele.serving.http.access import PRINCIPAL, READ, Principal
 from triskele.serving.http.bodies import Strict
-from triskele.serving.http.mount import ApiContext
+from triskele.serving.http.mount import MAX_IMPORT, ApiContext
+from triskele.serving.http.replies import adapter
 from triskele.types import Memory, Outcome
 
 MAX_BODY = 64 * 1024
@@ -102,12 +101,6 @@ def _answer(
     if isinstance(value, Path):
         return StreamingResponse(_streamed(value), media_type=operation.media)
     return Response(adapter(operation.reply).dump_json(value), media_type=JSON)
-
-
-@cache
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    """What reads and writes values of a type as JSON."""
-    return TypeAdapter(kind)
 
 
 async def _body(operation: Operation, request: Request) -> Any:

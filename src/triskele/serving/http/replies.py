@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from triskele.recall.why_not import SmallestChange, Stage, WhyNot
 from triskele.types import Agreement, Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Period
@@ -251,3 +254,13 @@ def _hit_reply(hit: Hit) -> HitReply:
 
 def _values(memory: Memory) -> dict[str, Any]:
     return {name: getattr(memory, name) for name in _OF_MEMORY}
+
+
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """What reads and writes values of a type as JSON."""
+    return _adapter(kind)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
