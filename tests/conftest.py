@@ -20,6 +20,7 @@ from triskele.types import Memory
 
 if TYPE_CHECKING:
     from models.kernels import Network
+    from postgres import PostgresProcess
 
 PROJECT = "garden"
 
@@ -73,6 +74,24 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     yield open_one
     for engine in opened:
         engine.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresProcess]:
+    """One Postgres server for all tests; whoever kills it starts it again."""
+    # Imported here: most tests need none of it.
+    from postgres import running_server
+
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresProcess) -> Iterator[str]:
+    """The address of a new database with the tables of this version."""
+    url = postgres.create_migrated()
+    yield url
+    postgres.drop(url)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,291 @@
+"""Connections to a Postgres database: a bounded pool, the transactions of one owner, and what failures mean.
+
+Everything that a transaction needs to know (owner, role, search path, timeouts) is set inside it, so that a pooler that
+gives every transaction another connection changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
+from triskele.stores.postgres import migrations
+
+SCHEMA = migrations.SCHEMA
+# A server that was killed is asked so often whether it is back.
+_POLL_S = 0.1
+_CONNECT_TIMEOUT_S = 10
+_READ, _WRITE = "BEGIN READ ONLY", "BEGIN"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SETTINGS = (
+    "SELECT set_config('role', %s, true), set_config('search_path', %s, true), set_config('triskele.owner', %s, true),"
+    " set_config('lock_timeout', %s, true),"
+    " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
+)
+_OWNER_LOCK = "hashtextextended('triskele owner ' || %s, 0)"
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Connections:
+    """A pool of connections to one database; opening it brings the database up to this version."""
+
+    def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10) -> None:
+        self.address = shown(url)
+        self.timeout_s = timeout_s
+        with told(self.address), connect(url) as connection:
+            self.role = migrations.prepare(connection)
+        self._url = url
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            min_size=0,
+            max_size=most,
+            # The loop in `borrowed` tries again; the pool itself would wait ever longer.
+            reconnect_timeout=0,
+            kwargs=_OPTIONS,
+            open=True,
+        )
+
+    @contextmanager
+    def transaction(self, begin: str, owner: str, *, durable: bool = True, wait: bool = True) -> Iterator[Connection]:
+        """A connection inside a transaction of one owner; the caller commits, and whatever is left is rolled back."""
+        connection = self._begun(begin, owner, durable=durable, wait=wait)
+        try:
+            yield connection
+        finally:
+            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                with _ignored():
+                    connection.execute("ROLLBACK")
+            self._pool.putconn(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+
+    def direct(self) -> Connection:
+        """A connection of its own, outside of transactions: for what a transaction cannot do."""
+        with told(self.address):
+            return connect(self._url)
+
+    def _begun(self, begin: str, owner: str, *, durable: bool, wait: bool) -> Connection:
+        """A connection on which a transaction has begun; one that a killed server left behind is replaced."""
+        # A durable write commits as the database is set up to; it may wait for its replicas.
+        sync = None if durable else "off"
+        settings = [self.role, f"{SCHEMA}, public", owner, str(round(self.timeout_s * 1000)), sync]
+        ends = time.monotonic() + self.timeout_s
+        while True:
+            connection = self._borrowed(ends)
+            try:
+                with connection.pipeline():
+                    connection.execute(begin)
+                    connection.execute(_SETTINGS, settings)
+                return connection
+            except psycopg.OperationalError:
+                self._pool.putconn(connection)
+                if not connection.closed or not wait or time.monotonic() > ends:
+                    raise
+            except BaseException:
+                self._pool.putconn(connection)
+                raise
+
+    def _borrowed(self, ends: float) -> Connection:
+        """A connection of the pool; waits for a server that is starting again."""
+        while True:
+            try:
+                return self._pool.getconn(timeout=_POLL_S)
+            except PoolTimeout:
+                if time.monotonic() > ends:
+                    # The pool does not tell why: a connection of its own does.
+                    with told(self.address):
+                        connect(self._url).close()
+                    raise StoreUnavailable(
+                        f"every connection to the store {self.address} is in use: try again"
+                    ) from None
+
+
+class OwnerTransactions:
+    """The transactions of one owner; inside one, everything this thread reads comes from it."""
+
+    def __init__(self, connections: Connections, owner: str) -> None:
+        self.owner = owner
+        self.connections = connections
+        self._local = threading.local()
+
+    @property
+    def address(self) -> str:
+        """The address of the database without its password."""
+        return self.connections.address
+
+    def all(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a query; asked again where a killed server broke the connection."""
+        connection = self._current()
+        if connection is not None:
+            with told(self.address):
+                return connection.execute(sql, bindings).fetchall()
+        ends = time.monotonic() + self.connections.timeout_s
+        while True:
+            try:
+                return self.all_now(sql, bindings)
+            except psycopg.OperationalError as error:
+                if time.monotonic() > ends or not is_lost(error):
+                    raise _explained(error, self.address) from error
+
+    def all_now(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a query as of now, inside a snapshot too."""
+        with self.connections.transaction(_READ, self.owner) as connection:
+            try:
+                with connection.pipeline():
+                    cursor = connection.execute(sql, bindings)
+                    connection.execute("COMMIT")
+                return cursor.fetchall()
+            except psycopg.OperationalError:
+                raise
+            except psycopg.Error as error:
+                raise _explained(error, self.address) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection to read several things from, as of one moment."""
+        connection = self._current()
+        if connection is not None:
+            with told(self.address):
+                yield connection
+            return
+        with self._entered(_SNAPSHOT) as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let this thread read the database as of one moment; inside, nothing may be written."""
+        with self._entered(_SNAPSHOT):
+            yield
+
+    @contextmanager
+    def writing(self, *, wait: bool = True, durable: bool = True) -> Iterator[Connection]:
+        """A transaction, durable once it ends; without `wait` an owner whose rows are being written refuses at once.
+
+        The owner's lock orders the transactions, so that journal entries become visible in the order of their numbers.
+        """
+        if self._current() is not None:
+            raise StoreUnavailable("nothing can be written inside a snapshot of the store")
+        with self._entered(_WRITE, durable=durable, wait=wait) as connection:
+            self._lock(connection, wait=wait)
+            yield connection
+            self._commit(connection)
+
+    @contextmanager
+    def noting(self) -> Iterator[Connection]:
+        """A transaction that waits for neither writers nor the disk: a crash of the server may lose it."""
+        with self.writing(wait=False, durable=False) as connection:
+            yield connection
+
+    def _lock(self, connection: Connection, *, wait: bool) -> None:
+        take = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
+        with connection.pipeline():
+            cursor = connection.execute(
+                f"SELECT {take}({_OWNER_LOCK}), (SELECT value FROM meta WHERE name = %s)",
+                [self.owner, migrations.LEAST],
+            )
+            connection.execute("INSERT INTO owners (owner) VALUES (%s) ON CONFLICT DO NOTHING", [self.owner])
+        row = cursor.fetchone()
+        assert row is not None
+        if row[0] is False:
+            raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
+        migrations.refuse_newer(int(row[1] or 0))
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            if not is_lost(error):
+                raise
+            raise StoreUnavailable(
+                f"the connection to the store {self.address} was lost during the commit: whether the change was"
+                " written is unknown; look before you repeat it"
+            ) from error
+
+    @contextmanager
+    def _entered(self, begin: str, *, durable: bool = True, wait: bool = True) -> Iterator[Connection]:
+        with (
+            told(self.address),
+            self.connections.transaction(begin, self.owner, durable=durable, wait=wait) as connection,
+        ):
+            self._local.connection = connection
+            try:
+                yield connection
+            finally:
+                self._local.connection = None
+
+    def _current(self) -> Connection | None:
+        found: Connection | None = getattr(self._local, "connection", None)
+        return found
+
+
+# No prepared statements: they belong to a connection, which a pooler changes under our hands.
+_OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT_S}
+
+
+def connect(url: str) -> Connection:
+    """A connection outside of every pool; the caller closes it."""
+    return psycopg.connect(url, **_OPTIONS)
+
+
+def shown(url: str) -> str:
+    """An address without its password, for messages."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise BadInput("not a store address (write postgresql://user@host:5432/database)") from None
+    place = f"{parts.get('host') or 'localhost'}{':' + str(parts['port']) if parts.get('port') else ''}"
+    return f"postgresql://{place}/{parts.get('dbname') or parts.get('user') or ''}"
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether an error means that the connection is gone, not that the statement was refused."""
+    return isinstance(error, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow) or (
+        isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    )
+
+
+@contextmanager
+def told(address: str) -> Iterator[None]:
+    """Turn the database's complaints into one clear line each."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _explained(error, address) from error
+
+
+def _explained(error: psycopg.Error, address: str) -> TriskeleError:
+    # The primary message alone: details may quote rows.
+    reason = error.diag.message_primary or str(error).strip().partition("\n")[0]
+    if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.QueryCanceled):
+        return StoreUnavailable(f"the store {address} is busy with other writers: try again")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreUnavailable(f"the store {address} is read-only")
+    if isinstance(error, errors.DiskFull | errors.OutOfMemory):
+        return StoreUnavailable(f"no space left for the store {address}: nothing was changed")
+    if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
+        return StoreDamaged(f"the store {address} is damaged ({reason}): restore a backup")
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
+        return StoreNewer(f"the tables of {address} are not those of this version ({reason}): upgrade triskele")
+    if is_lost(error):
+        return StoreUnavailable(f"the store {address} does not answer ({reason}): nothing was written; try again")
+    return StoreUnavailable(f"the store {address} refused: {reason}")
+
+
+@contextmanager
+def _ignored() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error:
+        return
