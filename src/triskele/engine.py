@@ -22,7 +22,7 @@ from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores import factory
-from triskele.stores.protocols import Census, Maintenance, OwnerStore
+from triskele.stores.protocols import Census, Maintenance, OwnerStore, Store
 from triskele.types import (
     USER,
     Add,
@@ -86,15 +86,18 @@ def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) 
 class Engine:
     """Long-term memory: the one object through which memories are changed and recalled."""
 
-    def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, *, ask: Ask | None = None, shared: Store | None = None
+    ) -> None:
+        """Open the store, or bind one that is `shared` with engines of other owners and stays open."""
         self.settings = settings
         self.actor = USER
         self._analyzer = Analyzer(settings.index.language)
-        unbound = factory.open_store(settings)
+        unbound = shared or factory.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
         self._workplace = projects.Workplace(self.store, folder, settings.project)
         self._maintenance = unbound.maintenance
-        self._close_store = unbound.close
+        self._close_store = unbound.close if shared is None else lambda: None
         self._index_folder = factory.index_folder(settings)
         self._ask = ask
         self.after_answer = AfterAnswer()

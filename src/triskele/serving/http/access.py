@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from triskele.serving.http.problems import AccessDenied
+from triskele.stores.accounts import SCOPES, USUAL_QUOTAS, Quotas
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
-READ, WRITE, REVEAL, ADMIN = "read", "write", "reveal", "admin"
-SCOPES = (READ, WRITE, REVEAL, ADMIN)
 # Where the guard puts the principal of a request.
 PRINCIPAL = "triskele.principal"
 
@@ -24,6 +23,7 @@ class Principal:
     user: str | None
     key: str
     scopes: frozenset[str]
+    quotas: Quotas = USUAL_QUOTAS
 
     def require(self, scope: str) -> None:
         """Refuse what the scopes of the key do not allow."""
@@ -61,6 +61,10 @@ class AccessPolicy(Protocol):
         """Raise QuotaExceeded where the user may not store so many memories more."""
         ...
 
+    def admit_models(self, principal: Principal) -> None:
+        """Raise QuotaExceeded where the user has used up the tokens of hosted models for today."""
+        ...
+
     def audit(self, access: Access) -> None:
         """Record a request that changed something, revealed something or was refused."""
         ...
@@ -82,6 +86,9 @@ class SingleOwner:
 
     def admit_memories(self, principal: Principal, count: int) -> None:
         """Admit every memory."""
+
+    def admit_models(self, principal: Principal) -> None:
+        """Admit every question."""
 
     def audit(self, access: Access) -> None:
         """Record nothing."""

@@ -18,11 +18,12 @@ from triskele import __version__
 from triskele.base import timestamps
 from triskele.serving.app import error_place
 from triskele.serving.http import memory_api, openapi, problems
-from triskele.serving.http.access import PRINCIPAL, READ, WRITE, Access, Principal
+from triskele.serving.http.access import PRINCIPAL, Access, Principal
 from triskele.serving.http.metrics import MEDIA_TYPE
 from triskele.serving.http.mount import ApiContext
 from triskele.serving.http.operations import JSON, TARGET, Call, Operation, serve
 from triskele.serving.http.replies import ReadyReply
+from triskele.stores.accounts import READ, WRITE
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -15,10 +15,10 @@ from triskele.exchange.records import ImportReport
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.serving.graph_view import graph_view
 from triskele.serving.http import bodies, leg_times, replies
-from triskele.serving.http.access import REVEAL, WRITE
 from triskele.serving.http.bodies import MAX_QUERY_BYTES
 from triskele.serving.http.operations import NDJSON, Call, Operation
 from triskele.serving.http.replies import memory_reply
+from triskele.stores.accounts import REVEAL, WRITE
 from triskele.types import JournalEntry, Link, LinkKind, Outcome, Sort
 
 
@@ -124,6 +124,7 @@ def recall(call: Call) -> replies.RecallReply:
     """Answer a question."""
     asked = _given(call.body)
     _refuse_long(asked["query"])
+    call.context.policy.admit_models(call.principal)
     with leg_times.timed(call.engine) as spent_s:
         answer = call.engine.recall(asked.pop("query"), **asked)
     for leg, seconds in {**spent_s, "all": answer.took_ms / 1000}.items():
@@ -136,6 +137,7 @@ def why_not(call: Call) -> replies.WhyNotReply:
     """Explain why a memory was not found."""
     asked = _given(call.body)
     _refuse_long(asked["query"])
+    call.context.policy.admit_models(call.principal)
     return replies.why_not_reply(call.engine.why_not(asked.pop("id"), asked.pop("query"), **asked))
 
 

@@ -18,10 +18,11 @@ from starlette.responses import Response, StreamingResponse
 
 from triskele.engine import Engine
 from triskele.errors import BadInput
-from triskele.serving.http.access import PRINCIPAL, READ, Principal
+from triskele.serving.http.access import PRINCIPAL, Principal
 from triskele.serving.http.bodies import Strict
 from triskele.serving.http.mount import MAX_IMPORT, ApiContext
 from triskele.serving.http.replies import adapter
+from triskele.stores.accounts import READ
 from triskele.types import Memory, Outcome
 
 MAX_BODY = 64 * 1024

@@ -7,6 +7,7 @@ transaction has set, and no others, whatever its own conditions say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,6 +142,29 @@ CREATE TABLE merges (
 );
 CREATE INDEX merge_name ON merges (owner, name);
 """
+_ACCOUNTS = """
+CREATE TABLE users (
+    name {text} PRIMARY KEY, is_admin boolean NOT NULL, created_at bigint NOT NULL,
+    memories bigint, requests bigint, model_tokens bigint
+);
+CREATE TABLE keys (
+    id {text} PRIMARY KEY, user_name {text} NOT NULL REFERENCES users ON DELETE CASCADE, label {text} NOT NULL,
+    hash bytea NOT NULL, scopes {text} NOT NULL, created_at bigint NOT NULL, expires_at bigint, revoked_at bigint
+);
+CREATE INDEX key_user ON keys (user_name, created_at);
+CREATE TABLE audit (
+    entry bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint NOT NULL, user_name {text} NOT NULL,
+    key {text} NOT NULL, operation {text} NOT NULL, target {text} NOT NULL, status integer NOT NULL,
+    address {text} NOT NULL
+);
+CREATE INDEX audit_user ON audit (user_name, entry);
+CREATE FUNCTION audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$;
+CREATE TRIGGER audit_keeps_lines BEFORE UPDATE OR DELETE ON audit
+FOR EACH ROW EXECUTE FUNCTION audit_is_append_only();
+"""
+# Accounts belong to no owner: only a transaction that says so sees them.
+ACCOUNT_TABLES = ("users", "keys", "audit")
 # Every table whose rows have an owner; `secured` gives each its policy.
 OWNED = (
     "versions",
@@ -165,10 +189,13 @@ OWNED = (
 
 def secured(*tables: str) -> str:
     """The statements that let each owner see and write its own rows of some tables alone."""
-    own = "owner = (SELECT nullif(current_setting('triskele.owner', true), ''))"
+    return _secured(tables, "owner = (SELECT nullif(current_setting('triskele.owner', true), ''))")
+
+
+def _secured(tables: Sequence[str], condition: str) -> str:
     return "".join(
         f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; ALTER TABLE {table} FORCE ROW LEVEL SECURITY;"
-        f"CREATE POLICY own_rows ON {table} USING ({own}) WITH CHECK ({own});"
+        f"CREATE POLICY own_rows ON {table} USING ({condition}) WITH CHECK ({condition});"
         for table in tables
     )
 
@@ -184,7 +211,10 @@ class Migration:
     breaks: bool = False
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(_FOUNDATION + secured(*OWNED), breaks=True),)
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(_FOUNDATION + secured(*OWNED), breaks=True),
+    Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, "current_setting('triskele.accounts', true) = 'on'")),
+)
 
 
 def prepare(connection: psycopg.Connection[Any]) -> str:
