@@ -87,11 +87,23 @@ def postgres() -> Iterator[PostgresProcess]:
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresProcess) -> Iterator[str]:
-    """The address of a new database with the tables of this version."""
-    url = postgres.create_migrated()
-    yield url
-    postgres.drop(url)
+def new_postgres(postgres: PostgresProcess) -> Iterator[Callable[[], str]]:
+    """Gives addresses of databases that have the tables of this version and no rows."""
+    taken: list[str] = []
+
+    def take_one() -> str:
+        taken.append(postgres.create_migrated())
+        return taken[-1]
+
+    yield take_one
+    for url in taken:
+        postgres.give_back(url)
+
+
+@pytest.fixture
+def postgres_url(new_postgres: Callable[[], str]) -> str:
+    """The address of one such database."""
+    return new_postgres()
 
 
 @pytest.fixture(scope="session")

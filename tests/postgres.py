@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psycopg
 
-TEMPLATE = "triskele_template"
 # Nothing here outlives the machine: a killed process loses no page that it has written.
 _QUICK = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB", "jit=off")
 _START_S = 60.0
@@ -24,36 +23,48 @@ _SYSTEM_USER = "nobody"
 
 
 class PostgresProcess:
-    """A server that can be killed and started again; its databases are copies of one that is migrated already."""
+    """A server that can be killed and started again; its databases are used by one test after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
+        self._free: list[str] = []
 
     def url(self, database: str = "postgres", user: str = "postgres") -> str:
         """The address of a database."""
         return f"postgresql://{user}@/{database}?host={self.folder}"
 
-    def create(self, template: str = "template0") -> str:
-        """A new database and its address."""
+    def create(self) -> str:
+        """A new database without tables, and its address."""
         name = f"test_{next(self._numbers)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+            connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def create_migrated(self) -> str:
-        """A new database that has the tables of this version, and its address."""
-        with psycopg.connect(self.url(), autocommit=True) as connection:
-            known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [TEMPLATE]).fetchone()
-            if not known:
-                connection.execute(f"CREATE DATABASE {TEMPLATE}")
-        if not known:
-            # Imported here: the server itself needs nothing of ours.
-            from triskele.stores.postgres.connections import Connections
+        """The address of a database that has the tables of this version and no rows."""
+        if self._free:
+            return self._free.pop()
+        # Imported here: the server itself needs nothing of ours.
+        from triskele.stores.postgres.connections import Connections
 
-            Connections(self.url(TEMPLATE)).close()
-        return self.create(TEMPLATE)
+        url = self.create()
+        Connections(url).close()
+        return url
+
+    def give_back(self, url: str) -> None:
+        """Empty a database for another test: that is far quicker than making one."""
+        from triskele.stores.postgres.migrations import OWNED
+
+        with psycopg.connect(url) as connection:
+            # Only a superuser can: the journal's trigger and the policies are passed over.
+            connection.execute("SET session_replication_role = replica; SET lock_timeout = '20s'")
+            for table in ("owners", *OWNED):
+                connection.execute(f"DELETE FROM triskele.{table}")
+            connection.execute("DELETE FROM triskele.meta WHERE starts_with(name, 'backup ')")
+            connection.execute("UPDATE triskele.meta SET value = md5(value) WHERE name = 'epoch'")
+        self._free.append(url)
 
     def drop(self, url: str) -> None:
         """Remove a database, whoever is connected to it."""

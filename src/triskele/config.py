@@ -30,7 +30,7 @@ _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "of
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The address of the store: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    """The address of the store: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`."""
 
     url: str
     busy_timeout_s: float = 30.0
@@ -244,7 +244,14 @@ def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
         return True
     named = load(without_choice(environment))
     same_owner = named.memory.owner == settings.memory.owner
-    return same_owner and sqlite_path(named.store.url) == sqlite_path(settings.store.url)
+    return same_owner and is_same_store(named.store.url, settings.store.url)
+
+
+def is_same_store(one: str, other: str) -> bool:
+    """Whether two addresses name the same store; the same file can be written in several ways."""
+    if one.startswith("sqlite:") and other.startswith("sqlite:"):
+        return sqlite_path(one) == sqlite_path(other)
+    return one == other
 
 
 def sqlite_path(url: str) -> Path:
@@ -253,6 +260,13 @@ def sqlite_path(url: str) -> Path:
     if not url.startswith(prefix) or len(url) == len(prefix):
         raise BadInput(f"not a store address: {url!r} (write sqlite:///notes.db or sqlite:////absolute/notes.db)")
     return check_utf8(expanded(url.removeprefix(prefix)))
+
+
+def shown_url(url: str) -> str:
+    """The address of a store without user and password, for messages and names."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return url if scheme == "sqlite" else f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
 
 
 class _Source:

@@ -52,8 +52,8 @@ class Invocation:
         from triskele.engine import open_memory
 
         settings = self.settings()
-        path = sqlite_path(settings.store.url)
-        was_empty = path.is_file() and not path.stat().st_size
+        path = sqlite_path(settings.store.url) if settings.store.url.startswith("sqlite:") else None
+        was_empty = path is not None and path.is_file() and not path.stat().st_size
         engine = open_memory(settings=settings, ask=_passphrase)
         if was_empty:
             click.echo(f"{path} was an empty file: it is a new store now", err=True)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from triskele.config import shown_url
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
 
@@ -31,16 +31,22 @@ _SETTINGS = (
     " set_config('lock_timeout', %s, true),"
     " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
 )
-_OWNER_LOCK = "hashtextextended('triskele owner ' || %s, 0)"
+# Takes the owner's lock, then makes sure that the owner is listed.
+_LOCK = (
+    "WITH locked AS MATERIALIZED (SELECT {take}(hashtextextended('triskele owner ' || %(owner)s, 0)) AS taken),"
+    " listed AS (INSERT INTO owners SELECT %(owner)s FROM locked ON CONFLICT DO NOTHING)"
+    " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
+)
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Bindings = Sequence[Any] | Mapping[str, Any]
 
 
 class Connections:
     """A pool of connections to one database; opening it brings the database up to this version."""
 
     def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10) -> None:
-        self.address = shown(url)
+        self.address = shown_url(url)
         self.timeout_s = timeout_s
         with told(self.address), connect(url) as connection:
             self.role = migrations.prepare(connection)
@@ -56,16 +62,26 @@ class Connections:
         )
 
     @contextmanager
-    def transaction(self, begin: str, owner: str, *, durable: bool = True, wait: bool = True) -> Iterator[Connection]:
-        """A connection inside a transaction of one owner; the caller commits, and whatever is left is rolled back."""
-        connection = self._begun(begin, owner, durable=durable, wait=wait)
+    def transaction(
+        self, begin: str, owner: str, first: str = "SELECT 1", bindings: Bindings = (), **how: bool
+    ) -> Iterator[tuple[Connection, list[Any]]]:
+        """A connection inside a transaction of one owner, and the rows of its first statement.
+
+        The caller commits, and whatever is left is rolled back. `how` is that of `_begun`.
+        """
+        connection, rows = self._begun(begin, owner, first, bindings, **how)
         try:
-            yield connection
+            yield connection, rows
         finally:
             if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 with _ignored():
                     connection.execute("ROLLBACK")
             self._pool.putconn(connection)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the pool was not closed yet."""
+        return not self._pool.closed
 
     def close(self) -> None:
         """Close every connection."""
@@ -76,26 +92,40 @@ class Connections:
         with told(self.address):
             return connect(self._url)
 
-    def _begun(self, begin: str, owner: str, *, durable: bool, wait: bool) -> Connection:
-        """A connection on which a transaction has begun; one that a killed server left behind is replaced."""
+    def _begun(
+        self, begin: str, owner: str, first: str, bindings: Bindings, *, durable: bool = True, ends: bool = False
+    ) -> tuple[Connection, list[Any]]:
+        """A connection on which a transaction has begun, or began and ended, and the rows of its first statement.
+
+        All of that goes in one round trip; a connection that a killed server left behind is replaced.
+        """
         # A durable write commits as the database is set up to; it may wait for its replicas.
         sync = None if durable else "off"
         settings = [self.role, f"{SCHEMA}, public", owner, str(round(self.timeout_s * 1000)), sync]
-        ends = time.monotonic() + self.timeout_s
+        until = time.monotonic() + self.timeout_s
         while True:
-            connection = self._borrowed(ends)
+            connection = self._borrowed(until)
             try:
                 with connection.pipeline():
                     connection.execute(begin)
                     connection.execute(_SETTINGS, settings)
-                return connection
-            except psycopg.OperationalError:
-                self._pool.putconn(connection)
-                if not connection.closed or not wait or time.monotonic() > ends:
+                    cursor = connection.execute(first, bindings)
+                    if ends:
+                        connection.execute("COMMIT")
+                return connection, cursor.fetchall()
+            except psycopg.OperationalError as error:
+                self._give_back(connection)
+                if not is_lost(error) or time.monotonic() > until:
                     raise
             except BaseException:
-                self._pool.putconn(connection)
+                self._give_back(connection)
                 raise
+
+    def _give_back(self, connection: Connection) -> None:
+        if not connection.closed:
+            with _ignored():
+                connection.execute("ROLLBACK")
+        self._pool.putconn(connection)
 
     def _borrowed(self, ends: float) -> Connection:
         """A connection of the pool; waits for a server that is starting again."""
@@ -125,32 +155,21 @@ class OwnerTransactions:
         """The address of the database without its password."""
         return self.connections.address
 
-    def all(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+    def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query; asked again where a killed server broke the connection."""
         connection = self._current()
-        if connection is not None:
-            with told(self.address):
-                return connection.execute(sql, bindings).fetchall()
-        ends = time.monotonic() + self.connections.timeout_s
-        while True:
-            try:
-                return self.all_now(sql, bindings)
-            except psycopg.OperationalError as error:
-                if time.monotonic() > ends or not is_lost(error):
-                    raise _explained(error, self.address) from error
+        if connection is None:
+            return self.all_now(sql, bindings)
+        with told(self.address):
+            return connection.execute(sql, bindings).fetchall()
 
-    def all_now(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+    def all_now(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query as of now, inside a snapshot too."""
-        with self.connections.transaction(_READ, self.owner) as connection:
-            try:
-                with connection.pipeline():
-                    cursor = connection.execute(sql, bindings)
-                    connection.execute("COMMIT")
-                return cursor.fetchall()
-            except psycopg.OperationalError:
-                raise
-            except psycopg.Error as error:
-                raise _explained(error, self.address) from error
+        with (
+            told(self.address),
+            self.connections.transaction(_READ, self.owner, sql, bindings, ends=True) as (_, rows),
+        ):
+            return rows
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -160,7 +179,7 @@ class OwnerTransactions:
             with told(self.address):
                 yield connection
             return
-        with self._entered(_SNAPSHOT) as connection:
+        with self._entered(_SNAPSHOT) as (connection, _):
             yield connection
 
     @contextmanager
@@ -177,8 +196,12 @@ class OwnerTransactions:
         """
         if self._current() is not None:
             raise StoreUnavailable("nothing can be written inside a snapshot of the store")
-        with self._entered(_WRITE, durable=durable, wait=wait) as connection:
-            self._lock(connection, wait=wait)
+        take = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
+        bindings = {"owner": self.owner, "least": migrations.LEAST}
+        with self._entered(_WRITE, _LOCK.format(take=take), bindings, durable=durable) as (connection, [row]):
+            if row[0] is False:
+                raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
+            migrations.refuse_newer(int(row[1] or 0))
             yield connection
             self._commit(connection)
 
@@ -187,20 +210,6 @@ class OwnerTransactions:
         """A transaction that waits for neither writers nor the disk: a crash of the server may lose it."""
         with self.writing(wait=False, durable=False) as connection:
             yield connection
-
-    def _lock(self, connection: Connection, *, wait: bool) -> None:
-        take = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
-        with connection.pipeline():
-            cursor = connection.execute(
-                f"SELECT {take}({_OWNER_LOCK}), (SELECT value FROM meta WHERE name = %s)",
-                [self.owner, migrations.LEAST],
-            )
-            connection.execute("INSERT INTO owners (owner) VALUES (%s) ON CONFLICT DO NOTHING", [self.owner])
-        row = cursor.fetchone()
-        assert row is not None
-        if row[0] is False:
-            raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
-        migrations.refuse_newer(int(row[1] or 0))
 
     def _commit(self, connection: Connection) -> None:
         try:
@@ -214,14 +223,16 @@ class OwnerTransactions:
             ) from error
 
     @contextmanager
-    def _entered(self, begin: str, *, durable: bool = True, wait: bool = True) -> Iterator[Connection]:
+    def _entered(
+        self, begin: str, first: str = "SELECT 1", bindings: Bindings = (), **how: bool
+    ) -> Iterator[tuple[Connection, list[Any]]]:
         with (
             told(self.address),
-            self.connections.transaction(begin, self.owner, durable=durable, wait=wait) as connection,
+            self.connections.transaction(begin, self.owner, first, bindings, **how) as (connection, rows),
         ):
             self._local.connection = connection
             try:
-                yield connection
+                yield connection, rows
             finally:
                 self._local.connection = None
 
@@ -236,17 +247,11 @@ _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "conn
 
 def connect(url: str) -> Connection:
     """A connection outside of every pool; the caller closes it."""
-    return psycopg.connect(url, **_OPTIONS)
-
-
-def shown(url: str) -> str:
-    """An address without its password, for messages."""
     try:
-        parts = conninfo_to_dict(url)
-    except psycopg.Error:
+        return psycopg.connect(url, **_OPTIONS)
+    except psycopg.ProgrammingError:
+        # Its own message would show the password.
         raise BadInput("not a store address (write postgresql://user@host:5432/database)") from None
-    place = f"{parts.get('host') or 'localhost'}{':' + str(parts['port']) if parts.get('port') else ''}"
-    return f"postgresql://{place}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
 def is_lost(error: psycopg.Error) -> bool:

@@ -249,12 +249,12 @@ def _migrate(connection: psycopg.Connection[Any]) -> None:
             connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
             if not taken:
                 connection.execute("CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL)")
-                _note(connection, EPOCH, new_epoch(connection))
+                note(connection, EPOCH, new_epoch(connection))
             step = MIGRATIONS[taken]
             connection.execute(step.sql.replace("{text}", 'text COLLATE "C"'))
-            _note(connection, FORMAT, str(taken + 1))
+            note(connection, FORMAT, str(taken + 1))
             if step.breaks:
-                _note(connection, LEAST, str(taken + 1))
+                note(connection, LEAST, str(taken + 1))
 
 
 def new_epoch(connection: psycopg.Connection[Any]) -> str:
@@ -264,7 +264,8 @@ def new_epoch(connection: psycopg.Connection[Any]) -> str:
     return str(row[0])[:16]
 
 
-def _note(connection: psycopg.Connection[Any], name: str, value: str) -> None:
+def note(connection: psycopg.Connection[Any], name: str, value: str) -> None:
+    """Write a value that is true of the whole database."""
     connection.execute(
         "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value", [name, value]
     )
