@@ -425,7 +425,7 @@ HUB_ROOMS = {"models/hub.py"}
 # The user's own server, named by the caller of `triskele.connect` or by the settings.
 SERVER_ROOMS = {"serving/http/client.py"}
 # Whoever meets other processes of this machine: sockets on the disk, or ports of loopback where there are none. None
-# of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.loopback_address`.
+# of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.http_address`.
 LOCAL = {"socket", "_socket"}
 LOCAL_ROOMS = {"serving/hook_client.py", "serving/listener.py", "serving/mcp/connector.py"}
 

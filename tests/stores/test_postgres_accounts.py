@@ -13,8 +13,8 @@ from triskele import config
 from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.stores import accounts as keys
-from triskele.stores.accounts import Quotas
+from triskele.stores import access_keys as keys
+from triskele.stores.access_keys import Quotas
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import Connections
 

@@ -31,6 +31,7 @@ from triskele.serving.http import mount
 from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
 from triskele.serving.http.metrics import Metrics
 from triskele.serving.http.problems import refused
+from triskele.stores.access_keys import READ
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -54,6 +55,9 @@ class AppContext:
     serves: Callable[[Sequence[str]], bool] = lambda _: True
     policy: AccessPolicy | None = None
     """what admits requests on a server with users; on a personal machine there is one owner"""
+    verify: Callable[[str], Principal | None] | None = None
+    hosts: Sequence[str] = ()
+    """the names of a server besides those of this machine"""
     log_request: Callable[[dict[str, Any]], None] | None = None
     waiting: Callable[[], int] = lambda: 0
     open_engines: Callable[[], int] = lambda: 0
@@ -67,7 +71,7 @@ class Application:
         self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
         self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
         self.metrics = Metrics()
-        self.mcp = McpMount(context.open_engine)
+        self.mcp = McpMount(context)
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
@@ -123,8 +127,14 @@ class Application:
         payload["answer_by"] = time.monotonic() + left_s
         text = ""
         with anyio.move_on_after(left_s):
+            principal = request.scope[PRINCIPAL]
             text = await to_thread.run_sync(
-                self._respond, request.path_params["event"], payload, abandon_on_cancel=True, limiter=self._limiter
+                self._respond,
+                request.path_params["event"],
+                payload,
+                principal,
+                abandon_on_cancel=True,
+                limiter=self._limiter,
             )
         return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
 
@@ -148,7 +158,15 @@ class Application:
             return remote.run(self._context.open_engine(), payload)
         return None
 
-    def _respond(self, event: str, payload: dict[str, Any]) -> str:
+    def _engine_of(self, principal: Principal) -> Engine:
+        policy = self._context.policy
+        if policy is None or principal.user is None:
+            return self._context.open_engine()
+        principal.require(READ)
+        policy.admit(principal)
+        return policy.engine_of(principal)
+
+    def _respond(self, event: str, payload: dict[str, Any], principal: Principal) -> str:
         """The text for one event; an error gives an empty text and a line in the log."""
         # Requests past their deadline still run in their threads: bound them, in case the store hangs.
         if not self._abandoned.acquire(blocking=False):
@@ -157,7 +175,7 @@ class Application:
         try:
             from triskele.serving.hook import events
 
-            return events.respond(self._context.open_engine(), event, payload)
+            return events.respond(self._engine_of(principal), event, payload)
         except Exception as error:
             self._context.log(f"{event[:40]!r} failed: {error_place(error)}")
             return ""
@@ -169,8 +187,8 @@ class Application:
 class McpMount:
     """MCP over HTTP, imported on the first request: its import costs more than all the rest."""
 
-    def __init__(self, open_engine: Callable[[], Engine]) -> None:
-        self._open_engine = open_engine
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
         self._app: asyncio.Future[ASGIApp] | None = None
         self._stopping = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -194,7 +212,8 @@ class McpMount:
         try:
             async with AsyncExitStack() as stack:
                 made = await to_thread.run_sync(import_module, "triskele.serving.mcp.server")
-                app, lifespan = made.http_app(self._open_engine)
+                context = self._context
+                app, lifespan = made.http_app(context.open_engine, context.policy, context.verify, context.hosts)
                 await stack.enter_async_context(lifespan())
                 ready.set_result(app)
                 await self._stopping.wait()
@@ -239,6 +258,7 @@ def _seconds(milliseconds: str | None) -> float:
 MAX_BODY = 1_000_000
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
 _BEARER = "bearer "
+METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +275,8 @@ class Rules:
     proxies: frozenset[str] = frozenset()
     """the addresses of proxies whose X-Forwarded-For is believed"""
     challenge: str = "Bearer"
+    metadata: dict[str, Any] | None = None
+    """what is told of the protected resource to whom has no key"""
 
     @classmethod
     def local(cls, token: str | None = None, port: int | None = None) -> Rules:
@@ -277,6 +299,11 @@ class Guard:
         if scope["type"] != "http":
             return
         request = Request(scope)
+        if self._rules.metadata and scope["path"].startswith(METADATA_PATH) and request.method in ("GET", "HEAD"):
+            # What a client needs to know before it has a key (RFC 9728).
+            told = self._refusal(request, 0) or JSONResponse(self._rules.metadata)
+            await told(scope, receive, send)
+            return
         most = mount.MAX_IMPORT if scope["path"] == mount.IMPORT else MAX_BODY
         refusal = self._refusal(request, most)
         principal = None if refusal else await self._principal(request)

@@ -97,6 +97,15 @@ class EngineHost:
         """The part of /health that describes the engine."""
         return {"store": shown_url(self._settings.store.url), "engine": "opening" if self._engine is None else "open"}
 
+    def waiting(self) -> int:
+        """How many contents wait for their vectors; 0 before the engine is open."""
+        engine = self._engine
+        return 0 if engine is None else engine.store.vectors.count_waiting()
+
+    def open_engines(self) -> int:
+        """Whether the engine is open, as a number."""
+        return int(self._engine is not None)
+
     def client_of(self, token: str) -> str | None:
         """The client that a token was installed for."""
         return TokenFile.of(self._settings.home).client_of(token) if token else None

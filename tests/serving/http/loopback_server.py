@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from triskele.serving.app import Application, Rules
-from triskele.serving.listener import loopback_socket
+from triskele.serving.listener import tcp_socket
 from triskele.serving.service import HttpServer
 
 TOKEN = "a-token-of-the-test"
@@ -17,7 +17,7 @@ TOKEN = "a-token-of-the-test"
 @contextmanager
 def serving(application: Application, rules: Callable[[int], Rules]) -> Iterator[str]:
     """The address of the application while the block runs."""
-    sock = loopback_socket("127.0.0.1", 0)
+    sock = tcp_socket("127.0.0.1", 0)
     port = sock.getsockname()[1]
     loop = asyncio.new_event_loop()
     stopping = asyncio.Event()

@@ -42,6 +42,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "mcp": "agent_commands:mcp",
         "memory-tool": "agent_commands:memory_tool",
     },
+    "Server": {"users": "account_commands:users", "keys": "account_commands:keys"},
     "Projects": {"projects": "store_commands:projects"},
     "Graph": {"graph": "graph_commands:graph"},
     "Code": {"code": "code_commands:code"},

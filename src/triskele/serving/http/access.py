@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from triskele.serving.http.problems import AccessDenied
-from triskele.stores.accounts import SCOPES, USUAL_QUOTAS, Quotas
+from triskele.stores.access_keys import SCOPES, USUAL_QUOTAS, Quotas
 
 if TYPE_CHECKING:
     from triskele.engine import Engine

@@ -17,13 +17,13 @@ from starlette.routing import Route
 from triskele import __version__
 from triskele.base import timestamps
 from triskele.serving.app import error_place
-from triskele.serving.http import memory_api, openapi, problems
+from triskele.serving.http import admin_api, memory_api, openapi, problems
 from triskele.serving.http.access import PRINCIPAL, Access, Principal
 from triskele.serving.http.metrics import MEDIA_TYPE
 from triskele.serving.http.mount import ApiContext
 from triskele.serving.http.operations import JSON, TARGET, Call, Operation, serve
 from triskele.serving.http.replies import ReadyReply
-from triskele.stores.accounts import READ, WRITE
+from triskele.stores.access_keys import READ, WRITE
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -59,6 +59,7 @@ OPERATIONS: Sequence[Operation] = (
         reply=ReadyReply,
         tag="server",
     ),
+    *admin_api.OPERATIONS,
 )
 
 

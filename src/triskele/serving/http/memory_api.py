@@ -18,7 +18,7 @@ from triskele.serving.http import bodies, leg_times, replies
 from triskele.serving.http.bodies import MAX_QUERY_BYTES
 from triskele.serving.http.operations import NDJSON, Call, Operation
 from triskele.serving.http.replies import memory_reply
-from triskele.stores.accounts import REVEAL, WRITE
+from triskele.stores.access_keys import REVEAL, WRITE
 from triskele.types import JournalEntry, Link, LinkKind, Outcome, Sort
 
 

@@ -22,7 +22,7 @@ from triskele.serving.http.access import PRINCIPAL, Principal
 from triskele.serving.http.bodies import Strict
 from triskele.serving.http.mount import MAX_IMPORT, ApiContext
 from triskele.serving.http.replies import adapter
-from triskele.stores.accounts import READ
+from triskele.stores.access_keys import READ
 from triskele.types import Memory, Outcome
 
 MAX_BODY = 64 * 1024
@@ -37,15 +37,19 @@ _COMPLAINTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request as an operation sees it: parsed, allowed, with the engine of its principal."""
+    """One request as an operation sees it: parsed and allowed."""
 
-    engine: Engine
     principal: Principal
     context: ApiContext
     path: dict[str, str]
     body: Any = None
     query: Any = None
     file: Path | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The memory of the principal."""
+        return self.context.policy.engine_of(self.principal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,7 @@ def _answer(
     policy.admit(principal)
     if body is not None and (count := operation.counts_memories(body)):
         policy.admit_memories(principal, count)
-    call = Call(policy.engine_of(principal), principal, context, dict(request.path_params), body, query, file)
+    call = Call(principal, context, dict(request.path_params), body, query, file)
     value = operation.run(call)
     request.scope[TARGET] = value.id if isinstance(value, Outcome | Memory) else ""
     if isinstance(value, Path):

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
 from triskele.serving.http.access import Access, Principal
-from triskele.serving.http.problems import AccessDenied, QuotaExceeded
+from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores import factory
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
-    from triskele.stores.accounts import Quotas
+    from triskele.stores.access_keys import Quotas
     from triskele.stores.postgres.accounts import Accounts
     from triskele.stores.protocols import Store
 
@@ -72,13 +72,11 @@ class Tenants:
         return Principal(found.user.name, found.key.id, frozenset(allowed), found.user.quotas)
 
     def engine_of(self, principal: Principal) -> Engine:
-        """The memory of a user, opened on demand; the one that was used least recently is closed."""
-        if principal.user is None:
-            raise AccessDenied("this server has users: send the key of one")
-        return self.engine(principal.user)
+        """The memory of a user; on a socket of this machine, that of the owner of the settings."""
+        return self.engine(self._settings.memory.owner if principal.user is None else principal.user)
 
     def engine(self, user: str) -> Engine:
-        """The memory of a user by name."""
+        """The memory of a user by name, opened on demand; the one that was used least recently is closed."""
         with self._mutex:
             opening = self._opening.setdefault(user, threading.Lock())
         with opening:
@@ -184,6 +182,14 @@ class Tenants:
             engine = self._engines.pop(user, None)
         if engine is not None:
             _close(engine)
+
+    @classmethod
+    def open(cls, settings: Settings) -> Tenants:
+        """The users of the database of the settings."""
+        # Imported here: the driver is an extra.
+        from triskele.stores.postgres.accounts import Accounts
+
+        return cls(settings, Accounts(settings.store.url, timeout_s=settings.store.busy_timeout_s))
 
     def close(self) -> None:
         """Close every memory and connection."""

@@ -11,7 +11,7 @@ from psycopg import errors
 
 from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.stores.accounts import (
+from triskele.stores.access_keys import (
     SCOPES,
     USUAL_QUOTAS,
     AccessKey,
