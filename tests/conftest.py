@@ -20,6 +20,7 @@ from triskele.types import Memory
 
 if TYPE_CHECKING:
     from models.kernels import Network
+    from postgres import PostgresProcess
 
 PROJECT = "garden"
 
@@ -73,6 +74,36 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     yield open_one
     for engine in opened:
         engine.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresProcess]:
+    """One Postgres server for all tests; whoever kills it starts it again."""
+    # Imported here: most tests need none of it.
+    from postgres import running_server
+
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def new_postgres(postgres: PostgresProcess) -> Iterator[Callable[[], str]]:
+    """Gives addresses of databases that have the tables of this version and no rows."""
+    taken: list[str] = []
+
+    def take_one() -> str:
+        taken.append(postgres.create_migrated())
+        return taken[-1]
+
+    yield take_one
+    for url in taken:
+        postgres.give_back(url)
+
+
+@pytest.fixture
+def postgres_url(new_postgres: Callable[[], str]) -> str:
+    """The address of one such database."""
+    return new_postgres()
 
 
 @pytest.fixture(scope="session")

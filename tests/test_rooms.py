@@ -181,5 +181,5 @@ def test_no_module_is_named_for_leftovers() -> None:
 def test_the_public_names_are_there() -> None:
     import triskele
 
-    assert sorted(triskele.__all__) == ["__version__", "open"]
+    assert sorted(triskele.__all__) == ["__version__", "connect", "open"]
     assert all(hasattr(triskele, name) for name in triskele.__all__)

@@ -6,8 +6,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from triskele.engine import Engine
+    from triskele.serving.http.client import RemoteMemory
 
-__all__ = ["__version__", "open"]
+__all__ = ["__version__", "connect", "open"]
 __version__ = "0.1.0"
 
 
@@ -17,3 +18,10 @@ def open(store: str | None = None) -> Engine:
     from triskele.engine import open_memory
 
     return open_memory(store)
+
+
+def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:
+    """Open the memory on a server, by its address and a key; `project` is used where a call names none."""
+    from triskele.serving.http.client import connect
+
+    return connect(url, key, project=project)

@@ -25,13 +25,13 @@ KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
 # The variables that choose a store and an owner.
 _CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
 # Settings that may hold a path.
-_PATHS = (".model", ".key_file")
+_PATHS = (".model", ".key_file", ".certificate_file", ".private_key_file")
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The address of the store: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    """The address of the store: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`."""
 
     url: str
     busy_timeout_s: float = 30.0
@@ -157,6 +157,25 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """A server for others: names it answers to, proxies it believes, TLS files, quotas per user (0: none).
+
+    `url` and `key_file` point this machine's own commands at such a server.
+    """
+
+    url: str = ""
+    key_file: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    certificate_file: str = ""
+    private_key_file: str = ""
+    open_memories: int = 64
+    requests_per_minute: int = 1200
+    memories_per_user: int = 1_000_000
+    model_tokens_per_day: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, with the origin of each value."""
 
@@ -172,6 +191,7 @@ class Settings:
     llm: LlmSettings = LlmSettings()
     agents: AgentSettings = AgentSettings()
     curation: CurationSettings = CurationSettings()
+    server: ServerSettings = ServerSettings()
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -193,6 +213,7 @@ Section = TypeVar(
     LlmSettings,
     AgentSettings,
     CurationSettings,
+    ServerSettings,
 )
 
 
@@ -206,6 +227,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         source.given["store.url"] = (store_url, "argument")
     url = source.value("store.url", "TRISKELE_STORE", lambda: f"sqlite:///{home / 'memories.db'}")
     project = source.value("project", "TRISKELE_PROJECT", lambda: "")
+    server = source.value("server.url", "TRISKELE_SERVER", lambda: "")
     settings = Settings(
         home=home,
         project=project or None,
@@ -219,6 +241,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         llm=source.section("llm", LlmSettings()),
         agents=source.section("agents", AgentSettings()),
         curation=source.section("curation", CurationSettings()),
+        server=source.section("server", ServerSettings(url=server)),
         origins=source.origins,
     )
     source.refuse_unknown()
@@ -242,7 +265,14 @@ def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
         return True
     named = load(without_choice(environment))
     same_owner = named.memory.owner == settings.memory.owner
-    return same_owner and sqlite_path(named.store.url) == sqlite_path(settings.store.url)
+    return same_owner and is_same_store(named.store.url, settings.store.url)
+
+
+def is_same_store(one: str, other: str) -> bool:
+    """Whether two addresses name the same store; the same file can be written in several ways."""
+    if one.startswith("sqlite:") and other.startswith("sqlite:"):
+        return sqlite_path(one) == sqlite_path(other)
+    return one == other
 
 
 def sqlite_path(url: str) -> Path:
@@ -251,6 +281,13 @@ def sqlite_path(url: str) -> Path:
     if not url.startswith(prefix) or len(url) == len(prefix):
         raise BadInput(f"not a store address: {url!r} (write sqlite:///notes.db or sqlite:////absolute/notes.db)")
     return check_utf8(expanded(url.removeprefix(prefix)))
+
+
+def shown_url(url: str) -> str:
+    """The address of a store without user and password, for messages and names."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return url if scheme == "sqlite" else f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
 
 
 class _Source:
@@ -367,6 +404,10 @@ def _check(settings: Settings) -> None:
         ("agents.budget_tokens", settings.agents.budget_tokens, 100, 2400),
         ("agents.least_confidence", settings.agents.least_confidence, 0, 1),
         ("agents.idle_minutes", settings.agents.idle_minutes, 0.01, 10_080),
+        ("server.open_memories", settings.server.open_memories, 1, 10_000),
+        ("server.requests_per_minute", settings.server.requests_per_minute, 0, 1_000_000),
+        ("server.memories_per_user", settings.server.memories_per_user, 0, 1_000_000_000),
+        ("server.model_tokens_per_day", settings.server.model_tokens_per_day, 0, 1_000_000_000),
     ]
     for key, value, low, high in bounds:
         if not low <= value <= high:

@@ -22,7 +22,7 @@ from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores import factory
-from triskele.stores.protocols import Census, Maintenance, OwnerStore
+from triskele.stores.protocols import Census, Maintenance, OwnerStore, Store
 from triskele.types import (
     EVERYWHERE,
     USER,
@@ -88,15 +88,16 @@ def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) 
 class Engine:
     """Long-term memory: the one object through which memories are changed and recalled."""
 
-    def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None) -> None:
+    def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None, store: Store | None = None) -> None:
+        """Open the store of the settings, or bind one that engines of other owners share, and leave that open."""
         self.settings = settings
         self.actor = USER
         self._analyzer = Analyzer(settings.index.language)
-        unbound = factory.open_store(settings)
+        unbound = store or factory.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
         self._workplace = projects.Workplace(self.store, folder, settings.project)
         self._maintenance = unbound.maintenance
-        self._close_store = unbound.close
+        self._close_store = unbound.close if store is None else lambda: None
         self._index_folder = factory.index_folder(settings)
         self._ask = ask
         self.after_answer = AfterAnswer()
@@ -183,13 +184,13 @@ class Engine:
         changes: list[Change] = [Add(memory)]
         if supersedes is not None:
             older = self.resolve(supersedes)
-            changes.append(Connect(_new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
+            changes.append(Connect(Link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
             try:
                 return self.apply(changes)[0]
             except NotFound:
                 # The text is known already, under another id: that memory is the successor.
                 known = self.apply([Add(memory)])[0]
-                link = _new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
+                link = Link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
                 return replace(known, batch=self.apply([Connect(link)])[0].batch)
         return self.apply(changes)[0]
 
@@ -245,12 +246,12 @@ class Engine:
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Link two memories."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        link = Link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Connect(link)])[0]
 
     def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        link = Link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Disconnect(link)])[0]
 
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
@@ -495,7 +496,3 @@ class Engine:
 
 def _new_batch() -> str:
     return secrets.token_hex(6)
-
-
-def _new_link(source: str, kind: LinkKind, target: str, at: datetime) -> Link:
-    return Link(source=source, kind=kind, target=target, known_from=at)

@@ -16,7 +16,7 @@ from triskele.types import Add, Change, Memory, Outcome
 Open = Callable[[Path], Store]
 
 
-def _sqlite() -> Open:
+def _sqlite(_: pytest.FixtureRequest) -> Open:
     def open_one(folder: Path) -> Store:
         settings = config.load({"TRISKELE_HOME": str(folder)}, store_url=f"sqlite:///{folder / 'store.db'}")
         return factory.open_store(settings)
@@ -24,9 +24,20 @@ def _sqlite() -> Open:
     return open_one
 
 
+def _postgres(request: pytest.FixtureRequest) -> Open:
+    """A database for each folder, on the server of the session."""
+    new_postgres, urls = request.getfixturevalue("new_postgres"), dict[Path, str]()
+
+    def open_one(folder: Path) -> Store:
+        urls[folder] = urls.get(folder) or new_postgres()
+        return factory.open_store(config.load({"TRISKELE_HOME": str(folder)}, store_url=urls[folder]))
+
+    return open_one
+
+
 # By name: what makes a function that opens the store of a folder. The first keep everything, the others truth alone.
-WHOLE: dict[str, Callable[[], Open]] = {"sqlite": _sqlite}
-TRUTH_ALONE: dict[str, Callable[[], Open]] = {"memory": MemoryStores}
+WHOLE: dict[str, Callable[[pytest.FixtureRequest], Open]] = {"postgres": _postgres, "sqlite": _sqlite}
+TRUTH_ALONE: dict[str, Callable[[pytest.FixtureRequest], Open]] = {"memory": lambda _: MemoryStores()}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,10 +48,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def open_unbound(store_kind: str, tmp_path: Path) -> Iterator[Callable[..., Store]]:
+def open_unbound(store_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Store]]:
     """Opens the store of a name, bound to no owner; the same name twice is the same store."""
     opened: list[Store] = []
-    opener = (WHOLE | TRUTH_ALONE)[store_kind]()
+    opener = (WHOLE | TRUTH_ALONE)[store_kind](request)
 
     def open_one(name: str = "first") -> Store:
         folder = tmp_path / name

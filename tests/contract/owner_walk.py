@@ -278,7 +278,14 @@ VECTORS: Calls = {
     "texts": [lambda store, known: store.vectors.texts([memory.content_hash for memory in known.memories])],
     "count_waiting": [lambda store, _: store.vectors.count_waiting()],
     "queue_for": [lambda store, _: store.vectors.queue_for("their model")],
-    "keep": [lambda store, known: store.vectors.keep(MODEL, {known.memories[1].content_hash: b"theirs"})],
+    "keeps_tokens": [lambda store, _: store.vectors.keeps_tokens],
+    "keep": [
+        lambda store, known: store.vectors.keep(MODEL, {known.memories[1].content_hash: b"theirs"}),
+        lambda store, known: store.vectors.keep(
+            MODEL, {known.memories[2].content_hash: b"v"}, tokens={known.memories[2].content_hash: b"t"}
+        ),
+    ],
+    "token_page": [lambda store, _: store.vectors.token_page(MODEL)],
     "complete": [
         lambda store, known: store.vectors.complete(MODEL, [memory.content_hash for memory in known.memories])
     ],

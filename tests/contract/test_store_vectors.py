@@ -12,6 +12,7 @@ import pytest
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import NotFound, StoreUnavailable
+from triskele.stores.postgres import vector_rows
 from triskele.stores.protocols import Maintenance, OwnerStore
 from triskele.stores.sqlite import vectors
 from triskele.types import Add, Change, Forget, Memory, Outcome, Revise, Role
@@ -162,7 +163,8 @@ def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: OwnerS
 def test_vectors_come_in_pages_in_the_order_of_slots(
     store: OwnerStore, add: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_PAGE", 2)
+    for module in (vectors, vector_rows):
+        monkeypatch.setattr(module, "_PAGE", 2)
     for number in range(5):
         add(f"number {number}")
     slots = sorted(_embed(store).values())
@@ -251,7 +253,8 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: OwnerStore,
 def test_the_catalog_of_many_memories_is_in_the_order_of_rows_too(
     store: OwnerStore, do: Do, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_PAGE", 2)
+    for module in (vectors, vector_rows):
+        monkeypatch.setattr(module, "_PAGE", 2)
     ids = [f"{letter}000" for letter in "edcba"]
     do(*(Add(make_memory(f"words of {id}", id=id)) for id in ids))
     rows = [entry[0] for entry in store.vectors.catalog(ONE, ids=sorted(ids))]

@@ -11,7 +11,7 @@ import uvicorn
 
 from triskele.engine import Engine, open_memory
 from triskele.serving.app import AppContext, Application, Rules
-from triskele.serving.listener import loopback_socket
+from triskele.serving.listener import tcp_socket
 from triskele.serving.mcp import server
 from triskele.serving.mcp.server import MemoryServer, build
 
@@ -26,7 +26,7 @@ def build_with_fixtures(open_engine: Callable[[], Engine]) -> MemoryServer:
 async def main() -> None:
     """Serve until killed."""
     server.build = build_with_fixtures
-    listening = loopback_socket("127.0.0.1", 0)
+    listening = tcp_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     with open_memory() as engine:
         app = Application(AppContext(lambda: engine, dict, lambda line: None, lambda: None, lambda token: None))

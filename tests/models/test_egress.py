@@ -422,8 +422,10 @@ CLIENTS = {
 }  # fmt: skip
 HUB = {"huggingface_hub", "sentence_transformers", "transformers", "torch"}
 HUB_ROOMS = {"models/hub.py"}
+# The user's own server, named by the caller of `triskele.connect` or by the settings.
+SERVER_ROOMS = {"serving/http/client.py"}
 # Whoever meets other processes of this machine: sockets on the disk, or ports of loopback where there are none. None
-# of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.loopback_address`.
+# of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.http_address`.
 LOCAL = {"socket", "_socket"}
 LOCAL_ROOMS = {"serving/hook_client.py", "serving/listener.py", "serving/mcp/connector.py"}
 
@@ -450,6 +452,7 @@ def _reaches(module: str, clients: set[str]) -> bool:
 def _offences(path: Path, text: str) -> list[str]:
     name = path.as_posix()
     rooms = {"models/egress.py": CLIENTS} | dict.fromkeys(HUB_ROOMS, HUB) | dict.fromkeys(LOCAL_ROOMS, LOCAL)
+    rooms |= {room: {"httpx"} for room in SERVER_ROOMS}
     allowed = rooms.get(name, set())
     return [module for module in _named(ast.parse(text)) if _reaches(module, (CLIENTS | HUB) - allowed)]
 

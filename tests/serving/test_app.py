@@ -291,7 +291,7 @@ def test_mcp_is_imported_when_it_is_first_asked_for(home: Home, monkeypatch: pyt
         yield
         happened.append("left")
 
-    def http_app(open_engine: Callable[[], Any]) -> Any:
+    def http_app(open_engine: Callable[[], Any], *_: Any) -> Any:
         assert open_engine() is ENGINE
         return PlainTextResponse("from mcp"), lifespan
 

@@ -464,13 +464,13 @@ def test_another_user_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_public_addresses_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="other machines can reach"):
-        listener.loopback_address(text)
+        listener.http_address(text)
 
 
 @pytest.mark.parametrize("text", ["", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="write HOST:PORT"):
-        listener.loopback_address(text)
+        listener.http_address(text)
 
 
 @pytest.mark.parametrize(
@@ -482,8 +482,8 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         ("127.9.9.9:1", ("127.9.9.9", 1)),
     ],
 )
-def test_loopback_addresses_are_taken(text: str, meant: tuple[str, int]) -> None:
-    assert listener.loopback_address(text) == meant
+def test_http_addresses_are_taken(text: str, meant: tuple[str, int]) -> None:
+    assert listener.http_address(text) == meant
 
 
 def test_a_token_stays_unless_others_could_read_it(tmp_path: Path) -> None:

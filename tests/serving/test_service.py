@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from triskele.serving import service
-from triskele.serving.listener import loopback_socket
+from triskele.serving.listener import tcp_socket
 from triskele.serving.service import HttpServer
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[socket.socket]:
-    sock, stopping = loopback_socket("127.0.0.1", 0), asyncio.Event()
+    sock, stopping = tcp_socket("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(HttpServer(echo, stopping).serve(sockets=[sock]))
     try:
         yield sock

@@ -198,15 +198,23 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenVectors:
-    """The records of the file, and their order by slot."""
+    """The records of the file, their order by slot, and what the file lacks."""
 
     records: Records | None
     order: Ints
     slots: Ints
     width: int
+    tail: Mapping[int, Bytes]
 
     def gather(self, slots: Ints) -> tuple[Bytes, Ints]:
         """The token vectors of some slots in one array, and the count of each slot; 0 where there are none yet."""
+        if not self.tail:
+            return self._in_file(slots)
+        pieces = [self.tail[slot] if slot in self.tail else self._in_file(np.array([slot]))[0] for slot in slots]
+        counts = np.array([len(piece) for piece in pieces], dtype=np.int64)
+        return np.concatenate([np.empty((0, self.width), dtype=np.int8), *pieces]), counts
+
+    def _in_file(self, slots: Ints) -> tuple[Bytes, Ints]:
         records, known = self.records, self.slots
         if records is None or not len(known):
             return np.empty((0, self.width), dtype=np.int8), np.zeros(len(slots), dtype=np.int64)
@@ -217,10 +225,11 @@ class TokenVectors:
         return records.read(place[is_there]), counts
 
 
-class TokenIndex(DiskIndex[Records, tuple[()], TokenVectors]):
+class TokenIndex(DiskIndex[Records, dict[int, Bytes], TokenVectors]):
     """The token vectors of every embedded content.
 
-    The store does not hold them, so that there is no tail: the worker adds them, and computes missing ones again.
+    A store that keeps them is followed like any other. Where it does not, there is no tail: the worker adds them, and
+    computes missing ones again.
     """
 
     kind, format, title, lock_name = "tokens", 1, "the index of token vectors", "tokens.lock"
@@ -255,9 +264,9 @@ class TokenIndex(DiskIndex[Records, tuple[()], TokenVectors]):
         records, known = view.records, view.slots
         if self._whole is not None and self._whole[0] is slots and self._whole[1] is records:
             return np.empty(0, dtype=np.int64)
-        is_there = np.zeros(len(slots), dtype=np.bool_)
+        is_there = np.isin(slots, list(view.tail)) if view.tail else np.zeros(len(slots), dtype=np.bool_)
         if records is not None and len(known):
-            is_there = known[np.minimum(np.searchsorted(known, slots), len(known) - 1)] == slots
+            is_there |= known[np.minimum(np.searchsorted(known, slots), len(known) - 1)] == slots
         lost = np.unique(slots[(slots >= 0) & ~is_there])
         # Every recall asks this: the same columns over the same file need no second comparison.
         self._whole = (slots, records) if not len(lost) else None
@@ -276,6 +285,9 @@ class TokenIndex(DiskIndex[Records, tuple[()], TokenVectors]):
         self._write_alone(lambda: self._write_sound(set(slots.tolist())))
 
     def _write_again(self) -> None:
+        if self._store.vectors.keeps_tokens:
+            super()._write_again()
+            return
         records = self._file.open(self._store.epoch())
         self._write_sound(set() if records is None else set(self._store.vectors.contents(records.slots.tolist())))
 
@@ -291,22 +303,28 @@ class TokenIndex(DiskIndex[Records, tuple[()], TokenVectors]):
         self._remove_files()
         self._file.append(epoch, kept)
 
-    def _position(self, heads: Heads) -> object:  # noqa: ARG002 - the store has no token vectors
-        return self._file.state()
+    def _position(self, heads: Heads) -> object:
+        return self._file.state(), heads.slot if self._store.vectors.keeps_tokens else 0
 
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
 
-    def _since(self, kept: Records | None) -> tuple[()]:  # noqa: ARG002 - there is no tail
-        return ()
+    def _since(self, kept: Records | None) -> dict[int, Bytes]:
+        found: dict[int, Bytes] = {}
+        slot, size = kept.last_slot if kept else 0, self._file.width
+        while page := self._store.vectors.token_page(self.fingerprint, after=slot):
+            # What has another size was damaged; it counts as missing and is computed again.
+            found |= {at: np.frombuffer(raw, np.int8).reshape(-1, size) for at, raw in page if len(raw) % size == 0}
+            slot = page[-1][0]
+        return found
 
     def _append(self, epoch: str, kept: Records | None) -> None:
-        """Nothing: the store has no token vectors to append."""
+        self._file.append(epoch, self._since(kept))
 
-    def _join(self, kept: Records | None, tail: tuple[()]) -> TokenVectors:  # noqa: ARG002 - there is no tail
+    def _join(self, kept: Records | None, tail: dict[int, Bytes]) -> TokenVectors:
         slots = np.empty(0, dtype=np.int64) if kept is None else kept.slots
         order = np.argsort(slots, kind="stable")
-        return TokenVectors(kept, order, slots[order], self._file.width)
+        return TokenVectors(kept, order, slots[order], self._file.width, tail)
 
 
 def compressed(text: str, encoding: Encoding) -> Bytes:

@@ -138,10 +138,15 @@ def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex,
     """Write the vectors of some texts, which stay queued until their token vectors are written too."""
     encodings = dict(zip(texts, semantic.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
+    tokens = {digest: compressed(texts[digest], made) for digest, made in encodings.items()}
+    if store.vectors.keeps_tokens:
+        # The index reads them from there, in every process.
+        raw = {digest: made.tobytes() for digest, made in tokens.items()}
+        store.vectors.keep(semantic.embedder.fingerprint, vectors, tokens=raw, wait=wait)
+        return
     slots = store.vectors.keep(semantic.embedder.fingerprint, vectors, completes=False, wait=wait)
-    tokens = {slot: compressed(texts[digest], encodings[digest]) for digest, slot in slots.items()}
     try:
-        semantic.tokens.add(tokens, wait=wait)
+        semantic.tokens.add({slot: tokens[digest] for digest, slot in slots.items()}, wait=wait)
     finally:
         # Token vectors that cannot be written now are restored later.
         store.vectors.complete(semantic.embedder.fingerprint, texts, wait=wait)

@@ -113,6 +113,8 @@ class ModelRuntime:
         self._services: HostedServices | None = None
         self._worker: Worker | None = None
         self._plain: LocalIndexes | None = None
+        self.watch: Callable[[Sources], Sources] | None = None
+        """what measures a recall wraps what it reads"""
 
     @property
     def model(self) -> str:
@@ -247,6 +249,8 @@ class ModelRuntime:
             second_stage=_second_stage(plan) if asks_meaning else None,
             missing=(WITHOUT_MODEL,) if asks_meaning and semantic is None else (),
         )
+        if self.watch is not None:
+            sources = self.watch(sources)
         if services is None:
             return sources
         missing = (*sources.missing, *services.problems)

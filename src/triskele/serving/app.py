@@ -27,7 +27,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
+from triskele.serving.http import mount
+from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
+from triskele.serving.http.metrics import Metrics
+from triskele.serving.http.problems import refused
 from triskele.serving.web.sessions import PREFIX, Sessions, is_page
+from triskele.stores.access_keys import READ
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -51,6 +56,14 @@ class AppContext:
     serves: Callable[[Sequence[str]], bool] = lambda _: True
     page_address: Callable[[], str] = lambda: ""
     """where a browser reaches the pages; the first call opens the listener"""
+    policy: AccessPolicy | None = None
+    """what admits requests on a server with users; on a personal machine there is one owner"""
+    verify: Callable[[str], Principal | None] | None = None
+    hosts: Sequence[str] = ()
+    """the names of a server besides those of this machine"""
+    log_request: Callable[[dict[str, Any]], None] | None = None
+    waiting: Callable[[], int] = lambda: 0
+    open_engines: Callable[[], int] = lambda: 0
 
 
 class Application:
@@ -60,7 +73,8 @@ class Application:
         self._context = context
         self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
         self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
-        self.mcp = McpMount(context.open_engine)
+        self.metrics = Metrics()
+        self.mcp = McpMount(context)
         self.sessions = Sessions()
         self.pages = PageMount(context, self.sessions)
         self._routes = Starlette(
@@ -68,11 +82,23 @@ class Application:
                 Route("/health", self._health, methods=["GET"]),
                 Route("/hook/{event}", self._hook, methods=["POST"]),
                 Route("/command", self._command, methods=["POST"]),
-                Route("/sign-in", self._sign_in, methods=["POST"]),
+                Route(SIGN_IN, self._sign_in, methods=["POST"]),
+                *mount.routes(self._api_context()),
             ],
             exception_handlers={HTTPException: _refusal},
         )
         self._routes.router.redirect_slashes = False
+
+    def _api_context(self) -> mount.ApiContext:
+        context = self._context
+        return mount.ApiContext(
+            context.policy or SingleOwner(context.open_engine),
+            self.metrics,
+            context.log,
+            context.log_request,
+            context.waiting,
+            context.open_engines,
+        )
 
     def for_listener(self, rules: Rules) -> ASGIApp:
         """The application behind the guard of one listener."""
@@ -108,8 +134,14 @@ class Application:
         payload["answer_by"] = time.monotonic() + left_s
         text = ""
         with anyio.move_on_after(left_s):
+            principal = request.scope[PRINCIPAL]
             text = await to_thread.run_sync(
-                self._respond, request.path_params["event"], payload, abandon_on_cancel=True, limiter=self._limiter
+                self._respond,
+                request.path_params["event"],
+                payload,
+                principal,
+                abandon_on_cancel=True,
+                limiter=self._limiter,
             )
         return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
 
@@ -145,27 +177,37 @@ class Application:
             return remote.run(self._context.open_engine(), payload)
         return None
 
-    def _respond(self, event: str, payload: dict[str, Any]) -> str:
+    def _engine_of(self, principal: Principal) -> Engine:
+        policy = self._context.policy
+        if policy is None or principal.user is None:
+            return self._context.open_engine()
+        principal.require(READ)
+        policy.admit(principal)
+        return policy.engine_of(principal)
+
+    def _respond(self, event: str, payload: dict[str, Any], principal: Principal) -> str:
         """The text for one event; an error gives an empty text and a line in the log."""
         # Requests past their deadline still run in their threads: bound them, in case the store hangs.
         if not self._abandoned.acquire(blocking=False):
             return ""
+        started = time.perf_counter()
         try:
             from triskele.serving.hook import events
 
-            return events.respond(self._context.open_engine(), event, payload)
+            return events.respond(self._engine_of(principal), event, payload)
         except Exception as error:
             self._context.log(f"{event[:40]!r} failed: {error_place(error)}")
             return ""
         finally:
             self._abandoned.release()
+            self.metrics.observe("triskele_inject_seconds", time.perf_counter() - started)
 
 
 class McpMount:
     """MCP over HTTP, imported on the first request: its import costs more than all the rest."""
 
-    def __init__(self, open_engine: Callable[[], Engine]) -> None:
-        self._open_engine = open_engine
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
         self._app: asyncio.Future[ASGIApp] | None = None
         self._stopping = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -189,7 +231,8 @@ class McpMount:
         try:
             async with AsyncExitStack() as stack:
                 made = await to_thread.run_sync(import_module, "triskele.serving.mcp.server")
-                app, lifespan = made.http_app(self._open_engine)
+                context = self._context
+                app, lifespan = made.http_app(context.open_engine, context.policy, context.verify, context.hosts)
                 await stack.enter_async_context(lifespan())
                 ready.set_result(app)
                 await self._stopping.wait()
@@ -249,24 +292,35 @@ def _seconds(milliseconds: str | None) -> float:
 
 
 MAX_BODY = 1_000_000
-_TOO_LARGE = f"a request may have at most {MAX_BODY:,} bytes"
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
+_BEARER = "bearer "
+SIGN_IN = "/sign-in"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The host names that a request may use, and the token where one is required."""
+    """The host names and origins that a request may have, and the token or the keys where one is required."""
 
     hosts: frozenset[str]
     token: str | None = None
     is_owner: bool = False
     """whether only processes of this user reach the listener: they may run commands"""
+    verify: Callable[[str], Principal | None] | None = None
+    """who a key belongs to, on a server with users"""
+    origins: frozenset[str] = frozenset()
+    proxies: frozenset[str] = frozenset()
+    """the addresses of proxies whose X-Forwarded-For is believed"""
+    challenge: str = "Bearer"
+    metadata: dict[str, Any] | None = None
+    """what is told of the protected resource to whom has no key"""
 
     @classmethod
     def local(cls, token: str | None = None, port: int | None = None) -> Rules:
         """The rules of a listener that only this machine can reach."""
         names = frozenset({"localhost", "127.0.0.1", "[::1]"})
-        return cls(names if port is None else names | {f"{name}:{port}" for name in names}, token)
+        hosts = names if port is None else names | {f"{name}:{port}" for name in names}
+        return cls(hosts, token, origins=frozenset(f"http://{host}" for host in hosts))
 
 
 class Guard:
@@ -285,42 +339,73 @@ class Guard:
         """Answer or refuse a request."""
         if scope["type"] != "http":
             return
-        refusal = self._refusal(Request(scope))
+        request = Request(scope)
+        if self._rules.metadata and scope["path"].startswith(METADATA_PATH) and request.method in ("GET", "HEAD"):
+            # What a client needs to know before it has a key (RFC 9728).
+            told = self._refusal(request, 0) or JSONResponse(self._rules.metadata)
+            await told(scope, receive, send)
+            return
+        most = mount.MAX_IMPORT if scope["path"] == mount.IMPORT else MAX_BODY
+        refusal, principal = self._refusal(request, most), None
+        if refusal is None:
+            refusal, principal = await self._admitted(request)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
         self._note_use()
+        known = {_IS_OWNER: self._rules.is_owner, PRINCIPAL: principal, "client": self._client(request)}
         try:
-            await self._app({**scope, _IS_OWNER: self._rules.is_owner}, _bounded(receive), send)
+            await self._app({**scope, **known}, _bounded(receive, most), send)
         except HTTPException as error:
             await refused(error.status_code, error.detail)(scope, receive, send)
         finally:
             self._note_use()
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refusal(self, request: Request, most: int) -> Response | None:
         if request.headers.getlist("host") not in ([host] for host in self._rules.hosts):
-            return refused(421, "the Host header must be localhost")
-        origins = (f"http://{host}" for host in self._rules.hosts)
-        if not set(request.headers.getlist("origin")) <= set(origins):
+            return refused(
+                421, "the Host header names another server: the setting server.allowed_hosts lists the names"
+            )
+        if not set(request.headers.getlist("origin")) <= self._rules.origins:
             return refused(403, "requests from pages of other sites are refused")
-        refusal = self._stranger(request)
         length = request.headers.get("content-length", "0")
-        if refusal is None and length.isdigit() and int(length) > MAX_BODY:
-            return refused(413, _TOO_LARGE)
-        return refusal
-
-    def _stranger(self, request: Request) -> Response | None:
-        """The refusal of who holds neither the token nor, for pages, a session."""
-        if is_page(request.scope["path"]):
-            return self._sessions.refusal(request)
-        if self._rules.token is not None and not _holds(request.headers.getlist("authorization"), self._rules.token):
-            return refused(401, _NO_TOKEN, {"WWW-Authenticate": "Bearer"})
+        if length.isdigit() and int(length) > most:
+            return refused(413, _too_large(most))
         return None
 
+    async def _admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
+        """Who sends the request, or the refusal of who proves it neither by a key nor, for pages, by a session."""
+        path = request.scope["path"]
+        if self._rules.verify is not None and (is_page(path) or path == SIGN_IN):
+            # Pages show the memories of one owner; a server with users has none yet.
+            return refused(404, "this server has no pages"), None
+        if is_page(path):
+            return self._sessions.refusal(request), OWNER
+        principal = await self._principal(request)
+        if principal is None:
+            return refused(401, _NO_TOKEN, {"WWW-Authenticate": self._rules.challenge}), None
+        return None, principal
 
-def refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """A response with an error message."""
-    return JSONResponse({"error": message}, status, headers)
+    async def _principal(self, request: Request) -> Principal | None:
+        """Who sends the request; None where it does not prove it."""
+        given, rules = request.headers.getlist("authorization"), self._rules
+        if rules.verify is not None:
+            if len(given) != 1 or not given[0].lower().startswith(_BEARER):
+                return None
+            return await to_thread.run_sync(rules.verify, given[0][len(_BEARER) :])
+        return OWNER if rules.token is None or _holds(given, rules.token) else None
+
+    def _client(self, request: Request) -> tuple[str, int] | None:
+        """The address of the client: of the nearest hop that is no proxy of ours."""
+        peer = request.scope.get("client")
+        hops = [hop.strip() for value in request.headers.getlist("x-forwarded-for") for hop in value.split(",")]
+        while peer is not None and peer[0] in self._rules.proxies and hops:
+            peer = (hops.pop(), 0)
+        return peer
+
+
+def _too_large(most: int) -> str:
+    return f"a request may have at most {most:,} bytes"
 
 
 def _holds(given: Iterable[str], token: str) -> bool:
@@ -328,15 +413,15 @@ def _holds(given: Iterable[str], token: str) -> bool:
     return [hmac.compare_digest(text.encode("utf-8", "replace"), wanted) for text in given] == [True]
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, most: int) -> Receive:
     taken = 0
 
     async def next_message() -> Message:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MAX_BODY:
-            raise HTTPException(413, _TOO_LARGE)
+        if taken > most:
+            raise HTTPException(413, _too_large(most))
         return message
 
     return next_message

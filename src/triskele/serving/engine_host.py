@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele import config
-from triskele.config import CONFIG_FILE, Settings, file_of, sqlite_path
+from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store, shown_url
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.serving.clients.config_files import TokenFile
 
@@ -96,13 +96,22 @@ class EngineHost:
         if (owner or named.memory.owner) != served.memory.owner:
             return False
         try:
-            return sqlite_path(store or named.store.url) == sqlite_path(served.store.url)
+            return is_same_store(store or named.store.url, served.store.url)
         except BadInput:
             return False
 
     def state(self) -> dict[str, Any]:
         """The part of /health that describes the engine."""
-        return {"store": self._settings.store.url, "engine": "opening" if self._engine is None else "open"}
+        return {"store": shown_url(self._settings.store.url), "engine": "opening" if self._engine is None else "open"}
+
+    def waiting(self) -> int:
+        """How many contents wait for their vectors; 0 before the engine is open."""
+        engine = self._engine
+        return 0 if engine is None else engine.store.vectors.count_waiting()
+
+    def open_engines(self) -> int:
+        """Whether the engine is open, as a number."""
+        return int(self._engine is not None)
 
     def client_of(self, token: str) -> str | None:
         """The client that a token was installed for."""

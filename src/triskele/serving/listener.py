@@ -115,8 +115,8 @@ def chosen_socket(path: Path) -> ExtraListener:
     return ExtraListener(made, path, inode)
 
 
-def loopback_socket(host: str, port: int) -> Socket:
-    """A listening socket that only this machine can reach."""
+def tcp_socket(host: str, port: int) -> Socket:
+    """A listening socket at an address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -130,8 +130,8 @@ def loopback_socket(host: str, port: int) -> Socket:
     return made
 
 
-def loopback_address(text: str) -> tuple[str, int]:
-    """HOST:PORT of the command line; an address that other machines can reach is refused."""
+def http_address(text: str, *, is_public: bool = False) -> tuple[str, int]:
+    """HOST:PORT of the command line; an address that others can reach only where `is_public`, with users and keys."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
         raise BadInput(f"not an address: {text!r} (write HOST:PORT, like 127.0.0.1:8377)")
@@ -139,9 +139,16 @@ def loopback_address(text: str) -> tuple[str, int]:
     if host == "localhost":
         return LOOPBACK, int(port)
     with suppress(ValueError):
-        if ipaddress.ip_address(host).is_loopback:
+        if ipaddress.ip_address(host).is_loopback or is_public:
             return host, int(port)
-    raise BadInput(f"other machines can reach {host or 'every address'}: serve on 127.0.0.1, [::1] or localhost")
+    if is_public:
+        raise BadInput(
+            f"not an address to listen at: {host!r} (write 0.0.0.0:8080, [::]:8080 or an address of this machine)"
+        )
+    raise BadInput(
+        f"other machines can reach {host or 'every address'}: serve on 127.0.0.1, [::1] or localhost, or set"
+        " TRISKELE_STORE=postgresql://… to serve users with keys"
+    )
 
 
 def is_on_disk(sock: Socket) -> bool:
@@ -180,7 +187,7 @@ def _on_disk(place: Address) -> Listener:
 
 
 def _on_loopback(place: Address) -> Listener:
-    http, stream, token = loopback_socket(LOOPBACK, 0), loopback_socket(LOOPBACK, 0), secrets.token_urlsafe(32)
+    http, stream, token = tcp_socket(LOOPBACK, 0), tcp_socket(LOOPBACK, 0), secrets.token_urlsafe(32)
     ports = Path(place.file("ports"))
     _write_owned(ports, f"{http.getsockname()[1]} {stream.getsockname()[1]} {token}\n")
     return Listener(http, stream, token, ((ports, _inode(ports)),))

@@ -22,7 +22,7 @@ from triskele.base.files import file_lock
 from triskele.errors import Conflict, TriskeleError
 from triskele.serving import error_messages, hook_client
 from triskele.serving.hook_client import Address
-from triskele.serving.listener import ExtraListener, Listener, chosen_socket, listen, loopback_socket, make_folders
+from triskele.serving.listener import ExtraListener, Listener, chosen_socket, listen, make_folders, tcp_socket
 
 _LOCK_S = 0.2
 _M_ARENA_MAX = -8
@@ -39,7 +39,7 @@ class ExtraAddresses:
     def open_sockets(self) -> Iterator[ExtraListener]:
         """The open sockets."""
         if self.http is not None:
-            yield ExtraListener(loopback_socket(*self.http))
+            yield ExtraListener(tcp_socket(*self.http))
         if self.socket is not None:
             yield chosen_socket(self.socket)
 
@@ -120,7 +120,12 @@ def serve(
 
         host = EngineHost(settings)
         stack.callback(host.close)
-        service = Service(place, host, listener, extra)
+        tenants = None
+        if extra_addresses.http is not None and not settings.store.url.startswith("sqlite:"):
+            from triskele.serving.http.tenants import Tenants
+
+            tenants = stack.enter_context(closing(Tenants.open(settings)))
+        service = Service(place, host, listener, extra, settings.server, tenants)
         stack.callback(lock.end, listener)
         asyncio.run(service.run(lock, lambda: ready(service.addresses())))
 

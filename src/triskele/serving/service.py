@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager, suppress
@@ -19,18 +21,24 @@ from anyio import to_thread
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from triskele.base.files import expanded
+from triskele.config import ServerSettings
 from triskele.serving import hook_client
-from triskele.serving.app import AppContext, Application, Rules, error_place
+from triskele.serving.app import METADATA_PATH, AppContext, Application, Rules, error_place
 from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import LOOPBACK, Address
-from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, loopback_socket, standing_token
+from triskele.serving.http.access import Principal
+from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, tcp_socket, standing_token
+from triskele.stores.access_keys import SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from triskele.engine import Engine
+    from triskele.serving.http.tenants import Tenants
     from triskele.serving.resident import ResidentLock
 
+NO_SERVER = ServerSettings()
 _TICK_S = 1.0
 _DRAIN_S = 10
 # Each thread has a connection to the store; more threads only wait for the processor.
@@ -49,7 +57,17 @@ _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Lengt
 class Service:
     """All servers of one resident process."""
 
-    def __init__(self, place: Address, host: EngineHost, listener: Listener, extra: list[ExtraListener]) -> None:
+    def __init__(
+        self,
+        place: Address,
+        host: EngineHost,
+        listener: Listener,
+        extra: list[ExtraListener],
+        settings: ServerSettings = NO_SERVER,
+        tenants: Tenants | None = None,
+    ) -> None:
+        self._settings = settings
+        self._tenants = tenants
         self._place = place
         self._host = host
         self._listener = listener
@@ -60,7 +78,9 @@ class Service:
         """Where the process can be reached, for people."""
         addresses = {"socket": self._place.socket("http")}
         for each in self._extra:
-            if each.path is None:
+            if each.path is None and self._tenants is not None:
+                addresses["http"] = each.address.replace("http:", f"{self._scheme}:", 1)
+            elif each.path is None:
                 addresses |= {"http": each.address, "token_file": self._place.file("token")}
             else:
                 addresses["extra_socket"] = each.address
@@ -81,14 +101,16 @@ class Service:
                 host.note_use,
                 host.client_of,
                 host.serves,
-                lambda: self._page_address(serve),
+                page_address=lambda: self._page_address(serve),
+                **self._for_users(),
             )
         )
         with _errors_logged(self._log):
             async with asyncio.TaskGroup() as tasks:
 
                 def serve(sock: Socket, rules: Rules) -> None:
-                    tasks.create_task(HttpServer(app.for_listener(rules), stopping).serve(sockets=[sock]))
+                    tls = self._tls() if rules.verify is not None else {}
+                    tasks.create_task(HttpServer(app.for_listener(rules), stopping, **tls).serve(sockets=[sock]))
 
                 for sock, rules in self._listeners():
                     serve(sock, rules)
@@ -105,22 +127,53 @@ class Service:
         for each in self._extra:
             if each.path is not None:
                 yield each.socket, Rules.local()
-            else:
+            elif self._tenants is None:
                 yield each.socket, Rules.local(self._token, each.socket.getsockname()[1])
+            else:
+                yield each.socket, server_rules(self._settings, self._tenants.verify, each.socket.getsockname()[1])
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self._settings.certificate_file else "http"
+
+    def _tls(self) -> dict[str, Any]:
+        """The files of TLS, where the settings name them; else a proxy in front may do it."""
+        settings = self._settings
+        if not settings.certificate_file:
+            return {}
+        return {
+            "ssl_certfile": expanded(settings.certificate_file),
+            "ssl_keyfile": expanded(settings.private_key_file) if settings.private_key_file else None,
+        }
+
+    def _for_users(self) -> dict[str, Any]:
+        """What the application needs besides on a server with users."""
+        tenants = self._tenants
+        if tenants is None:
+            return {"waiting": self._host.waiting, "open_engines": self._host.open_engines}
+        return {
+            "policy": tenants,
+            "verify": tenants.verify,
+            "hosts": [host.partition(":")[0] for host in self._settings.allowed_hosts],
+            "log_request": _log_request,
+            "waiting": tenants.waiting,
+            "open_engines": tenants.open_engines,
+        }
 
     def _page_address(self, serve: Callable[[Socket, Rules], None]) -> str:
         """Where a browser reaches this process; a loopback port is opened where none is."""
         found = next((each for each in self._extra if each.path is None), None)
         if found is None:
             self._token = self._token or standing_token(Path(self._place.file("token")))
-            found = ExtraListener(loopback_socket(LOOPBACK, 0))
+            found = ExtraListener(tcp_socket(LOOPBACK, 0))
             self._extra.append(found)
             serve(found.socket, Rules.local(self._token, found.socket.getsockname()[1]))
         return found.address
 
     def _warm_up(self) -> None:
         try:
-            self._host.warm_up()
+            if self._tenants is None:
+                self._host.warm_up()
             import_module("triskele.serving.hook.events")
             import_module("triskele.serving.cli.remote")
         except Exception as error:
@@ -133,7 +186,9 @@ class Service:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), tick_s)
             lock.settle()
-            if self._host.is_idle() or self._host.is_outdated() or not self._listener.is_reachable():
+            # A server for others ends only when it is told to.
+            is_over = self._tenants is None and (self._host.is_idle() or self._host.is_outdated())
+            if is_over or not self._listener.is_reachable():
                 stopping.set()
             with suppress(Exception):
                 await asyncio.to_thread(self._host.catch_up)
@@ -142,13 +197,42 @@ class Service:
         hook_client.log(self._place, f"resident: {line}")
 
 
+def _log_request(line: dict[str, Any]) -> None:
+    sys.stderr.write(json.dumps(line) + "\n")
+    sys.stderr.flush()
+
+
+def server_rules(settings: ServerSettings, verify: Callable[[str], Principal | None], port: int) -> Rules:
+    """The rules of a listener for users: the names of the settings, and keys."""
+    local = Rules.local(None, port)
+    named = {name for host in settings.allowed_hosts for name in (host, f"{host}:{port}")}
+    scheme = "https" if settings.certificate_file or settings.trusted_proxies else "http"
+    origins = {f"{scheme}://{name}" for name in named | local.hosts}
+    first = settings.allowed_hosts[0] if settings.allowed_hosts else f"localhost:{port}"
+    base = f"{scheme}://{first}"
+    return Rules(
+        frozenset(named) | local.hosts,
+        verify=verify,
+        origins=frozenset(origins) | local.origins,
+        proxies=frozenset(settings.trusted_proxies),
+        challenge=f'Bearer resource_metadata="{base}{METADATA_PATH}/mcp"',
+        metadata={
+            "resource": f"{base}/mcp",
+            "resource_name": "triskele",
+            "scopes_supported": list(SCOPES),
+            "bearer_methods_supported": ["header"],
+        },
+    )
+
+
 class HttpServer(uvicorn.Server):
     """A server on an open socket that stops when an event is set."""
 
-    def __init__(self, app: ASGIApp, stopping: asyncio.Event) -> None:
+    def __init__(self, app: ASGIApp, stopping: asyncio.Event, **tls: Any) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
+                **tls,
                 http=BoundedProtocol,
                 ws="none",
                 lifespan="off",

@@ -124,13 +124,25 @@ class VectorStore(Protocol):
         """Queue for this model from now on: at once every content that it has not seen."""
         ...
 
+    @property
+    def keeps_tokens(self) -> bool:
+        """Whether the store keeps token vectors; else they are in files beside the index alone."""
+        ...
+
     def keep(
-        self, fingerprint: str, vectors: Mapping[str, bytes], *, completes: bool = True, wait: bool = True
+        self,
+        fingerprint: str,
+        vectors: Mapping[str, bytes],
+        *,
+        tokens: Mapping[str, bytes] | None = None,
+        completes: bool = True,
+        wait: bool = True,
     ) -> dict[str, int]:
         """Keep a model's vectors by content hash; returns the slots, without contents erased meanwhile.
 
-        Without `completes` the contents stay queued, because more is to be made of them. Without `wait` a store that
-        is being written refuses at once.
+        `tokens` are the token vectors of the same contents, for a store that keeps them. Without `completes` the
+        contents stay queued, because more is to be made of them. Without `wait` a store that is being written refuses
+        at once.
         """
         ...
 
@@ -140,6 +152,10 @@ class VectorStore(Protocol):
 
     def page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, str, bytes]]:
         """A page of a model's vectors past a slot, as (slot, content hash, vector)."""
+        ...
+
+    def token_page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, bytes]]:
+        """A page of a model's token vectors past a slot, as (slot, vectors); none where the store keeps none."""
         ...
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:

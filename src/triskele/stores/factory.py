@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
-from triskele.config import KEY_FILE, Settings, sqlite_path
+from triskele.base.ids import content_hash
+from triskele.config import KEY_FILE, Settings, shown_url, sqlite_path
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocols import Store
 from triskele.stores.sqlite import database, lost_writes, maintenance
@@ -48,7 +50,8 @@ def _kind(settings: Settings) -> _Kind:
     scheme, _, _ = settings.store.url.partition(":")
     if scheme not in _KINDS:
         raise BadInput(
-            f"not a store address: {settings.store.url!r} (write sqlite:///notes.db or sqlite:////absolute/notes.db)"
+            f"not a store address: {shown_url(settings.store.url)!r}"
+            " (write sqlite:///notes.db, sqlite:////absolute/notes.db or postgresql://user@host/database)"
         )
     return _KINDS[scheme]
 
@@ -97,4 +100,34 @@ class _Sqlite:
         return [self.index_folder(settings), *keys, lost_writes.ledger(path)]
 
 
-_KINDS: dict[str, _Kind] = {"sqlite": _Sqlite()}
+class _Postgres:
+    """A database of a server; what is derived from it is in the data folder of this machine."""
+
+    def open(self, settings: Settings) -> Store:
+        # Imported here: the driver is an extra, and most stores are files.
+        try:
+            from triskele.stores.postgres.truth import PostgresStore
+        except ModuleNotFoundError as error:
+            if error.name not in ("psycopg", "psycopg_pool"):
+                raise
+            raise BadInput("a Postgres store needs the extra `postgres`: pip install 'triskele[postgres]'") from error
+        return PostgresStore(
+            settings.store.url, folder=self._folder(settings), busy_timeout_s=settings.store.busy_timeout_s
+        )
+
+    def exists(self, settings: Settings) -> bool:  # noqa: ARG002
+        # Opening it tells whether the server answers, and makes the tables that are missing.
+        return True
+
+    def index_folder(self, settings: Settings) -> Path:
+        return self._folder(settings) / "index" / quote(settings.memory.owner, safe="")
+
+    def replace_damaged(self, settings: Settings, source: Path) -> Path | None:  # noqa: ARG002
+        raise StoreUnavailable("a Postgres database that cannot be opened is repaired or restored by its own tools")
+
+    def _folder(self, settings: Settings) -> Path:
+        """By the address: two databases share no index."""
+        return settings.home / f"postgres-{content_hash(shown_url(settings.store.url))[:12]}"
+
+
+_KINDS: dict[str, _Kind] = {"sqlite": _Sqlite(), "postgresql": _Postgres(), "postgres": _Postgres()}

@@ -170,10 +170,11 @@ def _shape(change: Change) -> dict[str, Any]:
     epilog=examples(
         "triskele serve --status",
         "triskele serve --http 127.0.0.1:8377",
+        "triskele serve --http 0.0.0.0:8080      (users with keys: TRISKELE_STORE=postgresql://…)",
         "triskele serve --stop",
     ),
 )
-@click.option("--http", metavar="HOST:PORT", help="Also serve HTTP on loopback; requests need the token.")
+@click.option("--http", metavar="HOST:PORT", help="Also serve HTTP: on loopback with the token, or users with keys.")
 @click.option("--socket", metavar="PATH", type=click.Path(path_type=Path), help="Also serve on this unix socket.")
 @click.option("--status", is_flag=True, help="Only show the process that serves this data folder.")
 @click.option("--stop", is_flag=True, help="Only stop the process that serves this data folder.")
@@ -190,8 +191,9 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, status:
     environ = invocation.environ()
     if status or stop:
         return _report_status(invocation, environ, stop=stop)
+    is_public = not invocation.settings().store.url.startswith("sqlite:")
     extra_addresses = resident.ExtraAddresses(
-        listener.loopback_address(http) if http else None, socket.absolute() if socket else None
+        listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
     )
     resident.serve(environ, extra_addresses, ready=lambda addresses: _report_addresses(invocation, addresses))
     return resident.exit_now()
@@ -296,7 +298,8 @@ def _report_addresses(invocation: Invocation, addresses: dict[str, str]) -> None
         return invocation.write_json({**addresses, "pid": os.getpid(), "project": None})
     for name, address in addresses.items():
         click.echo(f"{name.replace('_', ' ')}: {address}")
-    return click.echo("Serving until idle; press Ctrl-C to stop.")
+    until = "" if "http" in addresses and "token_file" not in addresses else " until idle"
+    return click.echo(f"Serving{until}; press Ctrl-C to stop.")
 
 
 @click.command(

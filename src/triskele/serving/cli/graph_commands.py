@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.errors import Unavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import MAX_LISTED, OrderedGroup, only_one, reading_place
+from triskele.serving.graph_view import graph_view, mentions_of
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
-    from triskele.index.mentions import MentionIndex
     from triskele.recall.concepts.grouping import Regrouped
     from triskele.recall.concepts.lookup import About, Way
-    from triskele.recall.concepts.view import View
 
-# New memories are read at once up to this number; more are left to `reindex` or the background.
-_READ_FIRST = 500
 _BOTH_PLACES = "--project and --all-projects"
 
 
@@ -72,7 +66,7 @@ def show(
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
-        view = _view(engine, project=project, all_projects=all_projects)
+        view = graph_view(engine, project=project, all_projects=all_projects)
         found = about(view, concept, limit=limit, closed=closed)
         shown = {memory.id for memory in (*found.subject_of, *found.mentioned_in)}
         superseded = engine.superseded(sorted(shown))
@@ -102,7 +96,7 @@ def path(
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
         place = None if all_projects else engine.project if project is None else project
-        way = path(_view(engine, project=project, all_projects=all_projects), one, other)
+        way = path(graph_view(engine, project=project, all_projects=all_projects), one, other)
         superseded = engine.superseded([hop.memory.id for hop in way.hops or ()])
         if invocation.as_json:
             invocation.write_json({**_way(way, superseded), "project": place, **_waiting(engine)})
@@ -122,7 +116,7 @@ def stats(invocation: Invocation) -> None:
     from triskele.recall.concepts.lookup import stats
 
     with invocation.open_existing() as engine:
-        found = stats(_view(engine, any_time=True, all_projects=True), _mentions(engine))
+        found = stats(graph_view(engine, any_time=True, all_projects=True), mentions_of(engine))
         if invocation.as_json:
             details = {"memories": found.memories, "connected": found.connected, "connected_share": found.share}
             hubs = [
@@ -144,7 +138,7 @@ def rebuild(invocation: Invocation) -> None:
     with invocation.open_existing() as engine:
         started = time.perf_counter()
         with progress_bar("Reading names", total=engine.census().versions) as progress:
-            read = grouping.rebuild(engine.store, engine.lexical, _mentions(engine), progress=progress)
+            read = grouping.rebuild(engine.store, engine.lexical, mentions_of(engine), progress=progress)
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         counts = engine.store.entities.counts()
         if invocation.as_json:
@@ -166,7 +160,7 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
     from triskele.recall.concepts import grouping
 
     with invocation.open_existing() as engine:
-        done = grouping.merge(_view(engine, all_projects=True), one, other)
+        done = grouping.merge(graph_view(engine, all_projects=True), one, other)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "merged", done))
         from triskele.serving.cli import graph_report
@@ -184,31 +178,12 @@ def split(invocation: Invocation, name: str) -> None:
     from triskele.recall.concepts import grouping
 
     with invocation.open_existing() as engine:
-        done = grouping.split(_view(engine, all_projects=True), name)
+        done = grouping.split(graph_view(engine, all_projects=True), name)
         if invocation.as_json:
             return invocation.write_json(_regrouped(engine, "split", done))
         from triskele.serving.cli import graph_report
 
         return invocation.write(graph_report.split(done))
-
-
-def _view(engine: Engine, *, any_time: bool = False, **place: Any) -> View:
-    """The graph in a scope, with the newest memories."""
-    from triskele.index.entity_linking import read_names
-    from triskele.recall.concepts.view import View
-
-    # A store that cannot be written still shows what was read before.
-    with suppress(Unavailable, OSError):
-        read_names(engine.store, engine.lexical, limit=_READ_FIRST, wait=False)
-    scope = replace(engine.scope(**place), any_time=any_time)
-    return View.open(engine.store, _mentions(engine), scope)
-
-
-def _mentions(engine: Engine) -> MentionIndex:
-    """The index of mentions; it needs no model."""
-    from triskele.index.mentions import MentionIndex
-
-    return MentionIndex(engine.lexical.path.parent, engine.store)
 
 
 def _waiting(engine: Engine) -> dict[str, Any]:

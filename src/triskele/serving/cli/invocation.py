@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from triskele.config import Settings
     from triskele.engine import Engine
+    from triskele.serving.http.client import RemoteMemory
 
 # How long a command may go on after its output.
 SPARE_S = 2.0
@@ -62,8 +63,8 @@ class Invocation:
         from triskele.engine import open_memory
 
         settings = self.settings()
-        path = sqlite_path(settings.store.url)
-        was_empty = path.is_file() and not path.stat().st_size
+        path = sqlite_path(settings.store.url) if settings.store.url.startswith("sqlite:") else None
+        was_empty = path is not None and path.is_file() and not path.stat().st_size
         engine = open_memory(settings=settings, ask=_passphrase)
         if was_empty:
             click.echo(f"{path} was an empty file: it is a new store now", err=True)
@@ -71,11 +72,27 @@ class Invocation:
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
-        """The engine of this run; after the output it has what waits worked off."""
+        """The engine of this run, or the server's; after the output it has what waits worked off."""
+        if self.uses_server():
+            with self._open_server() as memory:
+                # It has the methods that everyday commands use, and refuses the others in words.
+                yield cast("Engine", memory)
+            return
         with self.open_engine() as engine:
             yield engine
             sys.stdout.flush()
             self._work_off(engine)
+
+    def uses_server(self) -> bool:
+        """Whether this run asks the server of the settings; a store that the command names is used itself."""
+        return self.store is None and bool(self.settings().server.url)
+
+    def _open_server(self) -> RemoteMemory:
+        from pathlib import Path
+
+        from triskele.serving.http.client import of_settings
+
+        return of_settings(self.settings(), os.environ, Path.cwd())
 
     def _work_off(self, engine: Engine) -> None:
         """Leave waiting jobs to the resident process, or do what fits into a moment."""
@@ -99,7 +116,7 @@ class Invocation:
         from triskele.stores import factory
 
         settings = self.settings()
-        if factory.exists(settings):
+        if self.uses_server() or factory.exists(settings):
             with self.open() as engine:
                 yield engine
             return

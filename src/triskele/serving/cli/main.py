@@ -48,6 +48,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "review": "curation_commands:review",
         "curate": "curation_commands:curate",
     },
+    "Server": {"users": "account_commands:users", "keys": "account_commands:keys"},
     "Projects": {"projects": "store_commands:projects"},
     "Graph": {"graph": "graph_commands:graph"},
     "Code": {"code": "code_commands:code"},

@@ -105,6 +105,8 @@ def run(engine: Engine, request: Mapping[str, Any]) -> str:
 def _check_settings(own: Settings, environ: Mapping[str, str]) -> None:
     """Refuse a client whose environment or settings file would have it answer otherwise."""
     theirs = config.load(environ)
+    if theirs.server.url:
+        raise BadInput("the client uses a server")
     # Neither changes an answer: the request names its project, and here the resident process embeds.
     agents = replace(theirs.agents, background=own.agents.background)
     if replace(theirs, project=own.project, origins=own.origins, agents=agents) != own:

@@ -15,6 +15,8 @@ from triskele.curation.projects import project_of
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.clients.config_files import TokenFile
+from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal
+from triskele.stores.access_keys import READ
 from triskele.types import EVERYWHERE, Memory, Sensitivity, client_actor
 
 # Protocol names of clients that differ from the name they are installed by.
@@ -35,6 +37,8 @@ class RequestSource:
     folder: Path | None = None
     project: str | None = None
     token: str = ""
+    policy: AccessPolicy | None = None
+    """what admits requests on a server with users"""
 
     def named(self, engine: Engine, *, writing: bool = False) -> str:
         """The project of the requests; `writing` makes their folder known."""
@@ -58,6 +62,12 @@ class Caller:
     source: RequestSource
     reads_private: bool
     hint: str = ""
+    principal: Principal = OWNER
+
+    def admit_memory(self) -> None:
+        """Refuse one memory more than the quota of the user allows."""
+        if self.source.policy is not None:
+            self.source.policy.admit_memories(self.principal, 1)
 
     @property
     def project(self) -> str:
@@ -94,16 +104,29 @@ class Caller:
         return EVERYWHERE if everywhere else named or self.source.named(self.engine, writing=True)
 
 
-def caller(request: Request) -> Caller:
-    """The caller of a request."""
+def caller(request: Request, scope: str = READ) -> Caller:
+    """The caller of a request, whose key must have the scope."""
     source = request.request_context.lifespan_context
+    principal = principal_of(request)
+    principal.require(scope)
     claimed = client_name(request)
-    engine = source.open_engine().acting_as(client_actor(claimed))
+    if source.policy is not None:
+        source.policy.admit(principal)
+        opened = source.policy.engine_of(principal)
+    else:
+        opened = source.open_engine()
+    engine = opened.acting_as(client_actor(claimed))
     tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
     given = source.token or _token_of(request)
     reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)
     hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
-    return Caller(engine, source, reads_private, hint)
+    return Caller(engine, source, reads_private, hint, principal)
+
+
+def principal_of(request: Request) -> Principal:
+    """Who sends a request: over HTTP the holder of its key, else the owner of this machine."""
+    made = request.request_context.request
+    return made.scope.get(PRINCIPAL, OWNER) if isinstance(made, HttpRequest) else OWNER
 
 
 def _token_of(request: Request) -> str:

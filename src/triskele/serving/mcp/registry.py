@@ -8,19 +8,25 @@ from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any
 
+from anyio import to_thread
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError
+from starlette.requests import Request as HttpRequest
 
 from triskele.errors import BadInput, TriskeleError
 from triskele.serving import error_messages
 from triskele.serving.clients.table import HOOK_TOOL
 from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation
+from triskele.serving.http.access import Access, Principal
+from triskele.serving.http.problems import AccessDenied, problem_of
 from triskele.serving.mcp import descriptions, schemas, tools_code, tools_read, tools_write
-from triskele.serving.mcp.caller import Request, RequestSource, caller
+from triskele.serving.mcp.caller import Request, RequestSource, caller, principal_of
+from triskele.stores.access_keys import READ
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +64,26 @@ class MemoryTool(Tool):
             raise ToolError(
                 error_messages.printable_line(f"no argument {', '.join(unknown)}: {self.name} takes {', '.join(known)}")
             )
+        status = 500
         try:
-            return _compact(await super().run(arguments, context, convert_result))
+            answer = _compact(await super().run(arguments, context, convert_result))
+            status = 200
+            return answer
         except ToolError as error:
+            status = problem_of(error.__cause__).status if error.__cause__ else 422
             raise ToolError(error_messages.printable_line(_message(self.name, error))) from None
+        finally:
+            await to_thread.run_sync(self._audit, context, status)
+
+    def _audit(self, context: Request, status: int) -> None:
+        """Note a call that may change or reveal something, or that was refused, where there is an audit log."""
+        policy = context.request_context.lifespan_context.policy
+        is_reading = self.annotations == READS and status not in (403, 429)
+        if policy is None or is_reading:
+            return
+        made = context.request_context.request
+        client = made.client.host if isinstance(made, HttpRequest) and made.client else ""
+        policy.audit(Access(principal_of(context), f"mcp {self.name}", "", status, client))
 
 
 def _compact(result: Any) -> Any:
@@ -161,9 +183,19 @@ def add_resources(server: MCPServer[RequestSource], source: RequestSource) -> No
         return descriptions.recall_request(topic)
 
 
+def _reader() -> Principal:
+    """The holder of the key of this request: a resource without variables is not told its request."""
+    token = get_access_token()
+    if token is None:
+        raise AccessDenied("this resource needs a key")
+    found = Principal(token.subject, token.client_id, frozenset(token.scopes))
+    found.require(READ)
+    return found
+
+
 def _digest(source: RequestSource) -> schemas.Listed:
     """The standing memories of the project, as a conversation gets them at its start."""
-    engine = source.open_engine()
+    engine = source.open_engine() if source.policy is None else source.policy.engine_of(_reader())
     project = source.named(engine)
     memories = injection.standing(engine, Conversation(key=None, project=project, sees_private=False, given={}))
     lines = [schemas.line(each) for each in memories[:_DIGEST_LINES]]

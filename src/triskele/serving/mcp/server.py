@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import CacheHint
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
+from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
@@ -31,6 +35,7 @@ from mcp.types import (
     jsonrpc_message_adapter,
 )
 from mcp.types import Tool as MCPTool
+from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.types import ASGIApp
 
 from triskele import __version__
@@ -39,6 +44,7 @@ from triskele.serving import error_messages
 from triskele.serving.app import MAX_BODY
 from triskele.serving.clients.table import HOOK_TOOL
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE
+from triskele.serving.http.access import AccessPolicy, Principal
 from triskele.serving.mcp import descriptions, registry
 from triskele.serving.mcp.bridge import MAX_LINE, not_a_message, refusal
 from triskele.serving.mcp.caller import RequestSource
@@ -67,10 +73,15 @@ class MemoryServer(MCPServer[RequestSource]):
 
 
 def build(
-    open_engine: Callable[[], Engine], *, folder: Path | None = None, project: str | None = None, token: str = ""
+    open_engine: Callable[[], Engine],
+    *,
+    folder: Path | None = None,
+    project: str | None = None,
+    token: str = "",
+    policy: AccessPolicy | None = None,
 ) -> MemoryServer:
     """A server for requests from one source; the engine is opened on the first request."""
-    source = RequestSource(open_engine, folder, project, token)
+    source = RequestSource(open_engine, folder, project, token, policy)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[RequestSource]) -> AsyncIterator[RequestSource]:
@@ -264,22 +275,53 @@ async def _piece(reader: asyncio.StreamReader) -> bytes:
 
 
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")
-SECURITY = TransportSecuritySettings(
-    enable_dns_rebinding_protection=True,
-    allowed_hosts=[name for host in _HOSTS for name in (host, f"{host}:*")],
-    allowed_origins=[name for host in _HOSTS for name in (f"http://{host}", f"http://{host}:*")],
-)
 
 
-def http_app(open_engine: Callable[[], Engine]) -> tuple[ASGIApp, Callable[[], AbstractAsyncContextManager[None]]]:
+def security(*hosts: str) -> TransportSecuritySettings:
+    """The SDK's own check of Host and Origin, for this machine and other names of the server."""
+    names = [name for host in (*_HOSTS, *hosts) for name in (host, f"{host}:*")]
+    schemes = ("http", "https") if hosts else ("http",)
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=names,
+        allowed_origins=[f"{scheme}://{name}" for name in names for scheme in schemes],
+    )
+
+
+class KeyVerifier(TokenVerifier):
+    """The keys of the server as the SDK sees them: the user is the subject, the key the client."""
+
+    def __init__(self, verify: Callable[[str], Principal | None]) -> None:
+        self._verify = verify
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Whose key it is; None where it is not valid."""
+        found = await to_thread.run_sync(self._verify, token)
+        if found is None:
+            return None
+        return AccessToken(token=token, client_id=found.key, subject=found.user, scopes=sorted(found.scopes))
+
+
+Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+
+
+def http_app(
+    open_engine: Callable[[], Engine],
+    policy: AccessPolicy | None = None,
+    verify: Callable[[str], Principal | None] | None = None,
+    hosts: Sequence[str] = (),
+) -> tuple[ASGIApp, Lifespan]:
     """The application for /mcp, and its context manager, which must be entered once before use."""
-    manager = _session_manager(build(open_engine))
-    return StreamableHTTPASGIApp(manager), manager.run
+    manager = _session_manager(build(open_engine, policy=policy), hosts)
+    app: ASGIApp = StreamableHTTPASGIApp(manager)
+    if verify is not None:
+        app = AuthenticationMiddleware(AuthContextMiddleware(app), backend=BearerAuthBackend(KeyVerifier(verify)))
+    return app, manager.run
 
 
-def _session_manager(server: MemoryServer) -> StreamableHTTPSessionManager:
-    """The SDK's session manager: stateless, answers in JSON, for this machine; its `app` is the low-level server."""
+def _session_manager(server: MemoryServer, hosts: Sequence[str] = ()) -> StreamableHTTPSessionManager:
+    """The SDK's session manager: stateless, answers in JSON; its `app` is the low-level server."""
     server.streamable_http_app(
-        json_response=True, stateless_http=True, transport_security=SECURITY, max_request_body_size=MAX_BODY
+        json_response=True, stateless_http=True, transport_security=security(*hosts), max_request_body_size=MAX_BODY
     )
     return server.session_manager

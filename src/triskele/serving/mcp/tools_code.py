@@ -93,7 +93,7 @@ class IndexedTrees(BaseModel):
 
 def code_search(request: Request, query: Question, path: TreePath = "", limit: Limit = 10) -> FoundCode:
     """Find code that answers a question."""
-    search, under = _located(request, caller(request), path)
+    search, under = _located(request, _owner(request), path)
     found = search.search(query, limit=min(limit, 50), under=under)
     places = [
         CodePlace(
@@ -119,7 +119,7 @@ def code_search(request: Request, query: Question, path: TreePath = "", limit: L
 
 def code_symbol(request: Request, name: SymbolName, path: TreePath = "") -> FoundSymbol:
     """Find where a name is defined and used."""
-    who = caller(request)
+    who = _owner(request)
     search, under = _located(request, who, path)
     found = search.symbol(name, under=under)
     return FoundSymbol(
@@ -144,7 +144,7 @@ def code_symbol(request: Request, name: SymbolName, path: TreePath = "") -> Foun
 
 def code_status(request: Request) -> IndexedTrees:
     """List the indexed trees."""
-    who = caller(request)
+    who = _owner(request)
     found = [_opened(who, root).status() for root in tree_index.indexed_trees(who.engine.settings.home)]
     return IndexedTrees(
         trees=[
@@ -158,6 +158,14 @@ def code_status(request: Request) -> IndexedTrees:
             for each in found
         ]
     )
+
+
+def _owner(request: Request) -> Caller:
+    """The caller, who must be at this machine: its trees of source are not a server's to show."""
+    who = caller(request)
+    if who.principal.user is not None:
+        raise NotFound("code search works on your own machine, not on a server")
+    return who
 
 
 def _located(request: Request, who: Caller, path: str) -> tuple[CodeSearch, str]:

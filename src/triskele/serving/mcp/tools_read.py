@@ -34,6 +34,7 @@ from triskele.serving.mcp.schemas import (
     Until,
 )
 from triskele.serving.shapes import query_change
+from triskele.stores.access_keys import REVEAL
 from triskele.types import Hit, Sort, is_secret
 
 ALL_PROJECTS = "*"
@@ -209,7 +210,7 @@ class Consent(BaseModel):
 
 def ask_user(request: Request, id: Id) -> Elicit[Consent]:
     """Ask the user for consent; refused where the client cannot ask."""
-    memory = caller(request).get(id)
+    memory = caller(request, REVEAL).get(id)
     if not is_secret(memory):
         raise BadInput(f"{memory.id} is not a secret: read it with memory_get")
     said = request.client_capabilities
@@ -228,6 +229,6 @@ def memory_reveal(
     """Show the text of a secret."""
     if not (isinstance(consent, AcceptedElicitation) and consent.data.reveal):
         raise BadInput("the user did not consent: the secret was not shown")
-    engine = caller(request).engine
+    engine = caller(request, REVEAL).engine
     memory = engine.get(id)
     return schemas.Revealed(id=memory.id, title=memory.content, text=engine.reveal(memory.id))

@@ -30,6 +30,7 @@ from triskele.serving.mcp.schemas import (
     Title,
     WrittenProject,
 )
+from triskele.stores.access_keys import WRITE
 from triskele.types import Action, LinkKind, Memory, Origin, Outcome, Sensitivity, is_raised
 
 _REMOVES = "none"
@@ -63,7 +64,8 @@ def memory_store(
     role: SpokenAs | None = None,
 ) -> schemas.Stored:
     """Remember one fact."""
-    who = caller(request)
+    who = caller(request, WRITE)
+    who.admit_memory()
     _refuse_long(who, content)
     place = who.written_to(project, everywhere)
     echo.refuse(who.engine.store, content, project=place)
@@ -106,7 +108,7 @@ def memory_update(
     role: SpokenAs | None = None,
 ) -> schemas.Stored:
     """Correct a memory."""
-    who = caller(request)
+    who = caller(request, WRITE)
     memory = who.get(id)
     given = {
         "content": content or None,
@@ -133,7 +135,7 @@ def memory_update(
 
 def memory_forget(request: Request, ids: Ids) -> schemas.Changes:
     """Stop recalling memories."""
-    who = caller(request)
+    who = caller(request, WRITE)
     outcomes = who.engine.forget(*dict.fromkeys(who.get(id).id for id in ids))
     return schemas.changes(outcomes)
 
@@ -145,7 +147,7 @@ def memory_link(
     target: Id,
 ) -> schemas.Changes:
     """Connect two memories."""
-    who = caller(request)
+    who = caller(request, WRITE)
     first, second = who.get(source), who.get(target)
     if LinkKind(kind) is LinkKind.SUPERSEDES:
         _refuse_to_replace_the_user(who, second, first.origin)
@@ -154,7 +156,7 @@ def memory_link(
 
 def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
     """Take back a change."""
-    who = caller(request)
+    who = caller(request, WRITE)
     # A client without a project names one in each call: its last change may be in any.
     undone = who.engine.undo(batch or None, project=who.project, all_projects=not who.project)
     return schemas.changes(undone)

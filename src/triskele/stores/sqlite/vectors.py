@@ -128,6 +128,9 @@ class SqliteJobs:
 class SqliteVectors:
     """The vectors of one owner, and the catalog of its versions."""
 
+    # They would make the file several times as large; the index beside it computes lost ones again.
+    keeps_tokens = False
+
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
@@ -167,7 +170,13 @@ class SqliteVectors:
             )
 
     def keep(
-        self, fingerprint: str, vectors: Mapping[str, bytes], *, completes: bool = True, wait: bool = True
+        self,
+        fingerprint: str,
+        vectors: Mapping[str, bytes],
+        *,
+        tokens: Mapping[str, bytes] | None = None,  # noqa: ARG002 - not kept here
+        completes: bool = True,
+        wait: bool = True,
     ) -> dict[str, int]:
         """Keep a model's vectors by content hash; returns the slots, without contents erased meanwhile."""
         with self._database.writing(wait=wait) as connection:
@@ -193,6 +202,10 @@ class SqliteVectors:
             " WHERE owner = ? AND fingerprint = ? AND slot > ? ORDER BY slot LIMIT ?",
             [self._owner, fingerprint, after, _PAGE],
         )
+
+    def token_page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, bytes]]:  # noqa: ARG002
+        """None: the file keeps no token vectors."""
+        return []
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
         """Take contents off the queue of a model; nothing where they are queued for another one by now."""

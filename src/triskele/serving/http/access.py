@@ -1,0 +1,94 @@
+"""Who asks: a principal with its scopes, and the policy that decides what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from triskele.serving.http.problems import AccessDenied
+from triskele.stores.access_keys import SCOPES, USUAL_QUOTAS, Quotas
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+# Where the guard puts the principal of a request.
+PRINCIPAL = "triskele.principal"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sends a request: a user (None on a personal machine), the id of its key, and what the key allows."""
+
+    user: str | None
+    key: str
+    scopes: frozenset[str]
+    quotas: Quotas = USUAL_QUOTAS
+
+    def require(self, scope: str) -> None:
+        """Refuse what the scopes of the key do not allow."""
+        if scope not in self.scopes:
+            raise AccessDenied(f"this key lacks the scope {scope}", remedy=f"use a key with the scope {scope}")
+
+
+# The owner of a personal machine, who proved it with the token or by reaching an owner-only socket.
+OWNER = Principal(None, "owner", frozenset(SCOPES))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One request for the audit log: no text of memory or question, only what was done to which id."""
+
+    principal: Principal
+    operation: str
+    target: str
+    status: int
+    address: str
+
+
+class AccessPolicy(Protocol):
+    """What the API asks before and after it serves a principal."""
+
+    def engine_of(self, principal: Principal) -> Engine:
+        """The memory of the principal."""
+        ...
+
+    def admit(self, principal: Principal) -> None:
+        """Count a request; raise QuotaExceeded where the user has sent too many."""
+        ...
+
+    def admit_memories(self, principal: Principal, count: int) -> None:
+        """Raise QuotaExceeded where the user may not store so many memories more."""
+        ...
+
+    def admit_models(self, principal: Principal) -> None:
+        """Raise QuotaExceeded where the user has used up the tokens of hosted models for today."""
+        ...
+
+    def audit(self, access: Access) -> None:
+        """Record a request that changed something, revealed something or was refused."""
+        ...
+
+
+class SingleOwner:
+    """The policy of a personal machine: one owner, no quotas; the journal records what was changed."""
+
+    def __init__(self, open_engine: Callable[[], Engine]) -> None:
+        self._open_engine = open_engine
+
+    def engine_of(self, principal: Principal) -> Engine:
+        """The memory of the owner."""
+        del principal
+        return self._open_engine()
+
+    def admit(self, principal: Principal) -> None:
+        """Admit every request."""
+
+    def admit_memories(self, principal: Principal, count: int) -> None:
+        """Admit every memory."""
+
+    def admit_models(self, principal: Principal) -> None:
+        """Admit every question."""
+
+    def audit(self, access: Access) -> None:
+        """Record nothing."""

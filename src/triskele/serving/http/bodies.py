@@ -1,0 +1,196 @@
+"""What requests may hold: bodies and query strings, validated here and described by the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from triskele.types import LinkKind, Origin, Role, Sensitivity, Sort
+from triskele.validation import MAX_BUDGET, MAX_LIMIT, MAX_POSITION
+
+MAX_QUERY_BYTES = 4096
+MAX_BATCH = 100
+_MAX_TAGS = 64
+
+Text = Annotated[str, Field(min_length=1, description="One fact in one or a few sentences.")]
+Label = Annotated[str, Field(max_length=500)]
+Name = Annotated[str, Field(max_length=200)]
+Reference = Annotated[str, Field(min_length=4, max_length=64, description="An id, or its first characters.")]
+Tags = Annotated[list[Label], Field(max_length=_MAX_TAGS)]
+Importance = Annotated[float, Field(ge=0, le=1)]
+When = Annotated[str, Field(max_length=100, description="A date, a month, a time, or words such as `last week`.")]
+Project = Annotated[str, Field(max_length=200, description="The project; empty is what belongs to every project.")]
+Question = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_BYTES, description="At most 4 KB of text.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+Offset = Annotated[int, Field(ge=0, le=2**31 - 1)]
+AllProjects = Annotated[bool, Field(description="Look into all projects.")]
+
+
+class Strict(BaseModel):
+    """A request part: unknown fields and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class RememberBody(Strict):
+    """A memory to store; a text that is known already is answered with the known memory."""
+
+    content: Text
+    category: Name | None = None
+    tags: Tags = []
+    keywords: Label = ""
+    importance: Importance = 0.5
+    project: Project | None = None
+    sensitivity: Sensitivity | None = None
+    title: Annotated[Label | None, Field(description="Shown instead of a secret's text.")] = None
+    origin: Origin = Origin.USER
+    session: Name | None = None
+    position: Annotated[int, Field(ge=0, le=MAX_POSITION)] | None = None
+    speaker: Name | None = None
+    role: Role | None = None
+    created_at: When | None = None
+    valid_from: When | None = None
+    valid_to: When | None = None
+
+
+class StoreBody(RememberBody):
+    """A memory to store, and the older one that it replaces."""
+
+    supersedes: Reference | None = None
+
+
+class BatchBody(Strict):
+    """Memories to store in one transaction."""
+
+    memories: Annotated[list[RememberBody], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class EditBody(Strict):
+    """What to change of a memory; fields that are left out stay."""
+
+    content: Text | None = None
+    category: Name | None = None
+    tags: Tags | None = None
+    keywords: Label | None = None
+    importance: Importance | None = None
+    project: Project | None = None
+    sensitivity: Sensitivity | None = None
+    title: Label | None = None
+    speaker: Name | None = None
+    role: Role | None = None
+    valid_from: Annotated[When | None, Field(description="null removes it.")] = None
+    valid_to: Annotated[When | None, Field(description="null removes it.")] = None
+
+
+class IdsBody(Strict):
+    """Some memories."""
+
+    ids: Annotated[list[Reference], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class AskOptions(Strict):
+    """The options of a recall."""
+
+    limit: Limit = 10
+    project: Project | None = None
+    all_projects: AllProjects = False
+    category: Name | None = None
+    tags: Tags = []
+    as_of: When | None = None
+    known_at: When | None = None
+    since: When | None = None
+    until: When | None = None
+    show_superseded: bool = False
+    legs: Annotated[list[Literal["lexical", "dense", "graph"]], Field(min_length=1, max_length=3)] | None = None
+    fusion: Literal["default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share"] = "default"
+    rerank: Literal["default", "off", "late", "cross", "gated"] = "default"
+    order: Literal["ranked", "diverse", "mentioned"] = "ranked"
+    near: Annotated[Reference | None, Field(description="Order the best hits by what they share with it.")] = None
+
+
+class RecallBody(AskOptions):
+    """A question, and how to answer it."""
+
+    query: Question
+    sort: Sort = Sort.RELEVANCE
+    budget: Annotated[int, Field(ge=1, le=MAX_BUDGET)] | None = None
+    logged: Annotated[bool, Field(description="Whether the recall log may note the question.")] = True
+
+
+class WhyNotBody(AskOptions):
+    """A memory that was expected, and the question that did not find it."""
+
+    id: Reference
+    query: Question
+
+
+class LinkBody(Strict):
+    """A link, read as `source kind target`."""
+
+    source: Reference
+    kind: LinkKind
+    target: Reference
+
+
+class UndoBody(Strict):
+    """Which change to undo; without a batch the last one of the project."""
+
+    batch: Annotated[Name | None, Field(min_length=1)] = None
+    project: Project | None = None
+    all_projects: AllProjects = False
+
+
+class ListQuery(Strict):
+    """A page of memories."""
+
+    limit: Limit = 50
+    offset: Offset = 0
+    sort: Literal[Sort.RECENCY, Sort.IMPORTANCE] = Sort.RECENCY
+    project: Project | None = None
+    all_projects: AllProjects = False
+    category: Name | None = None
+    tags: Tags = []
+    since: When | None = None
+    until: When | None = None
+    any_time: Annotated[bool, Field(description="Include memories that are out of date.")] = True
+
+
+class JournalQuery(Strict):
+    """The newest entries of the journal, or those of a batch."""
+
+    limit: Limit = 50
+    batch: Annotated[Name | None, Field(min_length=1)] = None
+
+
+class ForgetQuery(Strict):
+    """How to forget a memory."""
+
+    hard: Annotated[bool, Field(description="Erase it for good: no history, no undo.")] = False
+
+
+class ImportQuery(Strict):
+    """How to read an import."""
+
+    format: Literal["jsonl", "markdown", "mcp-memory", "transcript"] = "jsonl"
+    dry_run: bool = False
+    project: Project | None = None
+    keep_origin: Annotated[bool, Field(description="Keep the origins that the file gives.")] = False
+
+
+class ExportQuery(Strict):
+    """What an export holds; secrets need the scope reveal."""
+
+    private: bool = False
+    with_secrets: bool = False
+    current_only: bool = False
+
+
+class GraphQuery(Strict):
+    """A concept of the graph."""
+
+    concept: Annotated[str, Field(min_length=1, max_length=200)]
+    limit: Limit = 10
+    project: Project | None = None
+    all_projects: AllProjects = False
+    closed: Annotated[bool, Field(description="Include edges that no longer hold.")] = False

@@ -1,0 +1,73 @@
+"""How long each leg of a recall takes: what the pipeline reads is wrapped, and the time of each read is added up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any, cast
+
+from triskele.engine import Engine
+from triskele.index.corpus import Corpus
+from triskele.models.embedders import Embedder
+from triskele.recall.pipeline import Sources
+
+# What the pipeline calls for each leg.
+_LEG_OF = {
+    "search": "lexical",
+    "rarity": "lexical",
+    "encode_query": "dense",
+    "nearest": "dense",
+    "cosines": "dense",
+    "vectors": "dense",
+    "tokens": "late",
+    "mentions": "graph",
+    "holders": "graph",
+    "named": "graph",
+}
+
+_spent_s: ContextVar[dict[str, float] | None] = ContextVar("spent_s", default=None)
+
+
+@contextmanager
+def timed(engine: Engine) -> Iterator[dict[str, float]]:
+    """The seconds that each leg takes while the block runs, in this thread."""
+    engine.runtime.watch = _watched
+    spent: dict[str, float] = {}
+    token = _spent_s.set(spent)
+    try:
+        yield spent
+    finally:
+        _spent_s.reset(token)
+
+
+def _watched(sources: Sources) -> Sources:
+    if _spent_s.get() is None:
+        return sources
+    embedder = None if sources.embedder is None else cast(Embedder, _Timed(sources.embedder))
+    return replace(sources, corpus=lambda scope: cast(Corpus, _Timed(sources.corpus(scope))), embedder=embedder)
+
+
+class _Timed:
+    """Passes everything on, and adds up the time of the calls of a leg."""
+
+    def __init__(self, inner: object) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        leg = _LEG_OF.get(name)
+        if leg is None or not callable(found):
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return found(*arguments, **options)
+            finally:
+                if (spent := _spent_s.get()) is not None:
+                    spent[leg] = spent.get(leg, 0.0) + time.perf_counter() - started
+
+        return call

@@ -1,0 +1,192 @@
+"""Operations of the API: what each takes, needs and returns, and how one request is served."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from triskele.engine import Engine
+from triskele.errors import BadInput
+from triskele.serving.http.access import PRINCIPAL, Principal
+from triskele.serving.http.bodies import Strict
+from triskele.serving.http.mount import MAX_IMPORT, ApiContext
+from triskele.serving.http.replies import adapter
+from triskele.stores.access_keys import READ
+from triskele.types import Memory, Outcome
+
+MAX_BODY = 64 * 1024
+
+# Where an operation leaves the id that it was about, for the logs.
+TARGET = "triskele.target"
+JSON, NDJSON = "application/json", "application/x-ndjson"
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_PIECE = 65536
+_COMPLAINTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as an operation sees it: parsed and allowed."""
+
+    principal: Principal
+    context: ApiContext
+    path: dict[str, str]
+    body: Any = None
+    query: Any = None
+    file: Path | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The memory of the principal."""
+        return self.context.policy.engine_of(self.principal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One row of the API: method and path, the scope it needs, the types of its parts, and what it does."""
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    run: Callable[[Call], Any]
+    reply: Any
+    tag: str
+    scope: str = READ
+    body: type[Strict] | None = None
+    query: type[Strict] | None = None
+    media: str = JSON
+    takes_file: bool = False
+    counts_memories: Callable[[Any], int] = lambda _: 0
+    """how many memories a body adds, for the quota"""
+    errors: tuple[int, ...] = ()
+    is_audited: bool = False
+
+
+async def serve(operation: Operation, request: Request, context: ApiContext) -> Response:
+    """Serve one request; every refusal is an exception."""
+    principal: Principal = request.scope[PRINCIPAL]
+    principal.require(operation.scope)
+    query = _query(operation, request)
+    if operation.takes_file:
+        folder = tempfile.mkdtemp(prefix="triskele-")
+        file = Path(folder) / f"import{'.md' if query.format == 'markdown' else '.jsonl'}"
+        try:
+            await _received(request, file)
+            return await to_thread.run_sync(_answer, operation, request, context, None, query, file)
+        finally:
+            file.unlink(missing_ok=True)
+            os.rmdir(folder)
+    body = await _body(operation, request)
+    return await to_thread.run_sync(_answer, operation, request, context, body, query, None)
+
+
+def _answer(
+    operation: Operation, request: Request, context: ApiContext, body: Any, query: Any, file: Path | None
+) -> Response:
+    principal: Principal = request.scope[PRINCIPAL]
+    policy = context.policy
+    policy.admit(principal)
+    if body is not None and (count := operation.counts_memories(body)):
+        policy.admit_memories(principal, count)
+    call = Call(principal, context, dict(request.path_params), body, query, file)
+    value = operation.run(call)
+    request.scope[TARGET] = value.id if isinstance(value, Outcome | Memory) else ""
+    if isinstance(value, Path):
+        return StreamingResponse(_streamed(value), media_type=operation.media)
+    return Response(adapter(operation.reply).dump_json(value), media_type=JSON)
+
+
+async def _body(operation: Operation, request: Request) -> Any:
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > MAX_BODY:
+            raise HTTPException(413, f"the body of this request may have at most {MAX_BODY:,} bytes")
+    if operation.body is None:
+        return None
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise HTTPException(415, f"the body must be {JSON}")
+    return _parsed(operation.body, bytes(content))
+
+
+def _parsed(kind: type[BaseModel], content: bytes) -> Any:
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise _complaint(error) from None
+
+
+def _complaint(error: ValidationError) -> Exception:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    if any(each["type"] == "json_invalid" for each in found):
+        return HTTPException(400, "the body is not valid JSON")
+    places = (".".join(str(part)[:40] for part in each["loc"][:6]) for each in found[:_COMPLAINTS])
+    return BadInput("; ".join(f"{place}: {each['msg']}" for place, each in zip(places, found, strict=False)))
+
+
+def _query(operation: Operation, request: Request) -> Any:
+    given = request.query_params
+    if operation.query is None:
+        if given:
+            raise BadInput(f"unknown parameter {next(iter(given))[:40]!r}: this operation takes none")
+        return None
+    properties = operation.query.model_json_schema()["properties"]
+    values: dict[str, Any] = {}
+    for name in given:
+        kind = properties.get(name, {})
+        words = given.getlist(name)
+        if kind.get("type") == "array":
+            values[name] = words
+        elif len(words) > 1:
+            raise BadInput(f"{name[:40]}: given more than once")
+        else:
+            values[name] = _scalar(words[0], str(kind.get("type", "string")))
+    try:
+        # In the mode of JSON, so that a text can be an enum.
+        return operation.query.model_validate_json(adapter(dict[str, Any]).dump_json(values))
+    except ValidationError as error:
+        raise _complaint(error) from None
+
+
+def _scalar(text: str, kind: str) -> Any:
+    """A parameter as a value of its type; what is none stays a text, which the model refuses."""
+    if kind == "integer" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "boolean" and text in ("true", "false"):
+        return text == "true"
+    return text
+
+
+async def _received(request: Request, file: Path) -> None:
+    taken = 0
+    with file.open("wb") as target:
+        async for piece in request.stream():
+            taken += len(piece)
+            if taken > MAX_IMPORT:
+                raise HTTPException(413, f"an import may have at most {MAX_IMPORT:,} bytes: send several")
+            await to_thread.run_sync(target.write, piece)
+    if not taken:
+        raise BadInput("the import is empty: send the file as the body of the request")
+
+
+async def _streamed(path: Path) -> AsyncIterator[bytes]:
+    """The bytes of a temporary file, which is removed with its folder afterwards."""
+    try:
+        with path.open("rb") as file:
+            while piece := await to_thread.run_sync(file.read, _PIECE):
+                yield piece
+    finally:
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()

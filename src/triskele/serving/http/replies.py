@@ -1,0 +1,266 @@
+"""What responses hold: dataclasses over the library's own values, turned back into them by the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from triskele.recall.why_not import SmallestChange, Stage, WhyNot
+from triskele.types import Agreement, Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Period
+
+if TYPE_CHECKING:
+    from triskele.curation.undo import UndoPlan
+    from triskele.recall.concepts.lookup import About
+
+_OF_MEMORY = tuple(each.name for each in fields(Memory))
+_OF_ANSWER = tuple(each.name for each in fields(Answer) if each.name != "hits")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReply(Memory):
+    """A memory; of a secret `content` is the title. `superseded`: another one replaces it."""
+
+    superseded: bool = False
+    forgotten: bool = False
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitReply(MemoryReply):
+    """A memory that answers, with its evidence by leg; a term's `start` is -1 where it is in tags or keywords."""
+
+    score: float
+    reason: str
+    evidence: dict[str, LegEvidence] = field(default_factory=dict)
+    prior: float = 1.0
+    words: tuple[str, ...] = ()
+    stands_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallReply:
+    """The answer of a recall; `project` is null where all projects were searched."""
+
+    hits: tuple[HitReply, ...]
+    resolutions: tuple[Memory, ...] = ()
+    confidence: float
+    project: str | None
+    took_ms: float
+    waiting: int = 0
+    missing: tuple[str, ...] = ()
+    agreement: Agreement | None = None
+    wordings: tuple[str, ...] = ()
+    period: Period | None = None
+    within: Period | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageReply:
+    """A page of memories; `next_offset` is null after the last one."""
+
+    memories: tuple[MemoryReply, ...]
+    next_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReply:
+    """What happened to a memory, and all its versions, oldest first."""
+
+    entries: tuple[JournalEntry, ...]
+    versions: tuple[Memory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNotReply:
+    """Why a memory is not among the hits, and the smallest change of the question that brings it there."""
+
+    rank: int | None
+    verdict: str
+    stages: tuple[Stage, ...]
+    smallest_change: SmallestChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoReply:
+    """What an undo takes back: the journal entries of one batch, and how many memories change."""
+
+    batch: str
+    size: int
+    projects: tuple[str, ...]
+    entries: tuple[JournalEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CensusReply:
+    """How much is stored; `waiting` contents have no vectors yet."""
+
+    memories: int
+    forgotten: int
+    superseded: int
+    versions: int
+    links: int
+    journal: int
+    bytes: int
+    by_category: Mapping[str, int]
+    by_project: Mapping[str, int]
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourReply:
+    """A concept that memories mention together with another one."""
+
+    concept: str
+    together: int
+    memories: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeReply:
+    """A tie between two concepts, with the id of the memory that says so."""
+
+    source: str
+    kind: str
+    target: str
+    weight: float
+    evidence: str
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConceptReply:
+    """What is known of a concept; lists are cut at the limit, counts are not."""
+
+    concept: str
+    other_names: tuple[str, ...]
+    memories: int
+    subjects: int
+    subject_of: tuple[Memory, ...]
+    mentioned_in: tuple[Memory, ...]
+    neighbours: tuple[NeighbourReply, ...]
+    edges: tuple[EdgeReply, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReply:
+    """The text of a secret."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyReply:
+    """Whether requests can be served now."""
+
+    status: str
+    version: str
+
+
+def memory_reply(memory: Memory, *, superseded: bool = False, links: tuple[Link, ...] = ()) -> MemoryReply:
+    """A memory with what is known about it."""
+    return MemoryReply(**_values(memory), superseded=superseded, forgotten=memory.known_to is not None, links=links)
+
+
+def recall_reply(answer: Answer) -> RecallReply:
+    """The answer of a recall."""
+    return RecallReply(hits=tuple(map(_hit_reply, answer.hits)), **{name: getattr(answer, name) for name in _OF_ANSWER})
+
+
+def why_not_reply(found: WhyNot) -> WhyNotReply:
+    """The stages of a memory that was expected."""
+    return WhyNotReply(found.rank, found.verdict, found.stages, found.smallest_change)
+
+
+def undo_reply(plan: UndoPlan) -> UndoReply:
+    """What an undo would take back."""
+    return UndoReply(plan.batch, plan.size, tuple(plan.projects), plan.entries)
+
+
+def concept_reply(found: About) -> ConceptReply:
+    """What is known of a concept."""
+    return ConceptReply(
+        concept=found.concept.name,
+        other_names=tuple(each.name for each in found.other_names),
+        memories=found.memories,
+        subjects=found.subjects,
+        subject_of=found.subject_of,
+        mentioned_in=found.mentioned_in,
+        neighbours=tuple(NeighbourReply(each.concept.name, each.together, each.memories) for each in found.neighbours),
+        edges=tuple(
+            EdgeReply(
+                source=tie.source.name,
+                kind=tie.edge.kind,
+                target=tie.target.name,
+                weight=tie.edge.weight,
+                evidence=tie.edge.evidence,
+                valid_from=tie.edge.valid_from,
+                valid_to=tie.edge.valid_to,
+            )
+            for tie in found.ties
+        ),
+    )
+
+
+def to_memory(reply: Memory) -> Memory:
+    """The memory of a reply."""
+    return Memory(**_values(reply))
+
+
+def to_answer(reply: RecallReply) -> Answer:
+    """The answer that a reply tells of."""
+    hits = tuple(
+        Hit(
+            memory=to_memory(each),
+            score=each.score,
+            reason=each.reason,
+            legs=each.evidence,
+            words=each.words,
+            prior=each.prior,
+            superseded=each.superseded,
+            stands_for=each.stands_for,
+            links=each.links,
+        )
+        for each in reply.hits
+    )
+    return Answer(hits=hits, **{name: getattr(reply, name) for name in _OF_ANSWER})
+
+
+def to_why_not(reply: WhyNotReply) -> WhyNot:
+    """The explanation that a reply tells of."""
+    return WhyNot(reply.rank, reply.stages, reply.smallest_change)
+
+
+def _hit_reply(hit: Hit) -> HitReply:
+    return HitReply(
+        **_values(hit.memory),
+        superseded=hit.superseded,
+        links=hit.links,
+        score=hit.score,
+        reason=hit.reason,
+        evidence=hit.legs,
+        prior=hit.prior,
+        words=hit.words,
+        stands_for=hit.stands_for,
+    )
+
+
+def _values(memory: Memory) -> dict[str, Any]:
+    return {name: getattr(memory, name) for name in _OF_MEMORY}
+
+
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """What reads and writes values of a type as JSON."""
+    return _adapter(kind)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

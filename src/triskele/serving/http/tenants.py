@@ -1,0 +1,220 @@
+"""A server with users: who a key belongs to, one engine for each user, quotas, and the audit log."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from triskele.base import timestamps
+from triskele.config import ServerSettings, Settings
+from triskele.serving.http.access import Access, Principal
+from triskele.serving.http.problems import QuotaExceeded
+from triskele.stores import factory
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+    from triskele.stores.access_keys import Quotas
+    from triskele.stores.postgres.accounts import Accounts
+    from triskele.stores.protocols import Store
+
+_MINUTE_S = 60.0
+# A count of memories is taken again after this time.
+_COUNTED_S = 30.0
+
+
+@dataclass(slots=True)
+class _Window:
+    """The requests of a user since a moment."""
+
+    began: float
+    count: int = 0
+
+
+@dataclass(slots=True)
+class _Counted:
+    """How many memories a user had at a moment, and how many were admitted since."""
+
+    at: float
+    memories: int
+
+
+class Tenants:
+    """The access policy of a server: one owner for each user of the database."""
+
+    def __init__(self, settings: Settings, accounts: Accounts, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.accounts = accounts
+        self._settings = settings
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._store: Store | None = None
+        self._engines: OrderedDict[str, Engine] = OrderedDict()
+        self._opening: dict[str, threading.Lock] = {}
+        self._windows: dict[str, _Window] = {}
+        self._counts: dict[str, _Counted] = {}
+
+    @property
+    def limits(self) -> ServerSettings:
+        """The quotas of users without their own."""
+        return self._settings.server
+
+    def verify(self, key: str) -> Principal | None:
+        """Who a key belongs to; None where it is not valid."""
+        found = self.accounts.verify(key)
+        if found is None:
+            return None
+        allowed = set(found.key.scopes) - (set() if found.user.is_admin else {"admin"})
+        return Principal(found.user.name, found.key.id, frozenset(allowed), found.user.quotas)
+
+    def engine_of(self, principal: Principal) -> Engine:
+        """The memory of a user; on a socket of this machine, that of the owner of the settings."""
+        return self.engine(self._settings.memory.owner if principal.user is None else principal.user)
+
+    def engine(self, user: str) -> Engine:
+        """The memory of a user by name, opened on demand; the one that was used least recently is closed."""
+        with self._mutex:
+            opening = self._opening.setdefault(user, threading.Lock())
+        with opening:
+            with self._mutex:
+                if (found := self._engines.get(user)) is not None:
+                    self._engines.move_to_end(user)
+                    return found
+            made = self._opened(user)
+            with self._mutex:
+                self._engines[user] = made
+                spare = max(0, len(self._engines) - self._settings.server.open_memories)
+                dropped = [self._engines.popitem(last=False)[1] for _ in range(spare)]
+        for engine in dropped:
+            # A request may still use it: none takes as long.
+            later = threading.Timer(_MINUTE_S, _close, [engine])
+            later.daemon = True
+            later.start()
+        return made
+
+    def _opened(self, user: str) -> Engine:
+        from triskele.engine import Engine
+
+        memory = replace(self._settings.memory, owner=user)
+        # The root folder has no project: every request names its own.
+        engine = Engine(replace(self._settings, memory=memory), Path(Path.cwd().anchor), store=self._shared())
+        engine.work_in_background()
+        return engine
+
+    def _shared(self) -> Store:
+        with self._mutex:
+            if self._store is None:
+                self._store = factory.open_store(self._settings)
+            return self._store
+
+    def admit(self, principal: Principal) -> None:
+        """Count a request of a user in this minute."""
+        most = _limit(principal.quotas.requests_per_minute, self.limits.requests_per_minute)
+        user = principal.user or ""
+        with self._mutex:
+            now = self._clock()
+            window = self._windows.setdefault(user, _Window(now))
+            if now - window.began >= _MINUTE_S:
+                window.began, window.count = now, 0
+            window.count += 1
+            wait_s = window.began + _MINUTE_S - now
+            is_over = bool(most) and window.count > most
+        if is_over:
+            raise QuotaExceeded(f"more than {most:,} requests in a minute: wait", remedy=str(max(1, round(wait_s))))
+
+    def admit_memories(self, principal: Principal, count: int) -> None:
+        """Refuse memories beyond the quota of a user."""
+        most = _limit(principal.quotas.memories, self.limits.memories_per_user)
+        if not most or not count or principal.user is None:
+            return
+        with self._mutex:
+            known = self._counts.get(principal.user)
+        if known is None or self._clock() - known.at > _COUNTED_S or known.memories + count > most:
+            known = _Counted(self._clock(), self.engine_of(principal).census().memories)
+        if known.memories + count > most:
+            raise QuotaExceeded(
+                f"{known.memories:,} memories are stored and the quota is {most:,}: forget some, or ask an admin"
+            )
+        known.memories += count
+        with self._mutex:
+            self._counts[principal.user] = known
+
+    def admit_models(self, principal: Principal) -> None:
+        """Refuse questions once the day's tokens of hosted models are used up."""
+        most = _limit(principal.quotas.model_tokens_per_day, self.limits.model_tokens_per_day)
+        if not most:
+            return
+        from triskele.recall.hosted import egress_log
+
+        today = timestamps.now().date().isoformat()
+        spent = sum(day.tokens for day in egress_log.days(self.engine_of(principal).store) if day.day == today)
+        if spent >= most:
+            raise QuotaExceeded(f"{spent:,} tokens of hosted models were used today, the quota is {most:,}: wait a day")
+
+    def audit(self, access: Access) -> None:
+        """Add a request to the audit log."""
+        self.accounts.note(
+            user=access.principal.user or "",
+            key=access.principal.key,
+            operation=access.operation,
+            target=access.target,
+            status=access.status,
+            address=access.address,
+        )
+
+    def waiting(self) -> int:
+        """How many contents of the open memories wait for their vectors."""
+        with self._mutex:
+            engines = list(self._engines.values())
+        return sum(engine.store.vectors.count_waiting() for engine in engines)
+
+    def open_engines(self) -> int:
+        """How many memories are open."""
+        return len(self._engines)
+
+    def drop(self, user: str) -> None:
+        """Close the memory of a user that is erased."""
+        with self._mutex:
+            engine = self._engines.pop(user, None)
+        if engine is not None:
+            _close(engine)
+
+    @classmethod
+    def open(cls, settings: Settings) -> Tenants:
+        """The users of the database of the settings."""
+        # Imported here: the driver is an extra.
+        from triskele.stores.postgres.accounts import Accounts
+
+        return cls(settings, Accounts(settings.store.url, timeout_s=settings.store.busy_timeout_s))
+
+    def close(self) -> None:
+        """Close every memory and connection."""
+        with self._mutex:
+            engines, self._engines = list(self._engines.values()), OrderedDict()
+        for engine in engines:
+            _close(engine)
+        if self._store is not None:
+            self._store.close()
+        self.accounts.close()
+
+
+def _limit(own: int | None, usual: int) -> int:
+    return usual if own is None else own
+
+
+def _close(engine: Engine) -> None:
+    with suppress(Exception):
+        engine.close()
+
+
+def quotas_in_force(quotas: Quotas, limits: ServerSettings) -> dict[str, int]:
+    """The quotas of a user, with those of the server where it has none of its own; 0 is no limit."""
+    return {
+        "memories": _limit(quotas.memories, limits.memories_per_user),
+        "requests_per_minute": _limit(quotas.requests_per_minute, limits.requests_per_minute),
+        "model_tokens_per_day": _limit(quotas.model_tokens_per_day, limits.model_tokens_per_day),
+    }

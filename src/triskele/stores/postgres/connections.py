@@ -1,0 +1,296 @@
+"""Connections to a Postgres database: a bounded pool, the transactions of one owner, and what failures mean.
+
+Everything that a transaction needs to know (owner, role, search path, timeouts) is set inside it, so that a pooler that
+gives every transaction another connection changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from triskele.config import shown_url
+from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
+from triskele.stores.postgres import migrations
+
+SCHEMA = migrations.SCHEMA
+# A server that was killed is asked so often whether it is back.
+_POLL_S = 0.1
+_CONNECT_TIMEOUT_S = 10
+_READ, _WRITE = "BEGIN READ ONLY", "BEGIN"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SETTINGS = (
+    "SELECT set_config('role', %s, true), set_config('search_path', %s, true), set_config('triskele.owner', %s, true),"
+    " set_config('lock_timeout', %s, true),"
+    " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
+)
+# Takes the owner's lock, then makes sure that the owner is listed.
+_LOCK = (
+    "WITH locked AS MATERIALIZED (SELECT {take}(hashtextextended('triskele owner ' || %(owner)s, 0)) AS taken),"
+    " listed AS (INSERT INTO owners SELECT %(owner)s FROM locked ON CONFLICT DO NOTHING)"
+    " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
+)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Bindings = Sequence[Any] | Mapping[str, Any]
+
+
+class Connections:
+    """A pool of connections to one database; opening it brings the database up to this version."""
+
+    def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10) -> None:
+        self.address = shown_url(url)
+        self.timeout_s = timeout_s
+        with told(self.address), connect(url) as connection:
+            self.role = migrations.prepare(connection)
+        self._url = url
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            min_size=0,
+            max_size=most,
+            # The loop in `borrowed` tries again; the pool itself would wait ever longer.
+            reconnect_timeout=0,
+            kwargs=_OPTIONS,
+            open=True,
+        )
+
+    @contextmanager
+    def transaction(
+        self, begin: str, owner: str, first: str = "SELECT 1", bindings: Bindings = (), **how: bool
+    ) -> Iterator[tuple[Connection, list[Any]]]:
+        """A connection inside a transaction of one owner, and the rows of its first statement.
+
+        The caller commits, and whatever is left is rolled back. `how` is that of `_begun`.
+        """
+        connection, rows = self._begun(begin, owner, first, bindings, **how)
+        try:
+            yield connection, rows
+        finally:
+            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                with _ignored():
+                    connection.execute("ROLLBACK")
+            self._pool.putconn(connection)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the pool was not closed yet."""
+        return not self._pool.closed
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+
+    def direct(self) -> Connection:
+        """A connection of its own, outside of transactions: for what a transaction cannot do."""
+        with told(self.address):
+            return connect(self._url)
+
+    def _begun(
+        self, begin: str, owner: str, first: str, bindings: Bindings, *, durable: bool = True, ends: bool = False
+    ) -> tuple[Connection, list[Any]]:
+        """A connection on which a transaction has begun, or began and ended, and the rows of its first statement.
+
+        All of that goes in one round trip; a connection that a killed server left behind is replaced.
+        """
+        # A durable write commits as the database is set up to; it may wait for its replicas.
+        sync = None if durable else "off"
+        settings = [self.role, f"{SCHEMA}, public", owner, str(round(self.timeout_s * 1000)), sync]
+        until = time.monotonic() + self.timeout_s
+        while True:
+            connection = self._borrowed(until)
+            try:
+                with connection.pipeline():
+                    connection.execute(begin)
+                    connection.execute(_SETTINGS, settings)
+                    cursor = connection.execute(first, bindings)
+                    if ends:
+                        connection.execute("COMMIT")
+                return connection, cursor.fetchall()
+            except psycopg.OperationalError as error:
+                self._give_back(connection)
+                if not is_lost(error) or time.monotonic() > until:
+                    raise
+            except BaseException:
+                self._give_back(connection)
+                raise
+
+    def _give_back(self, connection: Connection) -> None:
+        if not connection.closed:
+            with _ignored():
+                connection.execute("ROLLBACK")
+        self._pool.putconn(connection)
+
+    def _borrowed(self, ends: float) -> Connection:
+        """A connection of the pool; waits for a server that is starting again."""
+        while True:
+            try:
+                return self._pool.getconn(timeout=_POLL_S)
+            except PoolTimeout:
+                if time.monotonic() > ends:
+                    # The pool does not tell why: a connection of its own does.
+                    with told(self.address):
+                        connect(self._url).close()
+                    raise StoreUnavailable(
+                        f"every connection to the store {self.address} is in use: try again"
+                    ) from None
+
+
+class OwnerTransactions:
+    """The transactions of one owner; inside one, everything this thread reads comes from it."""
+
+    def __init__(self, connections: Connections, owner: str) -> None:
+        self.owner = owner
+        self.connections = connections
+        self._local = threading.local()
+
+    @property
+    def address(self) -> str:
+        """The address of the database without its password."""
+        return self.connections.address
+
+    def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
+        """The rows of a query; asked again where a killed server broke the connection."""
+        connection = self._current()
+        if connection is None:
+            return self.all_now(sql, bindings)
+        with told(self.address):
+            return connection.execute(sql, bindings).fetchall()
+
+    def all_now(self, sql: str, bindings: Bindings = ()) -> list[Any]:
+        """The rows of a query as of now, inside a snapshot too."""
+        with (
+            told(self.address),
+            self.connections.transaction(_READ, self.owner, sql, bindings, ends=True) as (_, rows),
+        ):
+            return rows
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection to read several things from, as of one moment."""
+        connection = self._current()
+        if connection is not None:
+            with told(self.address):
+                yield connection
+            return
+        with self._entered(_SNAPSHOT) as (connection, _):
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let this thread read the database as of one moment; inside, nothing may be written."""
+        with self._entered(_SNAPSHOT):
+            yield
+
+    @contextmanager
+    def writing(self, *, wait: bool = True, durable: bool = True) -> Iterator[Connection]:
+        """A transaction, durable once it ends; without `wait` an owner whose rows are being written refuses at once.
+
+        The owner's lock orders the transactions, so that journal entries become visible in the order of their numbers.
+        """
+        if self._current() is not None:
+            raise StoreUnavailable("nothing can be written inside a snapshot of the store")
+        take = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
+        bindings = {"owner": self.owner, "least": migrations.LEAST}
+        with self._entered(_WRITE, _LOCK.format(take=take), bindings, durable=durable) as (connection, [row]):
+            if row[0] is False:
+                raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
+            migrations.refuse_newer(int(row[1] or 0))
+            yield connection
+            self._commit(connection)
+
+    @contextmanager
+    def noting(self) -> Iterator[Connection]:
+        """A transaction that waits for neither writers nor the disk: a crash of the server may lose it."""
+        with self.writing(wait=False, durable=False) as connection:
+            yield connection
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            if not is_lost(error):
+                raise
+            raise StoreUnavailable(
+                f"the connection to the store {self.address} was lost during the commit: whether the change was"
+                " written is unknown; look before you repeat it"
+            ) from error
+
+    @contextmanager
+    def _entered(
+        self, begin: str, first: str = "SELECT 1", bindings: Bindings = (), **how: bool
+    ) -> Iterator[tuple[Connection, list[Any]]]:
+        with (
+            told(self.address),
+            self.connections.transaction(begin, self.owner, first, bindings, **how) as (connection, rows),
+        ):
+            self._local.connection = connection
+            try:
+                yield connection, rows
+            finally:
+                self._local.connection = None
+
+    def _current(self) -> Connection | None:
+        found: Connection | None = getattr(self._local, "connection", None)
+        return found
+
+
+# No prepared statements: they belong to a connection, which a pooler changes under our hands.
+_OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT_S}
+
+
+def connect(url: str) -> Connection:
+    """A connection outside of every pool; the caller closes it."""
+    try:
+        return psycopg.connect(url, **_OPTIONS)
+    except psycopg.ProgrammingError:
+        # Its own message would show the password.
+        raise BadInput("not a store address (write postgresql://user@host:5432/database)") from None
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether an error means that the connection is gone, not that the statement was refused."""
+    return isinstance(error, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow) or (
+        isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    )
+
+
+@contextmanager
+def told(address: str) -> Iterator[None]:
+    """Turn the database's complaints into one clear line each."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _explained(error, address) from error
+
+
+def _explained(error: psycopg.Error, address: str) -> TriskeleError:
+    # The primary message alone: details may quote rows.
+    reason = error.diag.message_primary or str(error).strip().partition("\n")[0]
+    if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.QueryCanceled):
+        return StoreUnavailable(f"the store {address} is busy with other writers: try again")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreUnavailable(f"the store {address} is read-only")
+    if isinstance(error, errors.DiskFull | errors.OutOfMemory):
+        return StoreUnavailable(f"no space left for the store {address}: nothing was changed")
+    if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
+        return StoreDamaged(f"the store {address} is damaged ({reason}): restore a backup")
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
+        return StoreNewer(f"the tables of {address} are not those of this version ({reason}): upgrade triskele")
+    if is_lost(error):
+        return StoreUnavailable(f"the store {address} does not answer ({reason}): nothing was written; try again")
+    return StoreUnavailable(f"the store {address} refused: {reason}")
+
+
+@contextmanager
+def _ignored() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error:
+        return

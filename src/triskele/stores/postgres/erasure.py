@@ -1,0 +1,89 @@
+"""Erasing and sealing: every row that holds anything of a memory goes, then the tables are vacuumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+
+from triskele.errors import Conflict, NotFound, StoreUnavailable
+from triskele.stores.postgres import sealed_texts, vector_rows
+from triskele.stores.postgres.connections import Connection, Connections, OwnerTransactions
+from triskele.stores.postgres.document_rows import delete_about
+from triskele.stores.postgres.entity_rows import drop_unused_names
+from triskele.stores.postgres.migrations import SCHEMA
+from triskele.stores.postgres.writer import PostgresWriter, insert_version
+from triskele.types import Memory, Outcome, Sealed
+
+# The name of the mark of an owner whose erased rows may still be in the tables.
+UNSCRUBBED = "unscrubbed"
+# The tables that can hold words of a memory, or what was made of them.
+_TABLES = ("versions", "secrets", "documents", "vectors", "names", "mentions", "usage_counts", "given", "echoes")
+
+
+def erase(writer: PostgresWriter, ids: Sequence[str]) -> list[Outcome]:
+    """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
+    connection, owner = writer.connection, writer.owner
+    mark(connection, owner)
+    outcomes = []
+    for id in dict.fromkeys(ids):
+        latest = writer.latest(id)
+        connection.execute("DELETE FROM links WHERE owner = %s AND (source = %s OR target = %s)", [owner, id, id])
+        _delete(connection, owner, id)
+        outcomes.append(writer.note_erased(latest))
+    vector_rows.drop_unused(connection, owner)
+    drop_unused_names(connection, owner)
+    return outcomes
+
+
+def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
+    """Replace every version of a memory by its title and sealed text; what was derived from the text goes."""
+    last, connection = versions[-1][0], writer.connection
+    for memory, _ in versions:
+        writer.refuse_foreign(memory)
+    sql = "SELECT version FROM versions WHERE owner = %s AND id = %s ORDER BY version"
+    there = [version for (version,) in connection.execute(sql, [writer.owner, last.id]).fetchall()]
+    if not there:
+        raise NotFound(f"no memory {last.id}")
+    if there != [memory.version for memory, _ in versions]:
+        raise Conflict(f"memory {last.id} was changed meanwhile: try again")
+    mark(connection, writer.owner)
+    _delete(connection, writer.owner, last.id)
+    # An erasure tells every index, of other instances too, to begin again.
+    writer.note_erased(last)
+    for memory, sealed in versions:
+        insert_version(connection, memory)
+        sealed_texts.keep(connection, memory, sealed)
+    vector_rows.drop_unused(connection, writer.owner)
+    drop_unused_names(connection, writer.owner)
+    return writer.note_sealed(last)
+
+
+def mark(connection: Connection, owner: str) -> None:
+    """Remember that deleted rows of an owner may still be in the tables."""
+    connection.execute("INSERT INTO marks VALUES (%s, %s, '') ON CONFLICT DO NOTHING", [owner, UNSCRUBBED])
+
+
+def vacuum(transactions: OwnerTransactions, done: str) -> None:
+    """Take deleted rows out of the tables; the change is committed, whatever happens here."""
+    try:
+        vacuum_tables(transactions.connections)
+        with transactions.writing() as connection:
+            connection.execute("DELETE FROM marks WHERE owner = %s AND name = %s", [transactions.owner, UNSCRUBBED])
+    except (psycopg.Error, StoreUnavailable) as error:
+        raise StoreUnavailable(
+            f"{done}, but the deleted rows are still in the tables ({error}): run `triskele doctor`"
+        ) from error
+
+
+def vacuum_tables(connections: Connections, *, full: bool = False) -> None:
+    """Vacuum every table that holds words; `full` writes them anew, and locks each for as long."""
+    with connections.direct() as connection:
+        for table in _TABLES:
+            connection.execute(f"VACUUM {'FULL ' if full else ''}{SCHEMA}.{table}")
+
+
+def _delete(connection: Connection, owner: str, id: str) -> None:
+    for table in ("versions", "secrets", "usage_counts", "given", "echoes"):
+        connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = %s", [owner, id])
+    delete_about(connection, owner, id)

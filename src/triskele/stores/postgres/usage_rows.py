@@ -1,0 +1,249 @@
+"""Usage of one owner's memories as rows; it waits for no writer: a refused write goes with the next one."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from triskele.base import timestamps
+from triskele.errors import StoreUnavailable
+from triskele.stores.postgres.connections import Connection, OwnerTransactions
+from triskele.stores.protocols import DayCount, Given, Use, UseCount
+from triskele.stores.sqlite.usage import KEPT, KEPT_WHEN_OVER, MOST_CONVERSATIONS
+
+_MOST_WAITING = 1000
+_COUNTS = "id, recalled, injected, tokens, last"
+
+
+class PostgresUsage:
+    """Counts by memory and by day, and what each conversation was given."""
+
+    def __init__(self, transactions: OwnerTransactions) -> None:
+        self._transactions = transactions
+        self._owner = transactions.owner
+        self._lock = threading.Lock()
+        self._waiting: deque[_Entry] = deque(maxlen=_MOST_WAITING)
+
+    def recalled(self, uses: Sequence[Use]) -> None:
+        """Count memories that a recall returned."""
+        self._write(_Handed(None, tuple(uses), is_injected=False, at=timestamps.now()))
+
+    def injected(self, conversation: str | None, uses: Sequence[Use]) -> None:
+        """Count memories that a conversation was given unasked; whatever it had lost counts as never given."""
+        self._write(_Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now()))
+
+    def lose(self, conversation: str) -> None:
+        """A conversation was compacted: what it was given is no longer in its context."""
+        self._write(_Lost(conversation))
+
+    def forget(self, conversation: str) -> None:
+        """A conversation starts over: nothing counts as injected into it."""
+        self._write(_Begun(conversation))
+
+    def end(self, conversation: str) -> None:
+        """A conversation is over; what it was given is kept for a while."""
+        self._write(_Ended(conversation))
+
+    def given(self, conversation: str) -> list[Given]:
+        """What a conversation was given, the newest first."""
+        self.flush()
+        sql = "SELECT id, content_hash, at, lost FROM given WHERE owner = %s AND conversation = %s ORDER BY at DESC, id"
+        rows = self._all(sql, conversation)
+        known = {row[0]: Given(row[0], row[1], timestamps.from_micros(row[2]), bool(row[3])) for row in rows}
+        with self._lock:
+            for entry in self._waiting:
+                if entry.conversation == conversation:
+                    entry.replay(known)
+        return sorted(known.values(), key=lambda each: each.at, reverse=True)
+
+    def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
+        """How often some memories were used; those that never were are left out."""
+        sql = f"SELECT {_COUNTS} FROM usage_counts WHERE owner = %s AND id = ANY(%s)"
+        return {count.id: count for count in self._counted(sql, list(ids))}
+
+    def most_used(self, limit: int = 10) -> list[UseCount]:
+        """The memories that were handed out most often."""
+        order = "recalled + injected DESC, last DESC, id"
+        return self._counted(f"SELECT {_COUNTS} FROM usage_counts WHERE owner = %s ORDER BY {order} LIMIT %s", limit)
+
+    def days(self, limit: int = 14) -> list[DayCount]:
+        """The newest days on which anything was used, the newest first."""
+        sql = "SELECT day, recalled, injected, tokens FROM usage_days WHERE owner = %s ORDER BY day DESC LIMIT %s"
+        return [DayCount(*row) for row in self._all(sql, limit)]
+
+    def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
+        """The ids of memories whose injected text left these fingerprints, by fingerprint."""
+        self.flush()
+        sql = "SELECT print, id FROM echoes WHERE owner = %s AND print = ANY(%s) ORDER BY print, id"
+        found: dict[str, list[str]] = {}
+        for print, id in self._all(sql, list(prints)):
+            found.setdefault(print, []).append(id)
+        return found
+
+    def flush(self) -> None:
+        """Write what had to wait."""
+        with self._lock:
+            if not self._waiting:
+                return
+            try:
+                with self._transactions.noting() as connection:
+                    for entry in self._waiting:
+                        entry.write(connection, self._owner)
+            except StoreUnavailable:
+                return
+            self._waiting.clear()
+
+    def _write(self, entry: _Entry) -> None:
+        with self._lock:
+            self._waiting.append(entry)
+        self.flush()
+
+    def _counted(self, sql: str, binding: Any) -> list[UseCount]:
+        return [UseCount(*row)._replace(last=timestamps.from_micros(row[-1])) for row in self._all(sql, binding)]
+
+    def _all(self, sql: str, binding: Any) -> list[Any]:
+        return self._transactions.all(sql, [self._owner, binding])
+
+
+class _Entry(Protocol):
+    """Something to write; until it is, what is read is told of it by replaying."""
+
+    @property
+    def conversation(self) -> str | None: ...
+
+    def write(self, connection: Connection, owner: str) -> None: ...
+
+    def replay(self, known: dict[str, Given]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    conversation: str | None
+    uses: tuple[Use, ...]
+    is_injected: bool
+    at: datetime
+
+    def write(self, connection: Connection, owner: str) -> None:
+        micros = timestamps.to_micros(self.at)
+        if self.conversation is not None:
+            _open(connection, owner, self.conversation, self.at)
+            connection.execute(
+                "DELETE FROM given WHERE owner = %s AND conversation = %s AND lost", [owner, self.conversation]
+            )
+        for use in self.uses:
+            recalled, injected = (0, 1) if self.is_injected else (1, 0)
+            # A memory may have been erased while this had to wait.
+            connection.execute(
+                f"INSERT INTO usage_counts AS known ({_COUNTS}, owner) SELECT %s, %s, %s, %s, %s, %s"
+                " WHERE EXISTS (SELECT 1 FROM versions WHERE owner = %s AND id = %s)"
+                " ON CONFLICT (owner, id) DO UPDATE SET recalled = known.recalled + excluded.recalled,"
+                " injected = known.injected + excluded.injected, tokens = known.tokens + excluded.tokens,"
+                " last = excluded.last",
+                [use.id, recalled, injected, use.tokens, micros, owner, owner, use.id],
+            )
+            if self.is_injected:
+                _keep_text(connection, owner, self.conversation, use, micros)
+        self._count_day(connection, owner)
+
+    def _count_day(self, connection: Connection, owner: str) -> None:
+        number, tokens = len(self.uses), sum(use.tokens for use in self.uses)
+        counts = (0, number) if self.is_injected else (number, 0)
+        connection.execute(
+            "INSERT INTO usage_days AS known (owner, day, recalled, injected, tokens) VALUES (%s, %s, %s, %s, %s)"
+            " ON CONFLICT (owner, day) DO UPDATE SET recalled = known.recalled + excluded.recalled,"
+            " injected = known.injected + excluded.injected, tokens = known.tokens + excluded.tokens",
+            [owner, f"{self.at:%Y-%m-%d}", *counts, tokens],
+        )
+
+    def replay(self, known: dict[str, Given]) -> None:
+        for id in [id for id, each in known.items() if each.lost]:
+            del known[id]
+        known |= {use.id: Given(use.id, use.content_hash, self.at) for use in self.uses}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    conversation: str
+
+    def write(self, connection: Connection, owner: str) -> None:
+        connection.execute(
+            "UPDATE given SET lost = true WHERE owner = %s AND conversation = %s", [owner, self.conversation]
+        )
+
+    def replay(self, known: dict[str, Given]) -> None:
+        for id, each in known.items():
+            known[id] = each._replace(lost=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    conversation: str
+
+    def write(self, connection: Connection, owner: str) -> None:
+        connection.execute(
+            "DELETE FROM conversations WHERE owner = %s AND conversation = %s", [owner, self.conversation]
+        )
+
+    def replay(self, known: dict[str, Given]) -> None:
+        known.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    conversation: str
+
+    def write(self, connection: Connection, owner: str) -> None:
+        connection.execute(
+            "UPDATE conversations SET ended = true WHERE owner = %s AND conversation = %s", [owner, self.conversation]
+        )
+
+    def replay(self, known: dict[str, Given]) -> None:
+        """Nothing is taken from what was given."""
+
+
+def _open(connection: Connection, owner: str, conversation: str, at: datetime) -> None:
+    """Note a conversation; a new one takes the place of old ones."""
+    known = connection.execute(
+        "UPDATE conversations SET at = %s, ended = false WHERE owner = %s AND conversation = %s",
+        [timestamps.to_micros(at), owner, conversation],
+    )
+    if known.rowcount:
+        return
+    connection.execute(
+        "INSERT INTO conversations VALUES (%s, %s, %s, false)", [owner, conversation, timestamps.to_micros(at)]
+    )
+    over = {"kept": timestamps.to_micros(at - KEPT), "ended": timestamps.to_micros(at - KEPT_WHEN_OVER)}
+    gone = connection.execute(
+        # Never the new one itself: after a clock was set back, it is the oldest of all.
+        "DELETE FROM conversations WHERE owner = %(owner)s AND conversation <> %(new)s AND (at < %(kept)s"
+        " OR (ended AND at < %(ended)s) OR conversation IN (SELECT conversation FROM conversations"
+        " WHERE owner = %(owner)s ORDER BY at DESC OFFSET %(most)s))",
+        {"owner": owner, "new": conversation, "most": MOST_CONVERSATIONS, **over},
+    )
+    if gone.rowcount:
+        connection.execute(
+            "DELETE FROM echoes WHERE owner = %(owner)s AND id NOT IN (SELECT id FROM given WHERE owner = %(owner)s)",
+            {"owner": owner},
+        )
+
+
+def _keep_text(connection: Connection, owner: str, conversation: str | None, use: Use, micros: int) -> None:
+    """Note which text was given, unless it has become a secret meanwhile."""
+    sql = "SELECT 1 FROM versions WHERE owner = %s AND content_hash = %s AND id = %s AND sensitivity <> 'secret'"
+    if not connection.execute(sql, [owner, use.content_hash, use.id]).fetchone():
+        return
+    if conversation is not None:
+        connection.execute(
+            "INSERT INTO given (owner, conversation, id, content_hash, at, lost) VALUES (%s, %s, %s, %s, %s, false)"
+            " ON CONFLICT (owner, conversation, id) DO UPDATE"
+            " SET content_hash = excluded.content_hash, at = excluded.at, lost = false",
+            [owner, conversation, use.id, use.content_hash, micros],
+        )
+    connection.execute(
+        "INSERT INTO echoes SELECT %s, print, %s FROM unnest(%s::text[]) AS left_by (print) ON CONFLICT DO NOTHING",
+        [owner, use.id, list(use.prints)],
+    )

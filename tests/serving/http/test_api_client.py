@@ -1,0 +1,183 @@
+"""The typed client over a real socket: the same values and the same errors as the engine itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from loopback_server import TOKEN, serving
+
+import triskele
+from triskele.engine import Engine
+from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound, TriskeleError, Unavailable
+from triskele.serving.app import Application, Rules
+from triskele.serving.cli.main import cli
+from triskele.serving.http.client import RemoteMemory
+from triskele.serving.http.problems import KINDS, AccessDenied, problem_of, raised_again
+from triskele.types import Answer, LinkKind, Sensitivity, Sort
+
+PROJECT = "garden"
+
+
+@pytest.fixture
+def url(application: Application) -> Iterator[str]:
+    with serving(application, lambda port: Rules.local(TOKEN, port)) as address:
+        yield address
+
+
+@pytest.fixture
+def remote(url: str) -> Iterator[RemoteMemory]:
+    with triskele.connect(url, TOKEN, project=PROJECT) as memory:
+        yield memory
+
+
+def untimed(answer: Answer) -> Answer:
+    return replace(answer, took_ms=0.0)
+
+
+def test_everyday_calls_give_what_the_engine_gives(remote: RemoteMemory, engine: Engine) -> None:
+    outcome = remote.remember(
+        "We deploy with Argo CD", category="decisions", tags=("deploy",), valid_from=datetime(2024, 5, 1, tzinfo=UTC)
+    )
+    other = remote.remember("Releases reach the cluster on Fridays", sensitivity=Sensitivity.PRIVATE)
+    assert remote.get(outcome.id) == engine.get(outcome.id)
+    assert engine.get(outcome.id).project == PROJECT
+    assert remote.get(outcome.id[:12]) == engine.get(outcome.id)
+    assert remote.link(outcome.id, LinkKind.SEE_ALSO, other.id).action == "linked"
+    assert remote.links(outcome.id) == engine.links(outcome.id)
+    question = "how do releases reach the cluster?"
+    assert untimed(remote.recall(question, limit=5)) == untimed(engine.recall(question, limit=5))
+    dated = datetime(2024, 6, 1, tzinfo=UTC)
+    assert untimed(remote.recall(question, as_of=dated)) == untimed(engine.recall(question, as_of=dated))
+    assert remote.why_not(outcome.id, "cluster", limit=1) == engine.why_not(outcome.id, "cluster", limit=1)
+    assert remote.browse(sort=Sort.IMPORTANCE) == engine.browse(sort=Sort.IMPORTANCE)
+    assert remote.browse(tags=["deploy"]) == [engine.get(outcome.id)]
+    remote.edit(outcome.id, content="We deploy with Flux", valid_from=None)
+    assert remote.history(outcome.id) == engine.history(outcome.id)
+    assert remote.versions(outcome.id) == engine.versions(outcome.id)
+    assert [each.action for each in remote.forget(outcome.id, other.id)] == ["forgotten", "forgotten"]
+    assert remote.restore(other.id).action == "restored"
+    assert remote.census() == engine.census()
+    assert {each.action for each in remote.undo()} == {"forgotten"}
+    newer = remote.remember("We deploy with Argo", supersedes=outcome.id)
+    assert remote.superseded([outcome.id, newer.id]) == engine.superseded([outcome.id, newer.id])
+    assert remote.unlink(outcome.id, LinkKind.SEE_ALSO, other.id).action == "unlinked"
+    assert remote.erase(newer.id)[0].action == "erased"
+
+
+def test_a_batch_a_secret_and_the_transfers(remote: RemoteMemory, engine: Engine, tmp_path: Path) -> None:
+    outcomes = remote.remember_all({"content": f"fact number {number}"} for number in range(3))
+    assert len({each.batch for each in outcomes}) == 1
+    secret = remote.remember("The staging database password is hunter2-Rk4T9w")
+    assert remote.reveal(secret.id) == "The staging database password is hunter2-Rk4T9w"
+    target = tmp_path / "all.jsonl"
+    remote.export_memories(target, include_private=True, with_secrets=True)
+    engine.erase(*(each.id for each in outcomes), secret.id)
+    report = remote.import_memories(target, keep_origin=True)
+    assert (report.added, report.secrets) == (4, 1)
+    assert engine.reveal(secret.id).endswith("hunter2-Rk4T9w")
+    with pytest.raises(FileExistsError):
+        remote.export_memories(target)
+
+
+def test_errors_are_those_of_the_engine(remote: RemoteMemory) -> None:
+    first = remote.remember("one fact").id
+    remote.remember("another fact")
+    with pytest.raises(NotFound, match="no memory starts with"):
+        remote.get("zzzzzzzz")
+    with pytest.raises(AmbiguousId):
+        remote.get(first[:4])
+    with pytest.raises(BadInput, match="the limit is") as refused:
+        remote.remember("too long " * 400)
+    assert refused.value.remedy == "split"
+    with pytest.raises(Conflict, match="not forgotten"):
+        remote.restore(first)
+    with pytest.raises(BadInput, match="lmit"):
+        remote.recall("x", lmit=1)
+    with pytest.raises(BadInput, match="run it there"):
+        remote.backup(Path("x"))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_error_survives_the_way(name: str) -> None:
+    kind, status = KINDS[name]
+    problem = problem_of(kind("what happened", remedy="what helps"))
+    assert problem.status == status
+    from dataclasses import asdict
+    from json import dumps
+
+    again = raised_again(status, dumps(asdict(problem)).encode(), "")
+    assert type(again) is kind and (str(again), again.remedy) == ("what happened", "what helps")
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'{"type": 5}'])
+def test_an_answer_that_is_no_problem_document_is_still_an_error(body: bytes) -> None:
+    assert isinstance(raised_again(502, body, "Bad Gateway"), Unavailable)
+    assert isinstance(raised_again(403, body, "Forbidden"), AccessDenied)
+
+
+def test_a_wrong_key_is_denied(url: str) -> None:
+    with triskele.connect(url, "another") as memory, pytest.raises(AccessDenied, match="token"):
+        memory.census()
+
+
+def test_a_server_that_is_gone_or_is_another_one_is_unavailable() -> None:
+    with triskele.connect("http://127.0.0.1:1", "k") as memory, pytest.raises(Unavailable, match="does not answer"):
+        memory.census()
+    page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>hello</html>"))
+    with pytest.raises(Unavailable, match="triskele server"):
+        RemoteMemory("http://localhost", "k", transport=page).census()
+
+
+@pytest.mark.parametrize(
+    "address", ["memory.example.com", "ftp://x", "http://memory.example.com", "https://u:p@x", "https://x?y", ""]
+)
+def test_an_address_that_would_expose_texts_is_refused(address: str) -> None:
+    with pytest.raises(BadInput):
+        triskele.connect(address, "k")
+
+
+@pytest.mark.parametrize("key", ["", "two words", "line\n", "ключ"])
+def test_a_key_that_cannot_be_one_is_refused(key: str) -> None:
+    with pytest.raises(TriskeleError, match="copy it again"):
+        triskele.connect("https://memory.example.com", key)
+
+
+def test_everyday_commands_ask_the_server_of_the_settings(
+    url: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, work = tmp_path / "laptop", tmp_path / "shop"
+    home.mkdir()
+    (work / ".git").mkdir(parents=True)
+    key = tmp_path / "key"
+    key.write_text(TOKEN + "\n")
+    (home / "config.toml").write_text(f'[server]\nurl = "{url}"\nkey_file = "{key}"\n')
+    monkeypatch.setenv("TRISKELE_HOME", str(home))
+    monkeypatch.chdir(work)
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, list(arguments), prog_name="triskele")
+
+    added = json.loads(run("add", "Argo CD deploys the shop", "--tags", "deploy", "--json").stdout)
+    assert engine.get(added["id"]).project == "shop"
+    assert json.loads(run("recall", "what deploys the shop?", "--json").stdout)["hits"][0]["id"] == added["id"]
+    assert "Argo CD deploys the shop" in run("recall", "deploys", "--explain").stdout
+    assert "Argo CD" in run("show", added["id"]).stdout
+    assert added["id"] in run("list").stdout
+    assert json.loads(run("list", "--json").stdout)["memories"][0]["id"] == added["id"]
+    assert run("forget", added["id"]).exit_code == 0 and engine.get(added["id"]).known_to is not None
+    refused = run("doctor")
+    assert refused.exit_code == 2 and "run it there" in refused.stderr
+    assert not (home / "memories.db").exists()
+    # The key of the file is not for a server that a variable names.
+    monkeypatch.setenv("TRISKELE_SERVER", "https://evil.example")
+    assert "TRISKELE_KEY" in run("list").stderr
+    monkeypatch.setenv("TRISKELE_SERVER", url)
+    monkeypatch.setenv("TRISKELE_KEY", TOKEN)
+    assert run("list").exit_code == 0

@@ -1,0 +1,286 @@
+"""A server with users on a real Postgres: scopes, quotas, audit, and that nobody sees anything of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from loopback_server import serving
+
+import triskele
+from triskele import config
+from triskele.config import ServerSettings, Settings
+from triskele.errors import BadInput
+from triskele.serving.app import AppContext, Application
+from triskele.serving.http.api import OPERATIONS
+from triskele.serving.http.problems import AccessDenied, QuotaExceeded
+from triskele.serving.http.tenants import Tenants
+from triskele.serving.listener import http_address
+from triskele.serving.service import server_rules
+from triskele.stores.access_keys import SCOPES, Quotas
+from triskele.types import LinkKind
+
+SERVER = ServerSettings(allowed_hosts=("memory.example.com",), open_memories=2)
+WORD = "zeppelin"
+
+
+class Server:
+    """A running server, and keys of its users."""
+
+    def __init__(self, url: str, tenants: Tenants) -> None:
+        self.url = url
+        self.tenants = tenants
+
+    def user(self, name: str, *, scopes: tuple[str, ...] = SCOPES[:3], **details: Any) -> str:
+        """A new user with one key."""
+        self.tenants.accounts.create_user(name, **details)
+        return self.tenants.accounts.create_key(name, scopes=scopes)[0]
+
+    def ask(self, key: str, method: str, path: str, **details: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {key}", **details.pop("headers", {})}
+        return httpx.request(method, self.url + path, headers=headers, timeout=60, **details)
+
+    def tool(self, key: str, name: str, **arguments: Any) -> str:
+        """The text of the answer of an MCP tool."""
+        return json.dumps(self.mcp(key, "tools/call", {"name": name, "arguments": arguments}), ensure_ascii=False)
+
+    def mcp(self, key: str, method: str, params: dict[str, Any]) -> Any:
+        version = {"MCP-Protocol-Version": "2025-06-18", "Accept": "application/json, text/event-stream"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answer = self.ask(key, "POST", "/mcp", json=body, headers=version)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, postgres_url: str) -> Settings:
+    environment = {
+        "TRISKELE_HOME": str(tmp_path / "home"),
+        "TRISKELE_RECALL_MODEL": "none",
+        "TRISKELE_PRIVACY_KEY": "file",
+    }
+    return replace(config.load(environment, store_url=postgres_url), server=SERVER)
+
+
+@pytest.fixture
+def server(settings: Settings) -> Iterator[Server]:
+    tenants = Tenants.open(settings)
+    app = Application(
+        AppContext(
+            lambda: tenants.engine("me"),
+            dict,
+            print,
+            lambda: None,
+            lambda _: None,
+            policy=tenants,
+            verify=tenants.verify,
+            hosts=("memory.example.com",),
+            waiting=tenants.waiting,
+            open_engines=tenants.open_engines,
+        )
+    )
+    try:
+        with serving(app, lambda port: server_rules(SERVER, tenants.verify, port)) as url:
+            yield Server(url, tenants)
+    finally:
+        tenants.close()
+
+
+def test_each_user_has_a_memory_of_their_own(server: Server) -> None:
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        id = hers.remember("Argo CD deploys the shop").id
+        assert hers.get(id).owner == "ada"
+        assert [hit.memory.id for hit in hers.recall("what deploys the shop?").hits] == [id]
+        assert his.recall("what deploys the shop?").hits == () and his.census().memories == 0
+
+
+REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "remember": lambda id: {"json": {"content": "a fact of B", "supersedes": id}},
+    "remember_all": lambda _: {"json": {"memories": [{"content": "another fact of B"}]}},
+    "forget_all": lambda id: {"json": {"ids": [id]}},
+    "get_all": lambda id: {"json": {"ids": [id]}},
+    "browse": lambda _: {"params": {"all_projects": "true"}},
+    "edit": lambda id: {"json": {"content": "B was here"}},
+    "link": lambda id: {"json": {"source": id, "kind": "see-also", "target": id}},
+    "unlink": lambda id: {"params": {"source": id, "kind": "see-also", "target": id}},
+    "recall": lambda _: {"json": {"query": "Friedrichshafen", "all_projects": True}},
+    "why_not": lambda id: {"json": {"id": id, "query": "Friedrichshafen"}},
+    "concept": lambda _: {"params": {"concept": "Friedrichshafen", "all_projects": "true"}},
+    "undo_plan": lambda _: {"params": {"all_projects": "true"}},
+    "undo": lambda _: {"json": {"all_projects": True}},
+    "import": lambda _: {"content": b'{"content": "a third fact of B"}\n'},
+    "export": lambda _: {"params": {"private": "true", "with_secrets": "true"}},
+    "create_user": lambda _: {"json": {"name": "mallory"}},
+    "create_key": lambda _: {"json": {"user": "ada", "scopes": ["read"]}},
+    "keys": lambda _: {"params": {"user": "ada"}},
+}
+
+
+def test_no_route_shows_or_changes_anything_of_another_user(server: Server) -> None:
+    # A near-miss of the name, and every scope that a user can have.
+    ada, bob = server.user("ada"), server.user("ada.b")
+    with triskele.connect(server.url, ada) as hers:
+        ids = [
+            hers.remember(f"The {WORD} Graf lands in Friedrichshafen").id,
+            hers.remember(f"The {WORD} hangar code is 7Kq-{WORD}-99x", sensitivity="secret", title=f"{WORD} code").id,
+            hers.remember(f"My {WORD} trip was private", sensitivity="private").id,
+        ]
+        hers.link(ids[0], LinkKind.SEE_ALSO, ids[2])
+        before = [hers.history(id) for id in ids]
+        for operation in OPERATIONS:
+            for id in ids if "{id}" in operation.path else ids[:1]:
+                details = REQUESTS.get(operation.name, lambda _: {})(id)
+                answer = server.ask(bob, operation.method, operation.path.replace("{id}", id), **details)
+                assert answer.status_code < 500, (operation.name, answer.text)
+                assert WORD not in answer.text.lower(), (operation.name, answer.text)
+                if id in answer.text:
+                    # Only as the id that B itself sent, in a refusal.
+                    assert answer.status_code in (404, 422), (operation.name, answer.text)
+        assert [hers.history(id) for id in ids] == before
+        assert hers.census().memories == 3
+
+
+def test_no_tool_shows_anything_of_another_user(server: Server) -> None:
+    ada, bob = server.user("ada"), server.user("bob")
+    stored = server.tool(ada, "memory_store", content=f"The {WORD} lands in Friedrichshafen", importance=1.0)
+    id = json.loads(stored)["result"]["structuredContent"]["id"]
+    assert WORD in server.tool(ada, "memory_recall", query="Friedrichshafen")
+    for name, arguments in {
+        "memory_recall": {"query": "Friedrichshafen", "all_projects": True},
+        "memory_get": {"id": id},
+        "memory_list": {"all_projects": True},
+        "memory_stats": {},
+        "memory_why_not": {"id": id, "query": "Friedrichshafen"},
+        "memory_update": {"id": id, "content": "changed"},
+        "memory_forget": {"ids": [id]},
+        "memory_undo": {},
+    }.items():
+        assert WORD not in server.tool(bob, name, **arguments).lower(), name
+    with triskele.connect(server.url, ada) as hers:
+        hers.remember(f"Always call the {WORD} by its name", category="preferences", importance=1.0)
+    assert WORD in json.dumps(server.mcp(ada, "resources/read", {"uri": "memory://digest"}))
+    assert WORD not in json.dumps(server.mcp(bob, "resources/read", {"uri": "memory://digest"}))
+    assert "own machine" in server.tool(ada, "code_search", query="x")
+    assert WORD in server.tool(ada, "memory_get", id=id)
+
+
+def test_scopes_bind_routes_and_tools(server: Server) -> None:
+    server.user("ada")
+    accounts = server.tenants.accounts
+    for operation in OPERATIONS:
+        others = tuple(scope for scope in SCOPES[:3] if scope != operation.scope)
+        key = accounts.create_key("ada", scopes=others)[0]
+        answer = server.ask(key, operation.method, operation.path.replace("{id}", "abcdefgh"))
+        assert answer.status_code == 403, operation.name
+        assert operation.scope in answer.json()["detail"]
+    reader = accounts.create_key("ada", scopes=("read",))[0]
+    assert "scope write" in server.tool(reader, "memory_store", content="no")
+    assert "scope write" in server.tool(reader, "memory_forget", ids=["abcdefgh"])
+    assert "scope reveal" in server.tool(reader, "memory_reveal", id="abcdefgh")
+    writer = accounts.create_key("ada", scopes=("write",))[0]
+    assert "scope read" in server.tool(writer, "memory_recall", query="x")
+    with triskele.connect(server.url, reader) as memory, pytest.raises(AccessDenied, match="write"):
+        memory.remember("no")
+
+
+def test_keys_end_at_once_and_an_admin_manages_them(server: Server) -> None:
+    root = server.user("root", is_admin=True, scopes=SCOPES)
+    assert server.ask(root, "POST", "/v1/users", json={"name": "ada", "memories": 2}).status_code == 200
+    made = server.ask(root, "POST", "/v1/keys", json={"user": "ada", "scopes": ["read", "write"]}).json()
+    key, id = made["key"], made["details"]["id"]
+    assert server.ask(key, "GET", "/v1/me").json() == {
+        "user": "ada",
+        "key": id,
+        "scopes": ["read", "write"],
+        "quotas": {"memories": 2, "requests_per_minute": 1200, "model_tokens_per_day": 0},
+    }
+    assert key not in server.ask(root, "GET", "/v1/keys").text
+    assert server.ask(root, "DELETE", f"/v1/keys/{id}").json()["revoked_at"] is not None
+    refused = server.ask(key, "GET", "/v1/me")
+    assert refused.status_code == 401
+    assert "/.well-known/oauth-protected-resource/mcp" in refused.headers["WWW-Authenticate"]
+
+
+def test_the_metadata_is_for_everyone_and_nothing_else_is(server: Server) -> None:
+    told = httpx.get(f"{server.url}/.well-known/oauth-protected-resource/mcp").json()
+    assert told["resource"] == "http://memory.example.com/mcp" and told["scopes_supported"] == list(SCOPES)
+    for path in ("/health", "/metrics", "/openapi.json", "/docs", "/v1/health", "/mcp", "/.well-known/other", "/"):
+        assert httpx.get(server.url + path).status_code == 401, path
+    key = server.user("ada")
+    for host, status in (("memory.example.com", 200), ("evil.example", 421)):
+        assert server.ask(key, "GET", "/v1/health", headers={"Host": host}).status_code == status
+        version = {"Host": host, "Accept": "application/json, text/event-stream"}
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        assert server.ask(key, "POST", "/mcp", json=ping, headers=version).status_code == status
+    assert server.ask(key, "GET", "/v1/health", headers={"Origin": "https://evil.example"}).status_code == 403
+
+
+def test_the_audit_log_tells_who_did_what_and_no_text(server: Server) -> None:
+    root = server.user("root", is_admin=True, scopes=SCOPES)
+    ada = server.user("ada")
+    with triskele.connect(server.url, ada) as memory:
+        id = memory.remember(f"the {WORD} lands").id
+        memory.recall(WORD)
+        memory.forget(id)
+    server.tool(ada, "memory_store", content=f"a second {WORD}")
+    server.ask(ada, "GET", "/v1/users")
+    log = server.ask(root, "GET", "/v1/audit", params={"user": "ada"})
+    assert [(each["operation"], each["status"]) for each in log.json()] == [
+        ("users", 403),
+        ("mcp memory_store", 200),
+        ("forget_all", 200),
+        ("remember", 200),
+    ]
+    assert log.json()[3]["target"] == id and log.json()[3]["address"] == "127.0.0.1"
+    assert WORD not in log.text
+    assert server.ask(ada, "GET", "/v1/audit").status_code == 403
+
+
+def test_quotas_bound_memories_and_requests(server: Server) -> None:
+    few = server.user("few", quotas=Quotas(memories=2))
+    with triskele.connect(server.url, few) as memory:
+        memory.remember("one")
+        with pytest.raises(QuotaExceeded, match="quota is 2"):
+            memory.remember_all([{"content": "two"}, {"content": "three"}])
+        memory.remember("two")
+        with pytest.raises(QuotaExceeded):
+            memory.remember("three")
+        assert "quota is 2" in server.tool(few, "memory_store", content="three")
+        refused = server.ask(few, "POST", "/v1/import", content=b'{"content": "three"}\n')
+        assert refused.status_code == 429
+        memory.forget(*(each.id for each in memory.browse()))
+        assert memory.remember("three").action == "added"
+    slow = server.user("slow", quotas=Quotas(requests_per_minute=3))
+    answers = [server.ask(slow, "GET", "/v1/me") for _ in range(4)]
+    assert [each.status_code for each in answers] == [200, 200, 200, 429]
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
+
+
+def test_the_memories_used_least_recently_are_closed(server: Server) -> None:
+    keys = [server.user(name) for name in ("ada", "bob", "eve")]
+    for number, key in enumerate(keys):
+        with triskele.connect(server.url, key) as memory:
+            memory.remember(f"fact {number}")
+    assert server.tenants.open_engines() == 2
+    with triskele.connect(server.url, keys[0]) as memory:
+        assert [each.content for each in memory.browse()] == ["fact 0"]
+
+
+def test_a_proxy_is_believed_only_where_it_is_trusted(server: Server) -> None:
+    ada = server.user("ada")
+    for _ in range(2):
+        server.ask(ada, "POST", "/v1/memories", json={"content": "x"}, headers={"X-Forwarded-For": "203.0.113.9"})
+    assert {each.address for each in server.tenants.accounts.audit()} == {"127.0.0.1"}
+
+
+def test_without_users_no_public_address_is_served() -> None:
+    for address in ("0.0.0.0:8080", "[::]:8080", "10.0.0.1:80", ":8080"):
+        with pytest.raises(BadInput):
+            http_address(address)
+    assert http_address("0.0.0.0:8080", is_public=True) == ("0.0.0.0", 8080)

@@ -1,0 +1,124 @@
+"""Bringing a Postgres database up to this version: once, whoever comes, and never past what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from postgres import PostgresProcess
+
+from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable
+from triskele.stores.postgres import migrations
+from triskele.stores.postgres.connections import Connections, OwnerTransactions
+from triskele.stores.postgres.migrations import MIGRATIONS, Migration
+
+
+@pytest.fixture
+def empty(postgres: PostgresProcess) -> Iterator[str]:
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
+
+
+def _open(url: str) -> None:
+    Connections(url, timeout_s=20).close()
+
+
+def _meta(url: str) -> dict[str, str]:
+    with psycopg.connect(url) as connection:
+        return dict(connection.execute("SELECT name, value FROM triskele.meta").fetchall())
+
+
+def test_several_processes_make_the_tables_once(empty: str) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(_open, [empty] * 6))
+    assert _meta(empty)["format"] == str(len(MIGRATIONS))
+
+
+def test_the_owner_leads_every_key_and_index(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        rows = connection.execute(
+            "SELECT c.relname, i.relname, a.attname FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid"
+            " JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = x.indkey[0] WHERE n.nspname = 'triskele'"
+        ).fetchall()
+    led = {(table, index): column for table, index, column in rows if table in migrations.OWNED}
+    assert {table for table, _ in led} == set(migrations.OWNED)
+    assert {key: column for key, column in led.items() if column != "owner"} == {}
+
+
+def test_every_table_of_owners_forces_row_level_security(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        rows = connection.execute(
+            "SELECT c.relname, relrowsecurity AND relforcerowsecurity, qual, with_check FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid"
+            " LEFT JOIN pg_policies p ON p.schemaname = nspname AND p.tablename = relname"
+            " WHERE nspname = 'triskele' AND relkind = 'r' AND attname = 'owner' AND relname <> 'owners'"
+        ).fetchall()
+    assert {name for name, *_ in rows} == set(migrations.OWNED)
+    assert all(is_forced and using and using == check for _, is_forced, using, check in rows)
+
+
+def test_a_step_that_fails_leaves_nothing_and_is_taken_again(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Migration("CREATE TABLE half (owner {text}); SELECT 1 / 0;")
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, broken))
+    with pytest.raises(StoreUnavailable):
+        _open(empty)
+    assert _meta(empty)["format"] == str(len(MIGRATIONS))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, Migration("CREATE TABLE half (owner {text});")))
+    _open(empty)
+    assert (_meta(empty)["format"], _meta(empty)["least"]) == (str(len(MIGRATIONS) + 1), _meta(empty)["least"])
+
+
+def test_an_older_program_goes_on_until_a_step_takes_something_away(
+    empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = Migration("CREATE TABLE more (owner {text});")
+    with monkeypatch.context() as newer:
+        newer.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, added))
+        _open(empty)
+    older = Connections(empty)
+    with OwnerTransactions(older, "me").writing() as connection:
+        connection.execute("INSERT INTO marks VALUES ('me', 'a', 'b')")
+    with monkeypatch.context() as newer:
+        newer.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, added, Migration("DROP TABLE more;", breaks=True)))
+        _open(empty)
+    with pytest.raises(StoreNewer, match="newer triskele"), OwnerTransactions(older, "me").writing():
+        pass
+    older.close()
+    with pytest.raises(StoreNewer):
+        _open(empty)
+
+
+def test_a_schema_of_another_program_is_left_alone(empty: str) -> None:
+    with psycopg.connect(empty) as connection:
+        connection.execute("CREATE SCHEMA triskele; CREATE TABLE triskele.meta (name text, value text)")
+    with pytest.raises(StoreDamaged):
+        _open(empty)
+    assert _meta(empty) == {}
+
+
+def test_a_user_who_may_only_log_in_works_on_tables_that_are_there(postgres: PostgresProcess, empty: str) -> None:
+    """The owner of the tables is bound by the policies too: no role is needed."""
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS plain")
+        connection.execute("CREATE ROLE plain LOGIN")
+        name = connection.info.dbname
+        connection.execute(f"GRANT CREATE ON DATABASE {name} TO plain")
+    own = Connections(postgres.url(name, user="plain"))
+    assert own.role == "none"
+    with OwnerTransactions(own, "alice").writing() as connection:
+        connection.execute("INSERT INTO marks VALUES ('alice', 'a', 'b')")
+    assert OwnerTransactions(own, "alice").all("SELECT owner FROM marks") == [("alice",)]
+    assert OwnerTransactions(own, "bob").all("SELECT owner FROM marks") == []
+    own.close()
+
+
+def test_what_is_no_address_or_does_not_answer_is_told() -> None:
+    with pytest.raises(BadInput, match="not a store address"):
+        _open("postgresql://host:port:port/x?y")
+    with pytest.raises(StoreUnavailable, match="does not answer") as caught:
+        _open("postgresql://someone:hidden-word@localhost:1/nowhere")
+    assert "hidden-word" not in str(caught.value)
