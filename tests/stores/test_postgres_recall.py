@@ -9,12 +9,14 @@ from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from triskele import config
 from triskele.engine import Engine
 from triskele.models.bundled import BundledEmbedder
-from triskele.types import Add, Answer, Connect
+from triskele.stores.postgres import migrations
+from triskele.types import Action, Add, Answer, Connect
 
 Open = Callable[[str, str], Engine]
 
@@ -113,3 +115,36 @@ def test_owners_have_indexes_of_their_own(postgres_url: str, tmp_path: Path) -> 
             assert hit.memory.content == f"the words of {owner!r}"
             folders.add(engine._index_folder)
     assert len(folders) == 4
+
+
+def test_an_erasure_reaches_the_rows_and_the_files_of_every_instance(
+    open_as: Open, postgres_url: str, tmp_path: Path
+) -> None:
+    first, second = open_as("first", postgres_url), open_as("second", postgres_url)
+    gone = first.remember("Zebrafinches nest in the Quillback tower")
+    kept = first.remember("Releases go out by Argo CD")
+    first.embed()
+    question = "where do birds nest, how do releases go out?"
+    for engine in (first, second):
+        assert len(engine.recall(question).hits) == 2
+        # Writes the files that few memories would not need yet.
+        engine.reindex()
+    [outcome] = first.erase(gone.id)
+    assert outcome.action is Action.ERASED
+    assert any("write-ahead log" in words for words in first.out_of_reach())
+    assert any("replicas" in words for words in first.out_of_reach())
+    with psycopg.connect(postgres_url) as connection:
+        for table in migrations.OWNED:
+            rows = connection.execute(f"SELECT * FROM triskele.{table}").fetchall()
+            assert "uillback" not in str(rows) and (table == "journal" or gone.id not in str(rows)), table
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
+        sql = "SELECT dead_tuple_count FROM pgstattuple('triskele.versions')"
+        assert connection.execute(sql).fetchall() == [(0,)]
+    for engine in (first, second):
+        assert [hit.memory.id for hit in engine.recall(question).hits] == [kept.id]
+        semantic = engine.semantic()
+        assert semantic is not None
+        for index in (semantic.dense, semantic.tokens):
+            records = index._file.open(engine.store.epoch())
+            assert records is not None and len(records.slots) == 1
+    assert second.maintenance.is_scrubbed()

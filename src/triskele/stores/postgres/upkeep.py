@@ -62,7 +62,7 @@ _OUT_OF_REACH = (
     "replicas, until they have replayed the log",
     "base backups and dumps of the database",
     "free space in the pages of its tables, until it is reused or `VACUUM FULL` is run",
-    "index files of other instances, until they next answer this owner",
+    "index files of other instances, until they next answer this owner's questions",
 )
 _BEFORE_RESTORE = "before-restore-*.backup"
 
