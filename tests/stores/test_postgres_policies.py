@@ -130,8 +130,9 @@ def test_what_a_transaction_has_set_ends_with_it(store: PostgresStore, known: ow
     connection = store._connections._pool.getconn()
     try:
         row = connection.execute(
-            "SELECT coalesce(current_setting('triskele.owner', true), ''), current_user, current_setting('search_path'),"
-            " current_setting('lock_timeout'), (SELECT count(*) FROM pg_prepared_statements)"
+            "SELECT coalesce(current_setting('triskele.owner', true), ''), current_user,"
+            " current_setting('search_path'), current_setting('lock_timeout'),"
+            " (SELECT count(*) FROM pg_prepared_statements)"
         ).fetchone()
     finally:
         store._connections._pool.putconn(connection)
