@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele import config, validation
 from triskele.base import timestamps
+from triskele.base.ids import new_batch
 from triskele.config import Settings
 from triskele.curation import agreement, projects, recall_log, undo
 from triskele.curation.usage import AfterAnswer
@@ -184,13 +184,13 @@ class Engine:
         changes: list[Change] = [Add(memory)]
         if supersedes is not None:
             older = self.resolve(supersedes)
-            changes.append(Connect(Link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
+            changes.append(Connect(_new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
             try:
                 return self.apply(changes)[0]
             except NotFound:
                 # The text is known already, under another id: that memory is the successor.
                 known = self.apply([Add(memory)])[0]
-                link = Link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
+                link = _new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
                 return replace(known, batch=self.apply([Connect(link)])[0].batch)
         return self.apply(changes)[0]
 
@@ -215,7 +215,7 @@ class Engine:
         from triskele.curation import secrecy
 
         versions = secrecy.sealed_versions(self.store, self.vault, self.resolve(reference), title, self.settings.memory)
-        outcome = self.store.seal(versions, batch=_new_batch(), actor=self.actor)
+        outcome = self.store.seal(versions, batch=new_batch(), actor=self.actor)
         return self._with_copies([outcome])[0]
 
     def reveal(self, reference: str) -> str:
@@ -234,7 +234,7 @@ class Engine:
     def erase(self, *references: str) -> list[Outcome]:
         """Remove these memories for good from every file of the store; backups made before keep them."""
         ids = [self.resolve(reference) for reference in references]
-        return self._with_copies(self.store.erase(ids, batch=_new_batch(), actor=self.actor))
+        return self._with_copies(self.store.erase(ids, batch=new_batch(), actor=self.actor))
 
     def _with_copies(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Erase the texts from the indexes and the copies beside the store too; `erased_copies` names these."""
@@ -246,12 +246,12 @@ class Engine:
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Link two memories."""
-        link = Link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Connect(link)])[0]
 
     def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        link = Link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Disconnect(link)])[0]
 
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
@@ -262,7 +262,7 @@ class Engine:
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
         sealed = [self.vault.sealed(change) for change in self._workplace.placed(changes)]
-        outcomes = self.store.apply(sealed, batch=batch or _new_batch(), actor=self.actor, undoes=undoes)
+        outcomes = self.store.apply(sealed, batch=batch or new_batch(), actor=self.actor, undoes=undoes)
         if any(map(withholds, changes)):
             self.runtime.take_back()
         self.runtime.wake()
@@ -480,6 +480,10 @@ class Engine:
         copies = [] if self._maintenance is None else self._maintenance.earlier_copies()
         return [each for each in copies if each not in self.erased_copies]
 
+    def out_of_reach(self) -> list[str]:
+        """What an erasure cannot reach besides those copies, in words."""
+        return [] if self._maintenance is None else self._maintenance.out_of_reach()
+
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Rebuild every derived index."""
         self.lexical.rebuild(progress)
@@ -494,5 +498,5 @@ class Engine:
         )
 
 
-def _new_batch() -> str:
-    return secrets.token_hex(6)
+def _new_link(source: str, kind: LinkKind, target: str, at: datetime) -> Link:
+    return Link(source=source, kind=kind, target=target, known_from=at)

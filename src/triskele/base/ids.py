@@ -25,6 +25,11 @@ _MAX_LEAD = 3600 * _TICKS_PER_SECOND
 _STEP = 2**30
 
 
+def new_batch() -> str:
+    """The name of a batch of changes."""
+    return secrets.token_hex(6)
+
+
 class IdMaker:
     """Makes ids that increase within a process, even if the clock stops or runs backwards."""
 

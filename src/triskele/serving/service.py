@@ -28,7 +28,7 @@ from triskele.serving.app import METADATA_PATH, AppContext, Application, Rules, 
 from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import LOOPBACK, Address
 from triskele.serving.http.access import Principal
-from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, tcp_socket, standing_token
+from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
 from triskele.stores.access_keys import SCOPES
 
 if TYPE_CHECKING:
