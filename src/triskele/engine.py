@@ -215,8 +215,7 @@ class Engine:
         from triskele.curation import secrecy
 
         versions = secrecy.sealed_versions(self.store, self.vault, self.resolve(reference), title, self.settings.memory)
-        outcome = self.store.seal(versions, batch=new_batch(), actor=self.actor)
-        return self._with_copies([outcome])[0]
+        return self._with_copies([self.store.seal(versions, batch=new_batch(), actor=self.actor)])[0]
 
     def reveal(self, reference: str) -> str:
         """The text of a secret; the journal notes that it was shown."""
@@ -246,13 +245,13 @@ class Engine:
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Link two memories."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
-        return self.apply([Connect(link)])[0]
+        return self.apply([Connect(_new_link(self.resolve(source), kind, self.resolve(target), timestamps.now()))])[0]
 
     def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
-        return self.apply([Disconnect(link)])[0]
+        return self.apply([Disconnect(_new_link(self.resolve(source), kind, self.resolve(target), timestamps.now()))])[
+            0
+        ]
 
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
         """Undo a batch, or this actor's last change to the project; `wider` as in `undo.plan`. It can be undone."""
