@@ -1,6 +1,6 @@
 """Take one owner condition out of the SQL of the store at a time, and see whether the contract of owners fails.
 
-    python scripts/owner_mutants.py [--only store.py:168] [--list]
+    python scripts/owner_mutants.py [--list] [--only store.py:168 usage.py]
 
 Every `owner = ?` and every join over owners in `stores/sqlite` is a mutant; migrations, which see all owners, are left
 out. A mutant that passes every test is a survivor: the contract of owners has a gap there, or the condition is not
@@ -22,7 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SQL = Path("src", "triskele", "stores", "sqlite")
 MIGRATIONS = {"ownership.py", "schema.py"}
-CONTRACT = ["test_owners_truth.py", "test_owners_derived.py", "test_engine_owners.py"]
+# Tests of the contract that name owners, in their file or in their own name.
+CONTRACT = ["tests/contract", "-k", "owner"]
 CONDITION = re.compile(r"\+?(?:\w+\.)?\bowner = (?P<value>\?\d*|\w+\.owner\b)")
 # An index that begins with the owner cannot serve a statement without that condition.
 INDEXED = re.compile(r"INDEXED BY \w+ ")
@@ -54,10 +55,10 @@ class Mutant:
 def main() -> int:
     """Run the contract of owners over every mutant."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="mutants whose name begins so")
+    parser.add_argument("--only", nargs="+", default=[""], help="mutants whose names begin so")
     parser.add_argument("--list", action="store_true", help="name the mutants and leave")
     given = parser.parse_args()
-    chosen = [mutant for mutant in mutants() if mutant.name.startswith(given.only)]
+    chosen = [mutant for mutant in mutants() if mutant.name.startswith(tuple(given.only))]
     if given.list:
         print("\n".join(mutant.name for mutant in chosen))
         return 0
@@ -107,9 +108,8 @@ def passes(tree: Path) -> bool:
         os.chdir(tree)
         sys.path.insert(0, str(tree / "src"))
         sys.dont_write_bytecode = True
-        tests = [f"tests/contract/{name}" for name in CONTRACT]
         # A mutant is killed by the first test that fails.
-        os._exit(pytest.main([*tests, "-x", "-q", "-p", "no:cacheprovider"]))
+        os._exit(pytest.main([*CONTRACT, "-x", "-q", "-p", "no:cacheprovider"]))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -196,6 +196,14 @@ def _scopes(store: OwnerStore, known: Known) -> list[Scope]:
     return [Scope(owner=owner, as_of=timestamps.now(), any_time=True) for owner in owners]
 
 
+def _titled(store: OwnerStore, known: Known) -> Memory:
+    """An open memory as a secret: a title in the place of its text."""
+    open_one, title = known.memories[1], "a title of it"
+    return replace(
+        open_one, owner=store.owner, content=title, content_hash=content_hash(title), sensitivity=Sensitivity.SECRET
+    )
+
+
 Call = Callable[[OwnerStore, Known], Any]
 Calls = dict[str, list[Call]]
 
@@ -229,6 +237,7 @@ TRUTH: Calls = {
         lambda store, known: store.seal(
             [(replace(known.secret, owner=store.owner), Sealed(b"theirs", content_hash(KEYS)))], batch=BATCH
         ),
+        lambda store, known: store.seal([(_titled(store, known), Sealed(b"theirs", content_hash(KEYS)))], batch=BATCH),
     ],
     "sealed": [lambda store, _: store.sealed(), lambda store, known: store.sealed([known.secret.id])],
     "reseal": [lambda store, known: store.reseal({(known.secret.id, 1): b"theirs"})],
@@ -354,6 +363,8 @@ DOCUMENTS: Calls = {
     "put": [
         lambda store, _: store.documents.put(KIND, {"a": Document("theirs")}, most=1),
         lambda store, known: store.documents.put(KIND, {"b": Document("theirs", about=[known.id])}),
+        # More than are kept: the oldest of this owner go.
+        lambda store, _: store.documents.put(KIND, {key: Document("theirs") for key in "bc"}, most=1),
     ],
     "all": [lambda store, _: [store.documents.all(kind) for kind in (KIND, VAULT)]],
     "some": [lambda store, _: store.documents.some(KIND, ["a"])],

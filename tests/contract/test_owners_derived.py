@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from contract import owner_walk
 
+from triskele.base import timestamps
 from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
-from triskele.stores.protocols import DocumentStore, OwnerStore, Store, UsageStore
+from triskele.stores.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
 from triskele.types import Add, Forget, Memory
 
 PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
@@ -72,7 +74,7 @@ def test_a_change_derives_nothing_for_another_owner(
     alice, drafts = first.of("alice"), owner_walk.made(make_memory)
     owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, drafts))
     before = _everything(alice)
-    for place, call in owner_walk.each_call({name: owner_walk.TRUTH[name] for name in ("apply", "erase")}):
+    for place, call in owner_walk.each_call({name: owner_walk.TRUTH[name] for name in ("apply", "erase", "seal")}):
         stores = [each.of(f"bob {place}") for each in (first, open_unbound(place))]
         own = [owner_walk.seed_truth(store, drafts) for store in stores]
         for _ in range(2):
@@ -82,6 +84,37 @@ def test_a_change_derives_nothing_for_another_owner(
 
 def _everything(store: OwnerStore) -> list[object]:
     return [owner_walk.truth_of(store), owner_walk.derived_of(store)]
+
+
+def test_conversations_of_one_name_are_each_owners_own(
+    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timestamps.now()
+    monkeypatch.setattr(timestamps, "now", lambda: now)
+    alice, bob = open_store(owner="alice"), open_store(owner="bob")
+    draft = make_memory("the heron fishes at dawn")
+    uses = [Use(draft.id, 3, draft.content_hash, ("print",))]
+    for store in (alice, bob):
+        store.apply([Add(replace(draft, owner=store.owner))], batch="one")
+        store.usage.injected("talk", uses)
+        store.usage.flush()
+    alice.usage.lose("talk")
+    alice.usage.flush()
+    given = alice.usage.given("talk")
+    bob.usage.injected("talk", uses)
+    bob.usage.end("talk")
+    bob.usage.flush()
+    assert given and alice.usage.given("talk") == given
+    # A new conversation takes the place of those that are over, or too old, of its owner alone.
+    now += timedelta(days=8)
+    alice.usage.injected("another", uses)
+    alice.usage.flush()
+    assert alice.usage.given("talk") == given
+    now += timedelta(days=31)
+    bob.usage.injected("another", uses)
+    bob.usage.flush()
+    assert (bob.usage.given("talk"), alice.usage.given("talk")) == ([], given)
+    assert alice.usage.echoed(["print"])
 
 
 def test_an_owner_of_nothing_takes_no_room(

@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
 from triskele.index.local import LocalVectors
 from triskele.index.vectors import DenseIndex
-from triskele.models.cross_encoders import Reranker, Reranking
+from triskele.models.cross_encoders import Readable, Reranker, Reranking
 from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
@@ -55,10 +55,8 @@ class CandidateReranker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalReviewer:
-    """A cross-encoder on this machine: it may read everything, but only the title of a secret."""
-
-    judge: Reranker[str]
+class _Reviewer(Generic[Readable]):
+    judge: Reranker[Readable]
 
     @property
     def name(self) -> str:
@@ -69,6 +67,11 @@ class LocalReviewer:
     def depth(self) -> int:
         """How many candidates it reads."""
         return self.judge.depth
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReviewer(_Reviewer[str]):
+    """A cross-encoder on this machine: it may read everything, but only the title of a secret."""
 
     def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories, given by row and best first."""
@@ -76,21 +79,10 @@ class LocalReviewer:
 
 
 @dataclass(frozen=True, slots=True)
-class HostedReviewer:
+class HostedReviewer(_Reviewer[Cleared]):
     """A hosted cross-encoder: it reads open memories and cleared queries; other memories keep their places."""
 
-    judge: Reranker[Cleared]
     egress_policy: EgressPolicy
-
-    @property
-    def name(self) -> str:
-        """The name to show."""
-        return self.judge.name
-
-    @property
-    def depth(self) -> int:
-        """How many candidates it reads."""
-        return self.judge.depth
 
     def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
         """Order memories, given by row and best first."""
