@@ -175,7 +175,7 @@ def test_the_brake_stops_a_run_and_the_rest_is_proposed(open_engine: OpenEngine)
     )
     decisions = [each for new in news for each in curator.hints(engine.get(new.id))[:1]]
     result = curator.settle(decisions, apply=True)
-    assert curator.changed_today() == LEAST_A_DAY
+    assert curator.today() == {"changed": LEAST_A_DAY}
     assert result.proposed == 5
     assert curator.settle(decisions[-1:], apply=True).outcomes == ()
     assert len({outcome.batch for outcome in result.outcomes}) == 1

@@ -14,7 +14,7 @@ import pytest
 from triskele.base import timestamps
 from triskele.curation import upkeep
 from triskele.curation.compare import Verdict
-from triskele.curation.upkeep import Finding
+from triskele.curation.upkeep import UpkeepKind
 from triskele.engine import Engine
 from triskele.types import Add, LinkKind, Memory, Origin
 
@@ -97,7 +97,7 @@ def test_a_dry_run_changes_nothing_and_leaves_no_trace(open_engine: OpenEngine) 
     stored(engine, ["Payroll now runs on Kubernetes", "payroll runs on nomad!"], 5)
     before, position = state(engine), engine.store.position()
     result = upkeep.curate(engine, is_dry=True)
-    assert {found.finding for found in result.findings} >= {Finding.CONTRADICTION, Finding.DUPLICATE}
+    assert {found.finding for found in result.findings} >= {UpkeepKind.CONTRADICTION, UpkeepKind.DUPLICATE}
     assert (state(engine), engine.store.position()) == (before, position)
     assert engine.proposals.list() == []
 
@@ -141,9 +141,9 @@ def test_stale_empty_and_orphaned_memories_can_be_forgotten(open_engine: OpenEng
     engine.forget(whole)
     found = upkeep.curate(engine).findings
     assert {(each.finding, each.decision.new.id) for each in found} == {
-        (Finding.STALE, ended),
-        (Finding.JUNK, junk),
-        (Finding.ORPHAN, part),
+        (UpkeepKind.STALE, ended),
+        (UpkeepKind.JUNK, junk),
+        (UpkeepKind.ORPHAN, part),
     }
     [proposal] = [each for each in engine.proposals.list() if each.new.id == junk]
     outcomes = engine.proposals.accept(proposal.id)
@@ -169,7 +169,7 @@ def test_a_memory_that_changed_meanwhile_is_left_alone(
     stored(engine, ["Payroll now runs on Kubernetes"], 5)
     real = upkeep.StoreReview.pairs
 
-    def racing(self: upkeep.StoreReview, memories: list[Memory]) -> list[upkeep.Found]:
+    def racing(self: upkeep.StoreReview, memories: list[Memory]) -> list[upkeep.UpkeepFinding]:
         found = list(real(self, memories))
         engine.forget(old)
         return found

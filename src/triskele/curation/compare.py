@@ -27,6 +27,8 @@ from triskele.curation.wording import (
 )
 
 SURE = 0.9
+# From here on a rule knows better than the share of common words.
+_LIKELY = 0.6
 
 
 class Verdict(StrEnum):
@@ -83,8 +85,10 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
     if max(len(before), len(after)) > MOST_WORDS:
         return _long_texts(before, after)
     found = [relation for rule in _RULES if (relation := rule(before, after)) is not None]
-    found.append(_resembling(before, after, cosine))
-    return max(found, key=lambda relation: relation.confidence)
+    best = max(found, key=lambda relation: relation.confidence, default=UNRELATED)
+    if best.confidence >= _LIKELY:
+        return best
+    return max(best, _resembling(before, after, cosine), key=lambda relation: relation.confidence)
 
 
 def _jaccard(one: set[str], other: set[str]) -> float:

@@ -122,10 +122,29 @@ class Curator:
             else:
                 rest.append(decision)
         if done:
-            self._count(done)
+            self._count(changed=done)
         open_ones = [each for each in rest if not _ids(each) & gone]
-        proposed = self.proposals.offer(open_ones) if self._settings.propose else 0
+        proposed = self.proposals.offer(self._reconsidered(open_ones)) if self._settings.propose else 0
         return Curated(0, proposed, tuple(outcomes))
+
+    def _reconsidered(self, decisions: Sequence[PairDecision]) -> Sequence[PairDecision]:
+        """With the opinion of the language model, where the settings let it judge."""
+        if not (self._settings.llm and decisions):
+            return decisions
+        services = self._host.runtime.services()
+        if services is None or services.judge is None:
+            return decisions
+        from triskele.curation.second_opinion import reconsidered
+
+        policy = self._host.runtime.egress_policy
+        return reconsidered(decisions, services.judge, policy.memory, may_call=self._may_call)
+
+    def _may_call(self) -> bool:
+        """Count one call of the language model, unless the day's budget is spent."""
+        if self.today().get("calls", 0) >= self._settings.llm_calls:
+            return False
+        self._count(calls=1)
+        return True
 
     def carry_out(self, decision: PairDecision, batch: str, gone: set[str]) -> list[Outcome]:
         """Apply one decision in a transaction of its own and note what it retired; nothing if a memory changed."""
@@ -148,14 +167,15 @@ class Curator:
     def _left_today(self) -> int:
         live = self._store.census().memories
         most = max(LEAST_A_DAY, int(live * self._settings.daily_share))
-        return max(most - self.changed_today(), 0)
+        return max(most - self.today().get("changed", 0), 0)
 
-    def changed_today(self) -> int:
-        """How many memories were changed today without a review."""
-        return int((self._store.documents.get(_DAYS, _today()) or {}).get("changed", 0))
+    def today(self) -> dict[str, int]:
+        """Of today: how many memories were `changed` without a review, and how many `calls` of the language model."""
+        return dict(self._store.documents.get(_DAYS, _today()) or {})
 
-    def _count(self, number: int) -> None:
-        value = {"changed": self.changed_today() + number}
+    def _count(self, **added: int) -> None:
+        before = self.today()
+        value = before | {name: before.get(name, 0) + number for name, number in added.items()}
         self._store.documents.put(_DAYS, {_today(): Document(value)}, most=30)
 
     def _cursor(self) -> Cursor | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from triskele.config import Settings
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Answer, Change, Memory, Outcome
+
+if TYPE_CHECKING:
+    from triskele.recall.runtime import ModelRuntime
 
 
 class Host(Protocol):
@@ -16,6 +19,7 @@ class Host(Protocol):
     settings: Settings
     store: OwnerStore
     actor: str
+    runtime: ModelRuntime
 
     def acting_as(self, actor: str) -> Host:
         """The same memory under another name in the journal."""

@@ -29,7 +29,7 @@ _FEW_WORDS = 2
 _KIND, _KEY = "curation", "review"
 
 
-class Finding(StrEnum):
+class UpkeepKind(StrEnum):
     """What a review can find."""
 
     DUPLICATE = "duplicate"
@@ -40,10 +40,10 @@ class Finding(StrEnum):
     ORPHAN = "orphan"
 
 
-class Found(NamedTuple):
+class UpkeepFinding(NamedTuple):
     """One finding of a review, and the decision that would settle it."""
 
-    finding: Finding
+    finding: UpkeepKind
     decision: PairDecision
 
 
@@ -51,8 +51,8 @@ class Found(NamedTuple):
 class ReviewResult:
     """What a review found, what it applied in one batch, and how many proposals are new."""
 
-    findings: tuple[Found, ...]
-    applied: tuple[Found, ...]
+    findings: tuple[UpkeepFinding, ...]
+    applied: tuple[UpkeepFinding, ...]
     batch: str
     proposed: int
     read: int
@@ -72,8 +72,8 @@ def curate(
     """
     review, curator, batch = StoreReview(host), Curator(host), secrets.token_hex(6)
     left = review.left()[:limit]
-    findings: list[Found] = []
-    applied: list[Found] = []
+    findings: list[UpkeepFinding] = []
+    applied: list[UpkeepFinding] = []
     proposed = 0
     for start in range(0, len(left), _STEP):
         step = left[start : start + _STEP]
@@ -98,8 +98,8 @@ def _worked_off(
     curator: Curator,
     batch: str,
     threshold: float | None,
-    applied: list[Found],
-) -> Iterator[Found]:
+    applied: list[UpkeepFinding],
+) -> Iterator[UpkeepFinding]:
     """Apply what is sure enough, and yield the rest."""
     for found in review.pairs(memories):
         decision = found.decision
@@ -128,13 +128,13 @@ class StoreReview:
         # What is retired while the review goes on: it is compared no more.
         self.gone: set[str] = set()
 
-    def pairs(self, memories: Iterable[Memory]) -> Iterator[Found]:
+    def pairs(self, memories: Iterable[Memory]) -> Iterator[UpkeepFinding]:
         """What memories repeat, extend or contradict, each compared with the older ones that share its rarer words."""
         for memory in memories:
             for decision in related(memory, self.nearest(memory)):
                 if memory.id in self.gone or (decision.old is not None and decision.old.id in self.gone):
                     continue
-                yield Found(_FINDINGS[decision.verdict], decision)
+                yield UpkeepFinding(_FINDINGS[decision.verdict], decision)
 
     def nearest(self, memory: Memory) -> list[NearMemory]:
         """The memories that share most words with one, by Jaccard similarity; its rarest words choose them."""
@@ -150,17 +150,17 @@ class StoreReview:
         near = sorted(likeness.keys() - self.gone - {memory.id}, key=lambda id: (-likeness[id], id))
         return [NearMemory(self._by_id[id]) for id in near[: 2 * NEAREST]]
 
-    def single(self) -> Iterator[Found]:
+    def single(self) -> Iterator[UpkeepFinding]:
         """Memories that can be forgotten by themselves: out of date, saying too little, or without anything left."""
         counts = self._store.usage.counts([memory.id for memory in (*self.memories, *self._superseded)])
         for memory in self.memories:
             if memory.valid_to is not None and memory.valid_to <= self._now:
-                yield _forgettable(Finding.STALE, memory, Rationale("ended on", memory.valid_to.date().isoformat()))
+                yield _forgettable(UpkeepKind.STALE, memory, Rationale("ended on", memory.valid_to.date().isoformat()))
             elif memory.id not in counts and self._is_junk(memory):
-                yield _forgettable(Finding.JUNK, memory, Rationale("says little and was never recalled"))
+                yield _forgettable(UpkeepKind.JUNK, memory, Rationale("says little and was never recalled"))
         for memory in self._superseded:
             if memory.id in counts and counts[memory.id].last > self._replaced_at(memory):
-                yield _forgettable(Finding.STALE, memory, Rationale("superseded but still recalled"))
+                yield _forgettable(UpkeepKind.STALE, memory, Rationale("superseded but still recalled"))
         yield from self._orphaned()
 
     def _is_junk(self, memory: Memory) -> bool:
@@ -171,14 +171,14 @@ class StoreReview:
         links = self._store.links([memory.id], kind=LinkKind.SUPERSEDES)
         return max(link.known_from for link in links if link.target == memory.id)
 
-    def _orphaned(self) -> Iterator[Found]:
+    def _orphaned(self) -> Iterator[UpkeepFinding]:
         """Parts and problems whose other end was forgotten."""
         links = self._store.links(list(self._by_id)) if self._by_id else []
         standing = {*self._by_id, *(memory.id for memory in self._superseded)}
         for link in links:
             if link.kind is LinkKind.PART_OF and link.source in self._by_id and link.target not in standing:
                 reason = Rationale("part of a forgotten memory", link.target)
-                yield _forgettable(Finding.ORPHAN, self._by_id[link.source], reason)
+                yield _forgettable(UpkeepKind.ORPHAN, self._by_id[link.source], reason)
 
     # Where an interrupted review goes on
 
@@ -201,14 +201,14 @@ class StoreReview:
 _FORGETTABLE = 0.5
 
 
-def _forgettable(finding: Finding, memory: Memory, reason: Rationale) -> Found:
-    return Found(finding, PairDecision(Verdict.FORGET, memory, None, _FORGETTABLE, (reason,)))
+def _forgettable(finding: UpkeepKind, memory: Memory, reason: Rationale) -> UpkeepFinding:
+    return UpkeepFinding(finding, PairDecision(Verdict.FORGET, memory, None, _FORGETTABLE, (reason,)))
 
 
 _FINDINGS = {
-    Verdict.NOOP: Finding.DUPLICATE,
-    Verdict.UPDATE: Finding.EXTENDED,
-    Verdict.SUPERSEDE: Finding.CONTRADICTION,
+    Verdict.NOOP: UpkeepKind.DUPLICATE,
+    Verdict.UPDATE: UpkeepKind.EXTENDED,
+    Verdict.SUPERSEDE: UpkeepKind.CONTRADICTION,
 }
 
 

@@ -13,6 +13,7 @@ from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
 from triskele.index.local import LocalVectors
 from triskele.index.vectors import DenseIndex
+from triskele.models import pair_judge
 from triskele.models.cross_encoders import Readable, Reranker, Reranking
 from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
@@ -28,6 +29,8 @@ from triskele.types import Memory, Scope
 
 BATCH = 64
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
+# All prompts that a language model may get.
+_WORDS = WORDS | pair_judge.WORDS
 _Named = TypeVar("_Named", HostedSettings, RerankSettings, LlmSettings)
 _Made = TypeVar("_Made")
 _Hosted = TypeVar("_Hosted", HostedModel, HostedReranker, HostedLlm)
@@ -161,6 +164,7 @@ class HostedServices:
     hosted: Hosted | None = None
     reranker: CandidateReranker | None = None
     rewriter: QueryRewriter | None = None
+    judge: Llm | None = None
     command: str = ""
     problems: tuple[str, ...] = ()
 
@@ -170,8 +174,8 @@ class HostedServices:
         problems: list[str] = []
         model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)
         endpoint = _usable("rerank", HostedReranker, settings.rerank, problems)
-        asks = settings.llm.expand
-        language = _usable("llm", HostedLlm, settings.llm, problems, words=WORDS) if asks else None
+        asks = settings.llm.expand or settings.curation.llm
+        language = _usable("llm", HostedLlm, settings.llm, problems, words=_WORDS) if asks else None
         endpoints: dict[str, Endpoint] = {}
         if model is not None:
             patience = settings.hosted.question_timeout_s
@@ -190,10 +194,11 @@ class HostedServices:
         llm: Llm | None = EndpointLlm(client, LLM, language) if language is not None else None
         if asks and llm is None:
             llm = _tried("llm", lambda: _command(settings.llm, ledger), problems)
-        rewriter = QueryRewriter(llm, egress_policy) if llm is not None else None
+        rewriter = QueryRewriter(llm, egress_policy) if llm is not None and settings.llm.expand else None
+        judge = llm if settings.curation.llm else None
         reranker = _tried("rerank", lambda: _reranker(settings.rerank, endpoint, client, egress_policy), problems)
         command = llm.name if isinstance(llm, CommandLlm) else ""
-        return HostedServices(client, hosted, reranker, rewriter, command, tuple(problems))
+        return HostedServices(client, hosted, reranker, rewriter, judge, command, tuple(problems))
 
     @property
     def hosts(self) -> dict[str, str]:
@@ -240,7 +245,7 @@ def _tried(section: str, make: Callable[[], _Made | None], problems: list[str]) 
 def _command(settings: LlmSettings, ledger: StoreLedger) -> CommandLlm | None:
     if settings.service != COMMAND:
         return None
-    return CommandLlm(ledger, LLM, LlmCommand(arguments=settings.command, words=WORDS, timeout_s=settings.timeout_s))
+    return CommandLlm(ledger, LLM, LlmCommand(arguments=settings.command, words=_WORDS, timeout_s=settings.timeout_s))
 
 
 def _reranker(

@@ -148,7 +148,9 @@ def _key() -> str:
 @click.option("--yes", is_flag=True, help="Apply without asking, also more than the daily share of the store.")
 @common
 def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit: int | None, yes: bool) -> None:
-    """Find copies, contradictions and outdated memories in the whole store.
+    """Find copies and contradictions in the whole store.
+
+    Also what is outdated, says too little, or belongs to a forgotten memory.
 
     What it finds waits in `triskele review`. With --apply it carries out what is sure, in one batch that
     `triskele undo --batch` takes back.
@@ -202,11 +204,11 @@ def _confirm(invocation: Invocation, engine: Engine, threshold: float) -> None:
 def learn(
     invocation: Invocation, file: Path, dry_run: bool, dial: str | None, project: str | None, everywhere: bool
 ) -> None:
-    """Keep what you said in a transcript of Claude Code, Codex or Gemini.
+    """Keep what you said in the transcript of an agent.
 
-    By rules on your own words: what you asked to remember, standing rules, corrections, decisions, preferences, who
-    people are. What is less sure waits in `triskele review`. A later run goes on where the last one ended. A
-    conversation with #no-memory in it is left out.
+    It reads transcripts of Claude Code, Codex and Gemini, by rules on your own words: what you asked to remember,
+    standing rules, corrections, decisions, preferences, who people are. What is less sure waits in `triskele review`.
+    A later run goes on where the last one ended. A conversation with #no-memory in it is left out.
     """
     from triskele.serving import learning
     from triskele.serving.cli import curation_report

@@ -15,7 +15,7 @@ from triskele.serving.cli.render import ID, MATCH, QUIET, counted, day, memories
 
 if TYPE_CHECKING:
     from triskele.curation.proposals import Proposal
-    from triskele.curation.upkeep import Found, ReviewResult
+    from triskele.curation.upkeep import ReviewResult, UpkeepFinding
     from triskele.evaluation.curation_pairs import CaptureReport, PairReport
     from triskele.serving.learning import Learned
     from triskele.types import Memory
@@ -40,6 +40,7 @@ _REASONS = {
     "moved on": "it moved on to {after}",
     "other speaker": "another person says it",
     "part of a conversation": "a turn of a conversation",
+    "language model": "the language model says: {after}",
     "ended on": "no longer valid since {before}",
     "part of a forgotten memory": "it is part of a memory that was forgotten",
     "holds for a time of its own": "one of them holds for a time of its own",
@@ -128,7 +129,7 @@ def review_shape(result: ReviewResult) -> dict[str, Any]:
     }
 
 
-def _found_shape(found: Found) -> dict[str, Any]:
+def _found_shape(found: UpkeepFinding) -> dict[str, Any]:
     decision = found.decision
     sides = [side for side in (decision.new, decision.old) if side is not None]
     return {
@@ -163,11 +164,21 @@ def review(
         yield note(f"{counted(result.proposed, 'new proposal')}: `triskele review` walks them.")
 
 
-def _found(found: Found, short: Mapping[str, str]) -> RenderableType:
+def _found(found: UpkeepFinding, short: Mapping[str, str]) -> RenderableType:
     decision = found.decision
     lines = [_said(decision.new, short, "")]
     lines += [_said(decision.old, short, f"{VERBS[decision.verdict]} ")] if decision.old else []
     return Group(*lines, note(reasons_text(decision.reasons), style=QUIET))
+
+
+def day_counts(waiting: int, today: Mapping[str, int], most_calls: int) -> RenderableType:
+    """What curation did today, and what waits."""
+    parts = [f"{counted(waiting, 'proposal')} for `triskele review`"]
+    if changed := today.get("changed", 0):
+        parts.append(f"{memories(changed)} changed without a review today")
+    if calls := today.get("calls", 0):
+        parts.append(f"{calls} of {most_calls} calls of the language model today")
+    return note(f"Curation: {', '.join(parts)}")
 
 
 def learned_shape(result: Learned) -> dict[str, Any]:

@@ -236,6 +236,7 @@ def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""
     from triskele.config import shown_url
     from triskele.curation import agreement
+    from triskele.curation.curator import Curator
 
     with invocation.open_existing() as engine:
         census, jobs, names = engine.census(), engine.store.jobs.counts(), engine.store.entities.counts()
@@ -250,10 +251,16 @@ def stats(invocation: Invocation) -> None:
             counts["adopted"] = shapes.plain(adopted)
             counts["uses"] = shapes.uses(engine.store.usage)
             counts["agreement"] = shapes.plain(agreement.agreed(engine.store))
+            counts["curation"] = {"proposals": len(engine.proposals.list()), "today": Curator(engine).today()}
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
         invocation.write(reports.stats(census, jobs, names, address, engine.project))
+        if (waiting := len(engine.proposals.list())) or Curator(engine).today():
+            from triskele.serving.cli import curation_report
+
+            settings = engine.settings.curation
+            invocation.write(curation_report.day_counts(waiting, Curator(engine).today(), settings.llm_calls))
         if days := engine.store.usage.days():
             most = engine.store.usage.most_used()
             ids = [count.id for count in most]

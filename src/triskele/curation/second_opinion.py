@@ -1,0 +1,69 @@
+"""A language model's opinion on what the rules leave undecided: it changes a proposal, never a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from triskele.curation.compare import SURE, Rationale, Verdict
+from triskele.curation.decide import PairDecision
+from triskele.errors import Unavailable
+from triskele.models.pair_judge import MOST_PAIRS, opinions
+from triskele.types import Sensitivity
+
+if TYPE_CHECKING:
+    from triskele.models.llm import Llm
+    from triskele.privacy.clearance import Cleared
+    from triskele.types import Memory
+
+_VERDICTS = {"same": Verdict.NOOP, "more": Verdict.UPDATE, "replaced": Verdict.SUPERSEDE}
+# It agrees, but a text that it read may have told it to: never enough to act without a person.
+_SUPPORTED = SURE - 0.02
+_OPPOSED = 0.3
+
+
+def reconsidered(
+    decisions: Sequence[PairDecision],
+    llm: Llm,
+    clear: Callable[[Memory], Cleared | None],
+    *,
+    may_call: Callable[[], bool],
+) -> list[PairDecision]:
+    """The decisions, those that are not sure with the model's opinion; as they were where it fails or may not be asked.
+
+    Only open memories are shown to it.
+    """
+    result = {id(each): each for each in decisions}
+    asked = []
+    for each in decisions:
+        if each.old is not None and not each.is_sure and (pair := _cleared(each, clear)) is not None:
+            asked.append((each, pair))
+    for start in range(0, len(asked), MOST_PAIRS):
+        part = asked[start : start + MOST_PAIRS]
+        if not may_call():
+            break
+        try:
+            given = opinions(llm, [pair for _, pair in part])
+        except Unavailable:
+            # No answer is no opinion.
+            break
+        for (each, _), opinion in zip(part, given, strict=True):
+            result[id(each)] = _with_opinion(each, opinion)
+    return [result[id(each)] for each in decisions]
+
+
+def _cleared(decision: PairDecision, clear: Callable[[Memory], Cleared | None]) -> tuple[Cleared, Cleared] | None:
+    assert decision.old is not None
+    if any(side.sensitivity is not Sensitivity.OPEN for side in (decision.old, decision.new)):
+        return None
+    older, newer = clear(decision.old), clear(decision.new)
+    return (older, newer) if older is not None and newer is not None else None
+
+
+def _with_opinion(decision: PairDecision, opinion: str) -> PairDecision:
+    reasons = (*decision.reasons, Rationale("language model", after=opinion))
+    verdict = _VERDICTS.get(opinion)
+    if verdict is None:
+        return replace(decision, confidence=min(decision.confidence, _OPPOSED), reasons=reasons)
+    return replace(decision, verdict=verdict, confidence=max(decision.confidence, _SUPPORTED), reasons=reasons)
