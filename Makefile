@@ -5,7 +5,7 @@ CORE := $(addprefix tests/,base graph index recall privacy contract test_rooms.p
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test quick e2e lint bench lock clean
+.PHONY: demo test quick e2e lint bench screenshots lock clean
 
 demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 	$(BIN)/triskele demo
@@ -17,7 +17,7 @@ quick: $(VENV)/dev.done  ## style, types and the tests of the core, in less than
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m pytest $(CORE) -m 'not e2e and not slow' && wait $$lint
 
-e2e: $(VENV)/dev.done  ## real clients, installed from npm into a scratch folder
+e2e: $(VENV)/dev.done  ## real clients, installed from npm into a scratch folder, and the pages in Chromium
 	$(BIN)/python -m pytest tests/e2e -m e2e -rs
 
 lint: $(VENV)/dev.done  ## style and types
@@ -27,6 +27,9 @@ lint: $(VENV)/dev.done  ## style and types
 
 bench: $(VENV)/dev.done  ## quality over TRISKELE_BENCH_DATA, written to docs/benchmarks.md
 	$(BIN)/python benchmarks/quality.py
+
+screenshots: $(VENV)/dev.done  ## pictures of every page, light and dark, in build/screenshots (needs Chromium)
+	$(BIN)/python scripts/screenshots.py build/screenshots
 
 lock:  ## pin the dependencies again (needs uv)
 	$(COMPILE) --output-file locks/runtime.txt

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
+
+from markupsafe import Markup
 
 _METRICS = {"ndcg@10": "nDCG@10", "mrr": "MRR", "map": "MAP", "recall_all@5": "all@5", "recall_any@5": "any@5"}
 _LISTED = 6
@@ -22,25 +23,23 @@ MEANINGS = {
 }
 
 
-class Html(str):
-    """Text that is markup, not to be escaped."""
-
-    __slots__ = ()
+# Text that is markup, not to be escaped: templates know it too.
+Html = Markup
 
 
 def element(name: str, *children: str, **attributes: object) -> Html:
     """An element with its children; `class_` stands for class, `text_anchor` for text-anchor, None for no attribute."""
-    named = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+    named = Html("").join(
+        Html(' {}="{}"').format(key.rstrip("_").replace("_", "-"), str(value))
         for key, value in attributes.items()
         if value is not None
     )
-    return Html(f"<{name}{named}>{joined(children)}</{name}>")
+    return Html("<{0}{1}>{2}</{0}>").format(name, named, joined(children))
 
 
 def joined(children: Iterable[str]) -> Html:
     """Children one after the other; plain text is escaped."""
-    return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
+    return Html("").join(children)
 
 
 def scrolling(table: Html, about: str) -> Html:

@@ -6,8 +6,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from triskele.evaluation.comparison import Decision, decision
 from triskele.evaluation.datasets import BenchQuery
@@ -50,24 +53,15 @@ _LEGS = (
 _CONFIDENCE = (
     f"Above the threshold of {THRESHOLD} an answer is given; precision assumes that both kinds are equally frequent."
 )
-# The page may fetch and run nothing, whatever a text of the data set contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_SHELL = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-{title}
-<style>
-{style}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page with its title; the note says how to read it."""
+
+    title: str
+    body: Html
+    note: str = ""
 
 
 def quality(view: ReportView) -> Html:
@@ -119,12 +113,6 @@ def _difference(found: Mapping[str, Any]) -> Html:
     least = element("small", detectable(found), class_="interval") if decided is Decision.UNDECIDED else Html()
     ends = element("small", interval(found), class_="interval")
     return joined((element("small", delta, title=title), ends, least))
-
-
-def manifest(values: Mapping[str, Any]) -> Html:
-    """Everything that is needed to repeat the run, folded."""
-    text = json.dumps(values, ensure_ascii=False, indent=2)
-    return element("details", element("summary", "Manifest"), element("pre", text))
 
 
 def findings(view: ReportView, *, public: bool) -> Html:
@@ -221,33 +209,29 @@ def page(
 ) -> str:
     """The whole page; a public one holds aggregates only, with no text and no id of the data set."""
     view = ReportView.of(report)
-    sections = _sections(view, queries, measured, public=public)
-    body = element("main", _header(view, public=public), *sections)
-    return _SHELL.format(
-        policy=_POLICY,
-        title=element("title", f"{view.dataset} · triskele bench"),
-        style=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
-        body=body,
+    return _template().render(
+        style=Html(resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")),
+        view=view,
+        public=public,
+        version=view.manifest.get("versions", {}).get("triskele", ""),
+        asked=questions(view.n),
+        lead=sentence(view),
+        facts=facts(view),
+        sections=_sections(view, queries, measured, public=public),
+        manifest=json.dumps(view.manifest, ensure_ascii=False, indent=2),
     )
 
 
-def _header(view: ReportView, *, public: bool) -> Html:
-    form = "public form: aggregates only" if public else "private form: holds questions and ids of the data set"
-    arms = f"{len(view.arms)} arm{'' if len(view.arms) == 1 else 's'}"
-    version = view.manifest.get("versions", {}).get("triskele", "")
-    items = (element("li", fact) for fact in facts(view))
-    return element(
-        "header",
-        element("h1", f"Benchmark of {view.dataset}"),
-        element("p", f"triskele {version} · {questions(view.n)} · {arms} · {form}", class_="quiet"),
-        element("p", sentence(view), class_="lead"),
-        element("ul", *items),
-    )
+@cache
+def _template() -> Template:
+    loader = PackageLoader("triskele.evaluation.report", "templates")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return made.get_template("report.html")
 
 
 def _sections(
     view: ReportView, queries: Sequence[BenchQuery], measured: Mapping[str, Measured], *, public: bool
-) -> Iterator[Html]:
+) -> Iterator[Section]:
     name = metric_name(HEADLINE)
     against = f"difference to {view.baseline}"
     signs = (
@@ -255,29 +239,23 @@ def _sections(
         "(Holm-corrected p of 0.05 or more, or an interval that includes zero)."
     )
     has_comparisons = bool(view.compared)
-    yield _section("Guards", findings(view, public=public))
-    yield _section("Quality by kind of question", quality(view), note=signs if has_comparisons else "")
+    yield Section("Guards", findings(view, public=public))
+    yield Section("Quality by kind of question", quality(view), note=signs if has_comparisons else "")
     if has_comparisons:
         dots = f"{name}: {against}, with its {INTERVAL}; a filled dot is decided, a hollow one is not."
-        yield _section("Differences", forest(view, HEADLINE), note=dots)
-    yield _section("Recall by depth", recall_curves(view), note="Recall among the first k memories, all questions.")
+        yield Section("Differences", forest(view, HEADLINE), note=dots)
+    yield Section("Recall by depth", recall_curves(view), note="Recall among the first k memories, all questions.")
     bars = "The bar ends at the median, the line at the 95th percentile."
-    yield _section("Time and space", costs(view), note=bars)
+    yield Section("Time and space", costs(view), note=bars)
     if has_legs(view):
-        yield _section("What each leg did", legs(view), note=_LEGS)
+        yield Section("What each leg did", legs(view), note=_LEGS)
     if view.abstention:
-        yield _section("Questions without an answer", confidence(view), note=_CONFIDENCE)
+        yield Section("Questions without an answer", confidence(view), note=_CONFIDENCE)
     if view.leading is not None:
         arms = (view.baseline, view.leading)
         depth = view.manifest["run_depth"]
         changes = per_query_changes(queries, measured, arms=arms, metric=HEADLINE, depth=depth, public=public)
-        yield _section("Per-query changes", changes)
-    yield element("section", manifest(view.manifest))
-
-
-def _section(title: str, *children: Html, note: str = "") -> Html:
-    about = element("p", note, class_="quiet") if note else Html()
-    return element("section", element("h2", title), about, joined(children))
+        yield Section("Per-query changes", changes)
 
 
 @dataclass(frozen=True, slots=True)

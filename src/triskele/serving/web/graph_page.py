@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 from starlette.responses import JSONResponse, Response
 
 from triskele import validation
 from triskele.base import timestamps
-from triskele.errors import TriskeleError
+from triskele.errors import TriskeleError, Unavailable
+from triskele.index.entity_linking import read_names
 from triskele.serving.web import neighbourhood
 from triskele.serving.web.neighbourhood import MAX_NODES, USUAL_NODES
 from triskele.serving.web.rendering import Handler, PageRequest, page
 from triskele.serving.web.sessions import HEADERS
 
+# New memories are read at once up to this number; more are left to the background.
+_READ_FIRST = 500
 SIZES = (40, USUAL_NODES, 150, MAX_NODES)
 
 
@@ -22,6 +26,9 @@ def show(asked: PageRequest) -> Response:
     name, memory = asked.text("focus", most=200).strip(), asked.text("memory", most=40)
     size = asked.number("size", USUAL_NODES, most=MAX_NODES)
     found, problem = None, ""
+    # A store that cannot be written still shows what was read before.
+    with suppress(Unavailable, OSError):
+        read_names(asked.engine.store, asked.engine.lexical, limit=_READ_FIRST, wait=False)
     if name or memory:
         try:
             found = neighbourhood.around(asked.engine, name=name, memory=memory, at=_moment(asked), most=size)

@@ -150,8 +150,11 @@
     if (target.dataset.fill) $(target.dataset.fill).value = target.dataset.value;
   });
 
+  // A request that a page leaves behind ends too, and tells nothing of the server.
+  let isLeaving = false;
+  addEventListener("beforeunload", () => (isLeaving = true));
   document.addEventListener("htmx:sendError", () =>
-    say("The server does not answer. It ends when nobody uses it: run “triskele ui” in a terminal to start it again."),
+    isLeaving || say("The server does not answer. It ends when nobody uses it: run “triskele ui” in a terminal to start it again."),
   );
   document.addEventListener("htmx:timeout", () => say("The server took too long to answer. Try again."));
 

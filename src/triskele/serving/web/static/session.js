@@ -1,6 +1,6 @@
 "use strict";
 // The code in the fragment never reaches a server by itself. It buys a session once and leaves the address at once.
-(async () => {
+const signIn = async () => {
   const code = location.hash.slice(1);
   if (!/^[\w-]{20,100}$/.test(code)) return;
   history.replaceState(null, "", location.pathname + location.search);
@@ -13,4 +13,7 @@
   } catch {
     if (state) state.textContent = "The server does not answer.";
   }
-})();
+};
+// The same page with another code is no new page: only its fragment changes.
+addEventListener("hashchange", signIn);
+signIn();
