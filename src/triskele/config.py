@@ -19,7 +19,7 @@ CONFIG_FILE = "config.toml"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
-KEY_SOURCES = ("auto", "keyring", "passphrase", "file")
+KEY_SOURCES = ("auto", "keyring", "passphrase", "file", "environment", "command")
 
 # The variables that choose a store and an owner.
 _CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
@@ -68,10 +68,14 @@ class RecallSettings:
 
 @dataclass(frozen=True, slots=True)
 class PrivacySettings:
-    """Where the vault's key is kept: auto, keyring, passphrase or file; `key_file` is in the data folder by default."""
+    """Where the vault's key is kept: auto, keyring, passphrase, file, environment or command.
+
+    `key_file` is in the data folder by default; `key_command` prints the key, in base64.
+    """
 
     key: str = "auto"
     key_file: str = ""
+    key_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,8 @@ class Settings:
 OUTSIDE = ("hosted", "rerank", "llm", "agents")
 # In these sections, but harmless: it decides which process embeds.
 _NOT_OUTSIDE = ("agents.background",)
+# Run as a program: only the user's file names it.
+_OF_FILE = ("privacy.key_command",)
 
 Section = TypeVar(
     "Section",
@@ -316,7 +322,8 @@ class _Source:
             if full in self.origins:
                 continue
             given, origin = self.given.pop(full, (default, "default"))
-            if self.environment.get(variable) and (name not in OUTSIDE or full in _NOT_OUTSIDE):
+            is_open = full not in _OF_FILE and (name not in OUTSIDE or full in _NOT_OUTSIDE)
+            if self.environment.get(variable) and is_open:
                 given, origin = self.environment[variable], f"environment {variable}"
             values[key] = _converted(full, given, default)
             self.origins[full] = origin

@@ -468,6 +468,10 @@ class Engine:
         copies = [] if self._maintenance is None else self._maintenance.earlier_copies()
         return [each for each in copies if each not in self.erased_copies]
 
+    def out_of_reach(self) -> list[str]:
+        """What an erasure cannot reach besides those copies, in words."""
+        return [] if self._maintenance is None else self._maintenance.out_of_reach()
+
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:
         """Rebuild every derived index."""
         self.lexical.rebuild(progress)

@@ -157,7 +157,8 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
     def _load(self, epoch: str) -> View:
         kept = self._open(epoch)
         tail = self._since(kept)
-        is_due = len(tail) > self._tail_cap or (kept is None and self.writes_at_once)
+        # Files that cannot be used may hold what was erased: they are replaced however short the tail is.
+        is_due = len(tail) > self._tail_cap or (kept is None and (self.writes_at_once or self.path.exists()))
         if is_due and self._has_caught_up():
             kept = self._open(epoch)
             tail = self._since(kept)

@@ -1,4 +1,4 @@
-"""Where the key of the vault comes from (a passphrase, a key file, the keyring of the system), and its errors."""
+"""Where the key of the vault comes from (a passphrase, a file, the keyring, the environment, a command), and errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import stat
+import subprocess
 import tempfile
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -206,6 +207,51 @@ def _decoded(written: bytes, what: str) -> bytearray:
     if len(key) != KEY_BYTES:
         raise lost(f"{what} holds no key", "restore it from a backup")
     return key
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentKey:
+    """A key that the environment of the process holds, as a server's secret manager puts it there."""
+
+    variable: str
+    kind: str = field(default="environment", init=False)
+
+    def fresh(self) -> dict[str, Any]:
+        """The name of the variable, once it holds a key."""
+        wipe(self.key({}))
+        return {"variable": self.variable}
+
+    def key(self, details: Details) -> bytearray:  # noqa: ARG002
+        """The key in the variable."""
+        written = os.environ.get(self.variable)
+        if not written:
+            raise lost(f"the variable {self.variable} is not set", f"set it to {KEY_BYTES} random bytes in base64")
+        return _decoded(written.encode(), f"the variable {self.variable}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCommand:
+    """A key that a command prints in base64: the client of a key management service."""
+
+    command: tuple[str, ...]
+    timeout_s: float = 30.0
+    kind: str = field(default="command", init=False)
+
+    def fresh(self) -> dict[str, Any]:
+        """Nothing to keep, once the command has printed a key."""
+        wipe(self.key({}))
+        return {}
+
+    def key(self, details: Details) -> bytearray:  # noqa: ARG002
+        """The key that the command prints; what else it says is not shown, because it may hold the key."""
+        if not self.command:
+            raise lost("the vault's key comes from a command", "set privacy.key_command in config.toml")
+        try:
+            done = subprocess.run(self.command, capture_output=True, timeout=self.timeout_s, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            name = type(error).__name__
+            raise lost(f"the command {self.command[0]} gave no key ({name})", "run it by hand to see why") from None
+        return _decoded(done.stdout, f"the output of {self.command[0]}")
 
 
 class PasswordStore(Protocol):

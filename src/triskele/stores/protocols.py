@@ -427,6 +427,10 @@ class Maintenance(Protocol):
         """The copies that may hold what was erased: those of restores and killed processes, and backups made here."""
         ...
 
+    def out_of_reach(self) -> list[str]:
+        """What an erasure cannot reach besides files, in words; nothing where all of it is in files."""
+        ...
+
     def lost(self) -> list[LostWrites]:
         """Acknowledged writes that are gone, with what is still known of them."""
         ...

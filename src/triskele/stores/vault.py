@@ -14,12 +14,22 @@ from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.privacy import vault as vaults
-from triskele.privacy.keys import KeyFile, KeySource, Passphrase, VaultLocked, lost, system_keyring
+from triskele.privacy.keys import (
+    EnvironmentKey,
+    KeyCommand,
+    KeyFile,
+    KeySource,
+    Passphrase,
+    VaultLocked,
+    lost,
+    system_keyring,
+)
 from triskele.privacy.vault import KeyDocument, Vault
 from triskele.stores.protocols import VAULT, OwnerStore, SealedRow
 from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"
+KEY_VARIABLE = "TRISKELE_VAULT_KEY"
 _DOCUMENT = "keys"
 
 # Asks the person at the terminal for a passphrase, twice for a new one; None without a terminal.
@@ -205,6 +215,10 @@ class StoreVault:
             if found is None:
                 raise lost("this machine has no keyring", "unlock it, or set privacy.key to passphrase or file")
             return found
+        if kind == "environment":
+            return EnvironmentKey(KEY_VARIABLE)
+        if kind == "command":
+            return KeyCommand(self._settings.key_command)
         return Passphrase(self._passphrase(variable, is_new))
 
     def _passphrase(self, variable: str, is_new: bool) -> str:

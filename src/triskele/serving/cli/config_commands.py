@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import file_of, load
+from triskele.config import file_of, load, shown_url
 from triskele.errors import BadInput
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
@@ -187,4 +187,5 @@ def _by_name(settings: Settings) -> dict[str, Any]:
         if not is_dataclass(part):
             continue
         values |= {f"{section}.{field.name}": shapes.plain(getattr(part, field.name)) for field in fields(part)}
+    values["store.url"] = shown_url(settings.store.url)
     return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}

@@ -217,11 +217,12 @@ def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> d
 @common
 def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""
+    from triskele.config import shown_url
     from triskele.curation import agreement
 
     with invocation.open_existing() as engine:
         census, jobs, names = engine.census(), engine.store.jobs.counts(), engine.store.entities.counts()
-        address, adopted = invocation.settings().store.url, engine.adopted()
+        address, adopted = shown_url(invocation.settings().store.url), engine.adopted()
         if invocation.as_json:
             counts = {
                 **shapes.plain(census),

@@ -113,7 +113,7 @@ def changes(
     entries: Mapping[int, JournalEntry],
     short: Short,
     *,
-    copies: Sequence[Path] = (),
+    copies: Sequence[object] = (),
     erased: Sequence[Path] = (),
     sent: Sequence[Sent] = (),
 ) -> RenderableType:

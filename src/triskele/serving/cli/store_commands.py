@@ -251,7 +251,14 @@ def seal(invocation: Invocation, id: str, title: str | None) -> None:
 
         short = engine.store.shorten([outcome.id])
         shown = f"It is shown as {shapes.shown_content(engine.get(outcome.id), False)}"
-        said = reports.changes([outcome], {}, short, copies=copies, erased=engine.erased_copies, sent=sent)
+        said = reports.changes(
+            [outcome],
+            {},
+            short,
+            copies=[*map(str, copies), *engine.out_of_reach()],
+            erased=engine.erased_copies,
+            sent=sent,
+        )
         return invocation.write(said, render.note(shown))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -222,7 +221,9 @@ def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) 
         outcomes = engine.erase(*references)
         copies = engine.earlier_copies()
         told = {"kept_copies": shapes.plain(copies), "erased_copies": shapes.plain(engine.erased_copies)}
-        return _report_changes(invocation, engine, outcomes, told, copies=copies)
+        if beyond := engine.out_of_reach():
+            told["out_of_reach"] = beyond
+        return _report_changes(invocation, engine, outcomes, told, copies=[*map(str, copies), *beyond])
 
 
 def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> None:
@@ -331,7 +332,7 @@ def _report_changes(
     engine: Engine,
     outcomes: Sequence[Outcome],
     more: Mapping[str, Any] | None = None,
-    copies: Sequence[Path] = (),
+    copies: Sequence[object] = (),
     sent: Sequence[Sent] = (),
 ) -> None:
     if invocation.as_json:

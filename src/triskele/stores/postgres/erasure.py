@@ -17,6 +17,8 @@ from triskele.types import Memory, Outcome, Sealed
 
 # The name of the mark of an owner whose erased rows may still be in the tables.
 UNSCRUBBED = "unscrubbed"
+# The name of the mark that counts them.
+ERASURES = "erasures"
 # The tables that can hold words of a memory, or what was made of them.
 _TABLES = ("versions", "secrets", "documents", "vectors", "names", "mentions", "usage_counts", "given", "echoes")
 
@@ -60,8 +62,13 @@ def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> O
 
 
 def mark(connection: Connection, owner: str) -> None:
-    """Remember that deleted rows of an owner may still be in the tables."""
+    """Remember that deleted rows of an owner may still be in the tables, and in files of other instances."""
     connection.execute("INSERT INTO marks VALUES (%s, %s, '') ON CONFLICT DO NOTHING", [owner, UNSCRUBBED])
+    connection.execute(
+        "INSERT INTO marks AS known VALUES (%s, %s, '1')"
+        " ON CONFLICT (owner, name) DO UPDATE SET value = known.value::bigint + 1",
+        [owner, ERASURES],
+    )
 
 
 def vacuum(transactions: OwnerTransactions, done: str) -> None:

@@ -31,7 +31,11 @@ _ORDERS = {
     Sort.RECENCY: "updated_at DESC, id DESC",
     Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
 }
-_EPOCH = "(SELECT value FROM meta WHERE name = 'epoch')"
+# An erasure begins another run too: the files of every instance that hold what was erased are made again.
+_EPOCH = (
+    "(SELECT value FROM meta WHERE name = 'epoch')"
+    f" || coalesce((SELECT '-' || value FROM marks WHERE owner = %(owner)s AND name = '{erasure.ERASURES}'), '')"
+)
 _NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = %(owner)s ORDER BY seq DESC LIMIT 1), '')"
 _HEADS = ", ".join(
     (
@@ -277,7 +281,7 @@ class PostgresOwnerStore:
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
-        [[epoch]] = self._transactions.all(f"SELECT {_EPOCH}")
+        [[epoch]] = self._transactions.all(f"SELECT {_EPOCH}", {"owner": self.owner})
         return str(epoch)
 
     def heads(self, fingerprint: str = "") -> Heads:

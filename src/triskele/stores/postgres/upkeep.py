@@ -57,6 +57,13 @@ WHERE owner = %s AND version IS NOT NULL AND link_kind IS NULL AND NOT EXISTS (
     SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id AND journal.action = 'erased'
 ) LIMIT 20
 """
+_OUT_OF_REACH = (
+    "the write-ahead log of Postgres and its archive, until they are recycled",
+    "replicas, until they have replayed the log",
+    "base backups and dumps of the database",
+    "free space in the pages of its tables, until it is reused or `VACUUM FULL` is run",
+    "index files of other instances, until they next answer this owner's questions",
+)
 _BEFORE_RESTORE = "before-restore-*.backup"
 
 
@@ -121,6 +128,10 @@ class PostgresMaintenance:
         with self._as_of_now() as connection:
             rows = connection.execute("SELECT substr(name, 8) FROM meta WHERE starts_with(name, 'backup ')").fetchall()
         return [*self._kept(), *(Path(name) for (name,) in rows if Path(name).is_file())]
+
+    def out_of_reach(self) -> list[str]:
+        """The copies that the database and its administrators make."""
+        return list(_OUT_OF_REACH)
 
     def lost(self) -> list[LostWrites]:
         """None that could be told from here: the database recovers its own log."""

@@ -166,6 +166,10 @@ class SqliteMaintenance:
         made = [backup for backup in noted if backup not in kept and backup.is_file()]
         return [*kept, *copies.damaged(path), *copies.leftovers(path, noted), *made]
 
+    def out_of_reach(self) -> list[str]:
+        """Nothing: all of it is in files."""
+        return []
+
     def lost(self) -> list[LostWrites]:
         """Acknowledged writes that are gone, with what is still known of them."""
         with self._database.reading() as connection:

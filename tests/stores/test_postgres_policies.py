@@ -1,0 +1,139 @@
+"""Row-level security alone keeps owners apart: here every condition on the owner in our statements is switched off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from contract import owner_walk
+
+from triskele.errors import StoreUnavailable
+from triskele.stores.postgres.connections import OwnerTransactions
+from triskele.stores.postgres.truth import PostgresOwnerStore, PostgresStore
+from triskele.types import Add, Memory
+
+NEAR = ("alice ", "Alice", "alice2", "alic", "ALICE", "bob", "alice%", "")
+_CONDITION = re.compile(r"(\w+\.)?owner = %(s|\(owner\)s)")
+_WRITES = {
+    "apply claim erase seal reseal",
+    "keep drop complete queue_for regroup forget add release fail retry put delete swap",
+    "recalled injected lose end flush",
+}
+WRITES = {name for names in _WRITES for name in names.split()}
+PARTS: dict[str, owner_walk.Calls] = {
+    "": {**owner_walk.TRUTH, **owner_walk.WHOLE},
+    "vectors": owner_walk.VECTORS,
+    "entities": owner_walk.ENTITIES,
+    "jobs": owner_walk.JOBS,
+    "models": owner_walk.MODELS,
+    "documents": owner_walk.DOCUMENTS,
+    "usage": owner_walk.USAGE,
+}
+
+
+@pytest.fixture
+def store(postgres_url: str, tmp_path: Path) -> Iterator[PostgresStore]:
+    opened = PostgresStore(postgres_url, folder=tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def known(store: PostgresStore, make_memory: Callable[..., Memory]) -> owner_walk.Known:
+    """What alice has: one of everything."""
+    alice = store.of("alice")
+    return owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, owner_walk.made(make_memory)))
+
+
+@pytest.fixture
+def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lets no statement filter by owner; the statements that did are listed."""
+    execute, changed = psycopg.Connection.execute, list[str]()
+
+    def execute_unfiltered(connection: Any, query: Any, *rest: Any, **details: Any) -> Any:
+        if isinstance(query, str) and _CONDITION.search(query):
+            changed.append(query)
+            query = _CONDITION.sub(r"(\g<0> OR true)", query)
+        return execute(connection, query, *rest, **details)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute_unfiltered)
+    return changed
+
+
+def _answers(store: PostgresOwnerStore, known: owner_walk.Known) -> dict[tuple[str, str, int], object]:
+    return {
+        (part, name, number): owner_walk.outcome_of(call, store, known)
+        for part, calls in PARTS.items()
+        for name, each in calls.items()
+        if name not in WRITES
+        for number, call in enumerate(each)
+    }
+
+
+@pytest.mark.parametrize("owner", NEAR, ids=repr)
+def test_no_read_shows_a_row_of_another_owner(
+    store: PostgresStore, known: owner_walk.Known, unfiltered: list[str], owner: str, new_postgres: Callable[[], str]
+) -> None:
+    empty = PostgresStore(new_postgres(), folder=Path("unused"))
+    try:
+        expected = _answers(empty.of(owner), known)
+    finally:
+        empty.close()
+    assert _answers(store.of(owner), known) == expected
+    assert len(set(unfiltered)) > 30
+    assert store.of("alice").history(known.id)
+
+
+def test_without_the_policies_the_same_reads_show_everything(
+    store: PostgresStore, known: owner_walk.Known, unfiltered: list[str]
+) -> None:
+    """That the test above would see a leak: a superuser passes over the policies."""
+    store._connections.role = "none"
+    assert [memory.id for memory in store.of("bob").history(known.id)] == [known.id, known.id]
+    assert store.of("bob").census().memories > 0
+    assert unfiltered
+
+
+def test_no_change_reaches_a_row_of_another_owner(store: PostgresStore, known: owner_walk.Known) -> None:
+    before = owner_walk.truth_of(store.of("alice"))
+    with OwnerTransactions(store._connections, "bob").writing() as connection:
+        for table in ("versions", "links", "secrets", "documents", "vectors"):
+            assert connection.execute(f"DELETE FROM {table}").rowcount == 0
+        assert connection.execute("UPDATE versions SET content = 'gone'").rowcount == 0
+    assert owner_walk.truth_of(store.of("alice")) == before
+    assert store.of("alice").history(known.id)
+
+
+def test_a_row_cannot_be_written_for_another_owner(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
+    store.of("bob").apply([Add(make_memory("his own words", owner="bob"))], batch="one")
+    with (
+        pytest.raises(StoreUnavailable, match="row-level security"),
+        OwnerTransactions(store._connections, "bob").writing() as connection,
+    ):
+        connection.execute("INSERT INTO marks VALUES ('alice', 'a', 'b')")
+    with (
+        pytest.raises(StoreUnavailable, match="row-level security"),
+        OwnerTransactions(store._connections, "bob").writing() as connection,
+    ):
+        connection.execute("UPDATE versions SET owner = 'alice'")
+    assert len(list(store.of("bob").versions())) == 1
+
+
+def test_what_a_transaction_has_set_ends_with_it(store: PostgresStore, known: owner_walk.Known) -> None:
+    """A pooler may give the next transaction on the same connection to anyone."""
+    for _ in range(3):
+        assert store.of("alice").history(known.id)
+    connection = store._connections._pool.getconn()
+    try:
+        row = connection.execute(
+            "SELECT coalesce(current_setting('triskele.owner', true), ''), current_user, current_setting('search_path'),"
+            " current_setting('lock_timeout'), (SELECT count(*) FROM pg_prepared_statements)"
+        ).fetchone()
+    finally:
+        store._connections._pool.putconn(connection)
+    assert row is not None
+    assert (row[0], row[1], "triskele" in row[2], row[3], row[4]) == ("", "postgres", False, "0", 0)

@@ -1,0 +1,150 @@
+"""Recall over Postgres: the local corpus ranks as it does over a file, on any instance, and embeds nothing twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib import resources
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from triskele import config
+from triskele.engine import Engine
+from triskele.models.bundled import BundledEmbedder
+from triskele.stores.postgres import migrations
+from triskele.types import Action, Add, Answer, Connect
+
+Open = Callable[[str, str], Engine]
+
+
+@pytest.fixture
+def open_as(tmp_path: Path) -> Iterator[Open]:
+    """Opens the engine of a store in a data folder of its own."""
+    with ExitStack() as stack:
+
+        def open_one(home: str, url: str) -> Engine:
+            environment = {"TRISKELE_HOME": str(tmp_path / home), "TRISKELE_PROJECT": "demo"}
+            return stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path))
+
+        yield open_one
+
+
+def _fill(target: Engine, source: Engine) -> None:
+    """Copy truth from one store to another, in the same order."""
+    target.apply([Add(memory, verbatim=True) for _, memory in source.store.versions()])
+    target.apply([Connect(link) for link in source.store.all_links()])
+
+
+def _questions() -> list[str]:
+    """Every sixteenth question: all of them rank alike too, and take a minute."""
+    lines = (resources.files("triskele.samples") / "team" / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["text"] for line in lines[::16]]
+
+
+def _refuse(*_: object) -> None:
+    raise AssertionError("a text was embedded again")
+
+
+def _ranking(answer: Answer) -> list[tuple[str, float]]:
+    return [(hit.memory.id, pytest.approx(hit.score, abs=1e-6)) for hit in answer.hits]
+
+
+def test_both_stores_and_every_instance_rank_the_sample_corpus_alike(
+    open_as: Open, team_home: Path, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(team_home, tmp_path / "file")
+    by_file = open_as("file", f"sqlite:///{tmp_path / 'file' / 'memories.db'}")
+    first = open_as("first", postgres_url)
+    _fill(first, by_file)
+    first.embed()
+    # A new instance has no index and no token vectors of its own.
+    monkeypatch.setattr(BundledEmbedder, "encode_documents", _refuse)
+    second = open_as("second", postgres_url)
+    for question in _questions():
+        asked = {"limit": 50, "all_projects": True, "logged": False}
+        expected = by_file.recall(question, **asked)
+        assert len(expected.hits) > 5
+        for engine in (first, second):
+            answer = engine.recall(question, **asked)
+            assert _ranking(answer) == [(hit.memory.id, hit.score) for hit in expected.hits], question
+            assert answer.missing == expected.missing
+
+
+def test_an_instance_sees_what_another_one_writes_and_embeds(open_as: Open, postgres_url: str) -> None:
+    first, second = open_as("first", postgres_url), open_as("second", postgres_url)
+    for engine in (first, second):
+        engine.recall("how is the service deployed?")
+    kept = first.remember("Releases go to the cluster by Argo CD")
+    first.embed()
+    answers = [engine.recall("how do releases get to the cluster?") for engine in (first, second)]
+    assert [[hit.memory.id for hit in answer.hits] for answer in answers] == [[kept.id], [kept.id]]
+    assert answers[0].hits[0].score == pytest.approx(answers[1].hits[0].score, abs=1e-6)
+    assert "late" in answers[1].hits[0].legs
+    second.erase(kept.id)
+    assert [engine.recall("how do releases get to the cluster?").hits for engine in (first, second)] == [(), ()]
+
+
+def test_an_index_that_cannot_be_written_is_read_from_the_database(
+    open_as: Open, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_as("first", postgres_url)
+    texts = ["Anna waters the plants on Mondays", "Releases go out by Argo CD", "The printer is on the second floor"]
+    for text in texts:
+        first.remember(text)
+    first.embed()
+    second = open_as("second", postgres_url)
+    semantic = second.semantic()
+    assert semantic is not None
+    monkeypatch.setattr(type(semantic.tokens), "_has_caught_up", lambda _: False)
+    found = [[(hit.memory.id, hit.score) for hit in each.recall("who waters plants?").hits] for each in (first, second)]
+    assert found[0] == found[1] != []
+    assert not semantic.tokens.path.exists()
+
+
+def test_owners_have_indexes_of_their_own(postgres_url: str, tmp_path: Path) -> None:
+    folders = set()
+    for owner in ("alice", "Alice", "alice ", "alice2"):
+        environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_MEMORY_OWNER": owner}
+        with Engine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
+            engine.remember(f"the words of {owner!r}")
+            [hit] = engine.recall("the words").hits
+            assert hit.memory.content == f"the words of {owner!r}"
+            folders.add(engine._index_folder)
+    assert len(folders) == 4
+
+
+def test_an_erasure_reaches_the_rows_and_the_files_of_every_instance(
+    open_as: Open, postgres_url: str, tmp_path: Path
+) -> None:
+    first, second = open_as("first", postgres_url), open_as("second", postgres_url)
+    gone = first.remember("Zebrafinches nest in the Quillback tower")
+    kept = first.remember("Releases go out by Argo CD")
+    first.embed()
+    question = "where do birds nest, how do releases go out?"
+    for engine in (first, second):
+        assert len(engine.recall(question).hits) == 2
+        # Writes the files that few memories would not need yet.
+        engine.reindex()
+    [outcome] = first.erase(gone.id)
+    assert outcome.action is Action.ERASED
+    assert any("write-ahead log" in words for words in first.out_of_reach())
+    assert any("replicas" in words for words in first.out_of_reach())
+    with psycopg.connect(postgres_url) as connection:
+        for table in migrations.OWNED:
+            rows = connection.execute(f"SELECT * FROM triskele.{table}").fetchall()
+            assert "uillback" not in str(rows) and (table == "journal" or gone.id not in str(rows)), table
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
+        sql = "SELECT dead_tuple_count FROM pgstattuple('triskele.versions')"
+        assert connection.execute(sql).fetchall() == [(0,)]
+    for engine in (first, second):
+        assert [hit.memory.id for hit in engine.recall(question).hits] == [kept.id]
+        semantic = engine.semantic()
+        assert semantic is not None
+        for index in (semantic.dense, semantic.tokens):
+            records = index._file.open(engine.store.epoch())
+            assert records is not None and len(records.slots) == 1
+    assert second.maintenance.is_scrubbed()
