@@ -12,14 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from triskele import config
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.access_keys import SCOPES
-
-if TYPE_CHECKING:
-    from triskele.stores.postgres.accounts import Accounts
 
 _NEEDED = "`triskele serve --demo` needs the extra `demo`: pip install 'triskele[demo]'"
 _START_S = 60.0
@@ -36,7 +32,7 @@ def demo_environment(fill: Callable[[config.Settings], None]) -> Iterator[tuple[
 
     `fill` stores the sample memories with the settings of the first user.
     """
-    with _running_postgres() as url, tempfile.TemporaryDirectory(prefix="triskele-demo-") as home:
+    with running_postgres() as url, tempfile.TemporaryDirectory(prefix="triskele-demo-") as home:
         # Nothing of the user's own settings: the demo must not touch their store.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
         environ = {**kept, "TRISKELE_HOME": home, "TRISKELE_STORE": url, "TRISKELE_PRIVACY_KEY": "file"}
@@ -48,7 +44,7 @@ def demo_environment(fill: Callable[[config.Settings], None]) -> Iterator[tuple[
 def _users(url: str) -> dict[str, str]:
     from triskele.stores.postgres.accounts import Accounts
 
-    with closing(_once_up(lambda: Accounts(url))) as accounts:
+    with closing(Accounts(url)) as accounts:
         for name in USERS:
             accounts.create_user(name, is_admin=name == USERS[0])
         return {
@@ -57,11 +53,14 @@ def _users(url: str) -> dict[str, str]:
         }
 
 
-def _once_up(attempt: Callable[[], Accounts]) -> Accounts:
+def _wait_for(url: str) -> None:
+    """Wait until a server that was just started answers; its tables are made on the way."""
+    from triskele.stores.postgres.connections import Connections
+
     ends = time.monotonic() + _START_S
     while True:
         try:
-            return attempt()
+            return Connections(url).close()
         except StoreUnavailable:
             if time.monotonic() > ends:
                 raise
@@ -69,7 +68,7 @@ def _once_up(attempt: Callable[[], Accounts]) -> Accounts:
 
 
 @contextmanager
-def _running_postgres() -> Iterator[str]:
+def running_postgres() -> Iterator[str]:
     """The address of a new database server, which only this machine reaches; stopped and removed at the end."""
     programs, user = _programs(), _SYSTEM_USER if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="triskele-pg-"))
@@ -95,7 +94,9 @@ def _running_postgres() -> Iterator[str]:
         serve: list[str | Path] = [programs / "postgres", "-D", folder / "data", "-k", folder, "-h", ""]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(serve, stdout=log, stderr=log, user=user, start_new_session=True)
-        yield f"postgresql://postgres@/postgres?host={folder}"
+        url = f"postgresql://postgres@/postgres?host={folder}"
+        _wait_for(url)
+        yield url
     finally:
         if process is not None:
             _stop(process)
