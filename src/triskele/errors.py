@@ -12,6 +12,7 @@ TriskeleError
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     ├── ModelUnavailable     a model file is missing, damaged or speaks nonsense
     ├── VaultLocked, VaultDamaged   (privacy/keys.py) the key is missing, or a sealed text was altered
+    ├── AccessDenied, QuotaExceeded   (serving/http/problems.py) a server refuses the key, or a quota is used up
     └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
 """
 

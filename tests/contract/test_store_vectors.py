@@ -317,3 +317,17 @@ def test_without_waiting_a_store_that_is_being_written_refuses_vectors_at_once(
     store.apply(write_meanwhile(), batch="two")  # type: ignore[arg-type]
     assert refused == [StoreUnavailable]
     assert store.vectors.count_waiting() == 2
+
+
+def test_token_vectors_come_back_by_slot_where_the_store_keeps_them(store: OwnerStore, add: Make) -> None:
+    one, two, three = (add(text) for text in ("one", "two", "three"))
+    vectors = {memory.content_hash: b"sentence" for memory in (one, two, three)}
+    tokens = {memory.content_hash: memory.content.encode() for memory in (one, two)}
+    slots = store.vectors.keep(ONE, vectors, tokens=tokens)
+    kept = [(slots[memory.content_hash], memory.content.encode()) for memory in (one, two)]
+    expected = sorted(kept) if store.vectors.keeps_tokens else []
+    assert store.vectors.token_page(ONE) == expected
+    assert store.vectors.token_page(ONE, after=kept[0][0]) == expected[1:]
+    assert store.vectors.token_page(OTHER) == []
+    store.erase([one.id], batch="gone")
+    assert store.vectors.token_page(ONE) == expected[1:]

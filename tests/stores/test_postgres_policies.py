@@ -138,3 +138,24 @@ def test_what_a_transaction_has_set_ends_with_it(store: PostgresStore, known: ow
         store._connections._pool.putconn(connection)
     assert row is not None
     assert (row[0], row[1], "triskele" in row[2], row[3], row[4]) == ("", "postgres", False, "0", 0)
+
+
+def test_the_writes_of_an_owner_follow_one_another(
+    store: PostgresStore, postgres_url: str, tmp_path: Path, make_memory: Callable[..., Memory]
+) -> None:
+    """Also those of another process; the writes of another owner wait for nothing."""
+    other = PostgresStore(postgres_url, folder=tmp_path, busy_timeout_s=0.2)
+    hers = Add(make_memory("her own words", owner="alice"))
+    # The row of a new owner would order them too.
+    store.of("alice").jobs.add("embed", [])
+    try:
+        with OwnerTransactions(store._connections, "alice").writing():
+            other.of("bob").apply([Add(make_memory("his own words", owner="bob"))], batch="one")
+            with pytest.raises(StoreUnavailable, match="busy with other writers"):
+                other.of("alice").jobs.claim("embed", wait=False)
+            with pytest.raises(StoreUnavailable, match="busy with other writers"):
+                other.of("alice").apply([hers], batch="two")
+        other.of("alice").apply([hers], batch="three")
+    finally:
+        other.close()
+    assert [entry.batch for entry in store.of("alice").journal()] == ["three"]

@@ -176,10 +176,11 @@ def _shape(change: Change) -> dict[str, Any]:
 )
 @click.option("--http", metavar="HOST:PORT", help="Also serve HTTP: on loopback with the token, or users with keys.")
 @click.option("--socket", metavar="PATH", type=click.Path(path_type=Path), help="Also serve on this unix socket.")
+@click.option("--demo", is_flag=True, help="Serve two users and sample memories from a throw-away Postgres.")
 @click.option("--status", is_flag=True, help="Only show the process that serves this data folder.")
 @click.option("--stop", is_flag=True, help="Only stop the process that serves this data folder.")
 @common
-def serve(invocation: Invocation, http: str | None, socket: Path | None, status: bool, stop: bool) -> None:
+def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: bool, status: bool, stop: bool) -> None:
     """Serve hooks, MCP and commands from one process until idle.
 
     Hooks, `triskele mcp` and commands that leave texts to embed start it when they need it.
@@ -191,6 +192,8 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, status:
     environ = invocation.environ()
     if status or stop:
         return _report_status(invocation, environ, stop=stop)
+    if demo:
+        return _serve_demo(invocation, http or "127.0.0.1:0")
     is_public = not invocation.settings().store.url.startswith("sqlite:")
     extra_addresses = resident.ExtraAddresses(
         listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
@@ -278,6 +281,25 @@ def memory_tool(invocation: Invocation, client: str) -> None:
         if invocation.as_json:
             return invocation.write_json({"output": answer, "project": engine.project})
         return click.echo(answer)
+
+
+def _serve_demo(invocation: Invocation, http: str) -> None:
+    """Serve from a database that goes away."""
+    from triskele.serving import listener, resident
+    from triskele.serving.cli.demo import store_samples
+    from triskele.serving.http.demo_server import demo_environment, what_to_try
+
+    address = listener.http_address(http, is_public=True)
+    with demo_environment(store_samples) as (environ, keys):
+
+        def ready(addresses: dict[str, str]) -> None:
+            if invocation.as_json:
+                return invocation.write_json({**addresses, "keys": dict(keys), "pid": os.getpid(), "project": None})
+            click.echo(what_to_try(addresses["http"], keys))
+            return _report_addresses(invocation, addresses)
+
+        resident.serve(environ, resident.ExtraAddresses(address), ready=ready)
+    resident.exit_now()
 
 
 def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:

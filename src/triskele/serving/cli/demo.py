@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,15 @@ SCENES = (
     Scene("An incident comes with its resolution", "Why were boats sent to a place that was already taken?"),
     Scene("A word inside a Chinese sentence", "短信验证"),
 )
+
+
+def store_samples(settings: config.Settings) -> None:
+    """Store the sample memories, in their project `demo`, in the store of some settings."""
+    from triskele.engine import open_memory
+
+    with open_memory(settings=replace(settings, project="demo")) as engine:
+        engine.apply(_changes(engine))
+        engine.embed()
 
 
 @contextmanager

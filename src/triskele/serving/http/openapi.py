@@ -128,9 +128,17 @@ def _query_parameters(operation: Operation, schemas: _Schemas) -> list[Schema]:
         return []
     properties, required = schemas.fields(operation.query)
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": schema}
+        {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
         for name, schema in properties.items()
     ]
+
+
+def _without_null(schema: Schema) -> Schema:
+    """A schema for a query string, which cannot say null: what is left out is."""
+    if "anyOf" not in schema:
+        return schema
+    (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})
+    return {**{name: value for name, value in schema.items() if name not in ("anyOf", "default")}, **kind}
 
 
 def _problem(text: str) -> Schema:
