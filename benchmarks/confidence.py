@@ -1,11 +1,13 @@
 """Fit the confidence of an answer, and report how far it can be believed.
 
-    TRISKELE_BENCH_DATA=folder python benchmarks/confidence.py [--pairs FILE] [--most N]
+    TRISKELE_BENCH_DATA=folder python benchmarks/confidence.py [--pairs FILE] [--most N] [--sets A,B]
 
-Fitted on the sample corpus, the notes, MuSiQue, HotpotQA, 2Wiki and, with `--pairs`, on questions made from training
-pairs: answerable ones, ones whose passage is left out, and ones asked of another source with its names put in. Each
-answerable question of a set counts a second time with its answers taken away. LoCoMo, REALTALK, BEAM, LongMemEval and
-SciFact only report. Prints the weights for `triskele/recall/confidence.py`; every set counts the same in the fit.
+Fitted on the tune halves of the sample corpus (each prompt in its project and in the others, through the scope of the
+hook), the notes in `everyday/`, the titled notes, MuSiQue, HotpotQA, 2Wiki and, with `--pairs`, questions made from
+training pairs: answerable ones, ones whose passage is left out, and ones asked of another source with its names put in.
+Where a set has no questions without an answer, each question counts a second time with its answers taken away. LoCoMo,
+REALTALK, BEAM, LongMemEval and SciFact only report. Prints the weights for `triskele/recall/confidence.py` and how they
+do on the test halves; every set counts the same in the fit and has a base rate of its own.
 """
 
 from __future__ import annotations
@@ -13,30 +15,37 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import math
 import random
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from importlib import resources
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import texts
+from injection import Asked, team_prompts
 from numpy.typing import NDArray
 
+from triskele.engine import Engine
 from triskele.evaluation.arms import arm
-from triskele.evaluation.datasets import UNRANKED_TYPES, windows
+from triskele.evaluation.datasets import UNRANKED_TYPES, half, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
-from triskele.recall.confidence import COMPARED
+from triskele.recall import reasons
+from triskele.recall.candidates import CandidateSet
+from triskele.recall.confidence import has_signs, signs
+from triskele.recall.legs import QueryTerms
+from triskele.serving.cli.demo import temporary_memory
+from triskele.serving.hook import injection
+from triskele.serving.hook.injection import Conversation
 
-SIGNS = ("share", "margin", "length")
-FITTED = ("team", "til_notes", "musique_dev200", "hotpotqa_dev500", "2wikimultihopqa")
+SIGNS = ("cosine", "words", "margin", "length", "spread", "unknown")
+EVERYDAY = Path(__file__).parent / "everyday"
+FITTED = ("team", "everyday", "til_notes", "musique_dev200", "hotpotqa_dev500", "2wikimultihopqa")
 REPORTED = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads", "scifact")
-OWN = ("lexical", "dense", "late")
 SOURCES = (
     "topicalchat_synth3p", "sgd_synthq", "friendsqa", "qmsum_synthq", "multidogo_synthq", "cosmosqa_synth3p",
     "k8s_docs", "github_docs", "mdn_docs", "tldr", "squad_nqg_sentences", "boolq", "iirc", "qasper", "pubmedqa", "doqa",
@@ -46,7 +55,38 @@ BINS = 10
 _NAME = re.compile(r"(?<!^)\b[A-Z][a-z]{2,}\b")
 
 Floats = NDArray[np.float64]
-Sample = tuple[list[float], float, str]
+
+
+class Sample(NamedTuple):
+    """The signs of an answer, whether its best hit is right, and its half."""
+
+    signs: list[float]
+    right: float
+    half: str
+
+
+class Recorder:
+    """Keeps what the last confidence was computed from."""
+
+    def __init__(self) -> None:
+        self.last: tuple[CandidateSet, QueryTerms] | None = None
+
+    def __call__(self, found: CandidateSet, query: QueryTerms) -> dict[str, float]:
+        """The signs of an answer."""
+        self.last = found, query
+        return signs(found, query)
+
+    def sample(self, gold: Set[int], half: str, *, taken_away: bool = False) -> Iterator[Sample]:
+        """The last answer; `gold` are the rows that answer, left out of the list where they are taken away."""
+        if self.last is None:
+            return
+        found, query = self.last
+        if taken_away:
+            found = replace(found, fused=[each for each in found.fused if each.row not in gold])
+        if found.fused and has_signs(found.fused[0]):
+            given = signs(found, query)
+            right = float(not taken_away and found.fused[0].row in gold)
+            yield Sample([given[name] for name in SIGNS], right, half)
 
 
 def main() -> None:
@@ -54,70 +94,127 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=Path, help="training pairs (JSON lines, gzipped) to make questions from")
     parser.add_argument("--most", type=int, default=400, help="questions of a set")
+    parser.add_argument("--sets", default=",".join((*FITTED, *REPORTED)), help="the sets to ask")
     options = parser.parse_args()
-    samples: dict[str, list[Sample]] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        folders = {name: texts.data_folder() / name for name in (*FITTED[1:], *REPORTED)}
-        folders["team"] = Path(str(resources.files("triskele.samples") / "team"))
-        if options.pairs:
-            folders["made"] = _made(options.pairs, Path(scratch) / "made")
-        for name, folder in folders.items():
-            if folder.is_dir():
-                samples[name] = list(_samples(folder, options.most))
+    samples = dict(_collected(options.sets.split(","), options.pairs, options.most))
     fitted = [name for name in samples if name not in REPORTED]
-    weights = fit(*_joined([samples[name] for name in fitted]))
+    weights = fit_over_sets([_of("tune", samples[name]) for name in fitted])
     print("bias", round(weights[0], 2), dict(zip(SIGNS, weights[1:].round(2).tolist(), strict=True)))
-    print("| set | n | right | AUROC | expected error |\n|---|---|---|---|---|")
+    print("| set, test half | n | right | AUROC | expected error |\n|---|---|---|---|---|")
     everything = []
     for name, found in samples.items():
-        signs, right, _ = _joined([found])
-        likely = predicted(weights, signs)
+        given, right, _ = _joined([found if name in REPORTED else _of("test", found)])
+        likely = predicted(weights, given)
         everything.append((likely, right))
-        mark = "" if name in fitted else " (reported only)"
+        mark = " (reported only, all)" if name in REPORTED else ""
+        low, high = _interval(likely, right)
         area, error = auroc(likely, right), expected_error(likely, right)
-        print(f"| {name}{mark} | {len(right)} | {right.mean():.2f} | {area:.3f} | {error:.3f} |")
+        print(
+            f"| {name}{mark} | {len(right)} | {right.mean():.2f} | {area:.3f} | {error:.3f} [{low:.3f}, {high:.3f}] |"
+        )
     likely, right = (np.concatenate(each) for each in zip(*everything, strict=True))
     print(f"pooled expected error {expected_error(likely, right):.3f}; reliability (mean confidence, share right):")
     for bin_ in np.array_split(np.argsort(likely), BINS):
         print(f"  {likely[bin_].mean():.2f} {right[bin_].mean():.2f} ({len(bin_)})")
 
 
-def _samples(folder: Path, most: int) -> Iterator[Sample]:
-    """The signs of each question, whether its best document is relevant, and its kind."""
+def _collected(names: Sequence[str], pairs: Path | None, most: int) -> Iterator[tuple[str, list[Sample]]]:
+    """Every set with its samples; sets that are not there are left out."""
+    recorder, before = Recorder(), reasons.signs
+    reasons.signs = recorder
+    try:
+        if "team" in names:
+            yield "team", list(_team(recorder))
+        folders = {name: texts.data_folder() / name for name in names if name != "team"} | {"everyday": EVERYDAY}
+        with tempfile.TemporaryDirectory() as scratch:
+            if pairs:
+                folders["made"] = _made(pairs, Path(scratch) / "made")
+            for name, folder in folders.items():
+                if folder.is_dir() and (name in names or name == "made"):
+                    yield name, list(_samples(folder, most, recorder))
+    finally:
+        reasons.signs = before
+
+
+def _team(recorder: Recorder) -> Iterator[Sample]:
+    """The prompts of the sample corpus as the hook asks them."""
+    with temporary_memory() as engine:
+        engine.settings = replace(engine.settings, project=None)
+        rows = _rows(engine)
+        for each in team_prompts(engine):
+            recorder.last = None
+            _recall(engine, each)
+            gold = {row for id in each.gold for row in rows[id]}
+            yield from recorder.sample(gold, half(each.query))
+
+
+def _recall(engine: Engine, asked: Asked) -> None:
+    filters = Conversation(None, asked.project, False, {}).filters
+    query = injection.query_of(asked.query.text)
+    engine.recall(query, limit=injection.CONSIDERED, logged=False, hurried=True, **filters)
+
+
+def _rows(engine: Engine) -> Mapping[str, list[int]]:
+    rows = defaultdict(list)
+    for row, memory in engine.store.versions():
+        rows[memory.id].append(row)
+    return rows
+
+
+def _samples(folder: Path, most: int, recorder: Recorder) -> Iterator[Sample]:
+    """The questions of a set; where all have answers, each a second time without them."""
     data = load_dataset(folder)
     queries = [query for query in data.queries if query.type in UNRANKED_TYPES or data.qrels.get(query.id)]
-    queries = queries[:: max(1, len(queries) // most)]
+    has_unanswerable = any(query.type in UNRANKED_TYPES for query in queries)
     with BenchHarness(windows(data.documents)) as harness:
-        retriever, analyzer = harness.retriever(arm("default"), limit=20), harness.engine.lexical.analyzer
-        for query in queries:
-            gold = {id for id, grade in data.qrels.get(query.id, {}).items() if grade > 0}
-            length = math.log1p(len(analyzer.query_terms(query.text)))
-            hits = [
-                (found.document, _share(found.legs)) for found in retriever.search(query.text, query.scope).documents
-            ]
-            if hits and (gold or query.type in UNRANKED_TYPES):
-                yield _signs(hits, length), float(hits[0][0] in gold), query.type
-            others = [hit for hit in hits if hit[0] not in gold]
-            if gold and others:
-                yield _signs(others, length), 0.0, "answers taken away"
+        retriever, rows = harness.retriever(arm("default"), limit=20), defaultdict(set)
+        for id, of_memory in _rows(harness.engine).items():
+            rows[harness.document(id)] |= set(of_memory)
+        for query in queries[:: max(1, len(queries) // most)]:
+            gold = {row for id, grade in data.qrels.get(query.id, {}).items() if grade > 0 for row in rows[id]}
+            recorder.last = None
+            retriever.search(query.text, query.scope)
+            yield from recorder.sample(gold, half(query))
+            if gold and not has_unanswerable:
+                yield from recorder.sample(gold, half(query), taken_away=True)
 
 
-def _share(legs: Any) -> float:
-    return sum(each.contribution for name, each in legs.items() if name in OWN)
-
-
-def _signs(hits: Sequence[tuple[str, float]], length: float) -> list[float]:
-    """As `triskele.recall.confidence.signs` has them."""
-    best, *others = [share for _, share in hits[: COMPARED + 1]]
-    return [best, best - (sum(others) / len(others) if others else 0.0), length]
+def _of(half: str, samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.half == half]
 
 
 def _joined(parts: Sequence[Sequence[Sample]]) -> tuple[Floats, Floats, Floats]:
     """Signs, outcomes, and weights that let every part count the same."""
-    signs = np.array([sample[0] for part in parts for sample in part])
-    right = np.array([sample[1] for part in parts for sample in part])
+    given = np.array([sample.signs for part in parts for sample in part])
+    right = np.array([sample.right for part in parts for sample in part])
     weights = np.concatenate([np.full(len(part), 1 / len(part)) for part in parts])
-    return signs, right, weights / weights.mean()
+    return given, right, weights / weights.mean()
+
+
+def fit_over_sets(parts: Sequence[Sequence[Sample]]) -> Floats:
+    """Weights of the signs with a base rate for each set, then one bias for all sets.
+
+    The share of answerable questions differs by construction: without base rates of their own, sets with long questions
+    would teach that long questions have answers.
+    """
+    given, right, counted = _joined(parts)
+    sets = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    found = fit(np.column_stack([given, np.eye(len(parts))[sets][:, 1:]]), right, counted)[: 1 + given.shape[1]]
+    low, high = -20.0, 20.0
+    for _ in range(60):
+        found[0] = (low + high) / 2
+        is_high = (counted * (predicted(found, given) - right)).sum() > 0
+        low, high = (low, found[0]) if is_high else (found[0], high)
+    return found
+
+
+def _interval(likely: Floats, right: Floats, rounds: int = 200) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the expected error."""
+    chance = np.random.default_rng(7)
+    drawn = (chance.integers(0, len(right), len(right)) for _ in range(rounds))
+    errors = [expected_error(likely[each], right[each]) for each in drawn]
+    low, high = np.quantile(errors, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def fit(signs: Floats, right: Floats, weights: Floats, ridge: float = 1e-3) -> Floats:

@@ -68,14 +68,14 @@ def main() -> None:
     with temporary_memory() as engine:
         # The sample store names a project of its own; here each prompt has one.
         engine.settings = replace(engine.settings, project=None)
-        asked = list(_team(engine))
+        asked = list(team_prompts(engine))
         for part in options.halves.split(","):
             _tell(f"team, {part}", engine, [each for each in asked if half(each.query) == part])
     for name in filter(None, options.sets.split(",")):
         _conversation_set(texts.data_folder() / name)
 
 
-def _team(engine: Engine) -> Iterator[Asked]:
+def team_prompts(engine: Engine) -> Iterator[Asked]:
     """Answerable questions in the project of their answer and in every other one; the others in one project each."""
     folder = Path(str(resources.files("triskele.samples") / "team"))
     data = load_dataset(folder)

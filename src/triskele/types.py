@@ -395,8 +395,8 @@ class Agreement:
     """the share of the first five that stayed among them"""
 
 
-# Below this nothing fits well: fewer than one answer in ten is right.
-LEAST_CONFIDENCE = 0.1
+# Below this nothing fits well: about one answer in ten is right.
+LEAST_CONFIDENCE = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from triskele.index.analysis import Analyzer
+from triskele.index.analysis import Analyzer, identifiers, shape, spellings
 
 ENGLISH = Analyzer()
 
@@ -74,3 +74,16 @@ def test_other_languages_have_their_own_stems_and_none_is_possible() -> None:
 
 def test_very_long_words_are_cut() -> None:
     assert max(len(term) for term in ENGLISH.terms("x" * 100_000)) == 100
+
+
+def test_identifiers_are_words_with_digits_or_underscores() -> None:
+    text = "On the 27th at 10am E18 and HRN-417, see new_checkout_v2 or and/or 2026-03-01 by well-known Ravi"
+    assert [word.text for word in identifiers(text)] == ["e18", "hrn-417", "new_checkout_v2"]
+    assert [text[word.start : word.end] for word in identifiers(text)] == ["E18", "HRN-417", "new_checkout_v2"]
+
+
+def test_an_identifier_is_spelled_with_other_joints() -> None:
+    assert spellings("hrn-417") == ["hrn_417", "hrn417"]
+    assert {"hrn-417", "hrn_417", "h-rn417"} <= set(spellings("hrn417"))
+    assert spellings("x" * 50) == []
+    assert shape("hrn-417") == shape("hrn_99") != shape("bkr-99")

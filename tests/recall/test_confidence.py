@@ -1,37 +1,100 @@
-"""Confidence: more share, more lead and a longer query raise it; an exact rare identifier is certain."""
+"""Confidence: nearness, lead and a longer query raise it; a rare identifier is certain, an unknown one is not."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from triskele.config import load
+from triskele.engine import Engine
 from triskele.recall import confidence
+from triskele.recall.candidates import CandidateSet
 from triskele.recall.fusion import Candidate, Contribution
+from triskele.recall.late_interaction import LateScores
 from triskele.recall.legs import QueryTerms
-from triskele.types import LEAST_CONFIDENCE
+from triskele.types import LEAST_CONFIDENCE, Ranking
 
 
-def candidate(row: int, late: float, graph: float = 0.0) -> Candidate:
-    parts = {"dense": Contribution(1, 0.0, 0.0, 0.0), "late": Contribution(1, late, late, late)}
-    return Candidate(row, late + graph, parts | {"graph": Contribution(1, graph, graph, graph)})
+def candidate(row: int, near: float, words: float = 0.0, graph: float = 0.0) -> Candidate:
+    parts = {
+        "dense": Contribution(1, near, near, 0.4 * near),
+        "late": Contribution(1, near, near, 0.5 * near),
+        "lexical": Contribution(1, words, words, 0.1 * words),
+        "graph": Contribution(1, graph, graph, graph),
+    }
+    return Candidate(row, sum(part.contribution for part in parts.values()), parts)
 
 
-def query(*terms: str, rarity: float = 6.0) -> QueryTerms:
-    return QueryTerms("", terms, dict.fromkeys(terms, rarity))
+def query(*terms: str, rarity: float = 6.0, unknown: frozenset[str] = frozenset()) -> QueryTerms:
+    return QueryTerms("", terms, dict.fromkeys(terms, rarity), unknown)
 
 
-def likely(best: float, *others: float, graph: float = 0.0, terms: int = 3) -> float:
-    ranked = [candidate(1, best, graph), *(candidate(row, late) for row, late in enumerate(others, start=2))]
-    return confidence.likelihood(confidence.signs(ranked, query(*map(str, range(terms)))))
+def likely(
+    best: float,
+    *others: float,
+    words: float = 0.0,
+    graph: float = 0.0,
+    terms: int = 3,
+    matches: tuple[float, ...] = (0.5, 0.5),
+    unknown: frozenset[str] = frozenset(),
+) -> float:
+    ranked = [candidate(1, best, words, graph), *(candidate(row, near) for row, near in enumerate(others, start=2))]
+    late = LateScores(Ranking("late"), np.array([1]), np.array([matches], dtype=np.float32))
+    weights = np.full(len(matches), 1 / len(matches), dtype=np.float32)
+    found = CandidateSet(ranked, late=late, token_weights=weights)
+    return confidence.likelihood(confidence.signs(found, query(*map(str, range(terms)), unknown=unknown)))
 
 
-def test_share_lead_and_length_raise_it() -> None:
+def test_nearness_lead_and_length_raise_it() -> None:
     assert likely(0.8, 0.3) > likely(0.6, 0.3) > likely(0.6, 0.5)
     assert likely(0.6, 0.5, terms=6) > likely(0.6, 0.5, terms=2)
     assert 0 < likely(0.1, 0.1) < LEAST_CONFIDENCE < likely(0.9, 0.4, terms=6) < 1
 
 
+def test_tokens_that_match_well_beside_tokens_that_hardly_match_lower_it() -> None:
+    assert likely(0.6, 0.4, matches=(0.9, 0.1)) < likely(0.6, 0.4, matches=(0.5, 0.5))
+
+
+def test_an_identifier_that_no_memory_holds_lowers_it() -> None:
+    assert likely(0.6, 0.4, unknown=frozenset({"hrn-999"})) < likely(0.6, 0.4)
+
+
 def test_connections_do_not_count() -> None:
     assert likely(0.6, 0.5, graph=2.0) == pytest.approx(likely(0.6, 0.5))
+
+
+@pytest.fixture(params=["bundled", "none"])
+def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    settings = load({"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_MODEL": request.param})
+    with Engine(settings, tmp_path) as opened:
+        opened.remember("The claim for the flooded cellar has the number HRN-417", project="")
+        opened.remember("The ferry is booked as QPE1042, cabin 6113", project="")
+        opened.remember("new_checkout_v2 is on for ten percent of the shops", project="")
+        opened.remember("Ticket BKR-2231 is about umlauts", project="elsewhere")
+        opened.remember("The boiler needs 1.5 bar", project="")
+        yield opened
+
+
+@pytest.mark.parametrize("written", ["HRN-417", "hrn417", "HRN_417", "qp-e1042", "QPE-1042", "new-checkout-v2"])
+def test_an_identifier_is_found_whatever_its_case_and_joints(engine: Engine, written: str) -> None:
+    answer = engine.recall(written, project="")
+    bare = written.lower().replace("-", "").replace("_", "")
+    assert bare in answer.hits[0].memory.content.lower().replace("-", "").replace("_", "")
+    assert answer.confidence >= confidence.CERTAIN
+
+
+@pytest.mark.parametrize("written", ["HRN-999", "what was hrn_418 about?", "qpe2077", "new_checkout_v3", "BKR-2231"])
+def test_another_identifier_of_the_same_shape_is_no_answer(engine: Engine, written: str) -> None:
+    assert engine.recall(written, project="").confidence < LEAST_CONFIDENCE
+
+
+def test_an_identifier_written_as_two_words_is_known(engine: Engine) -> None:
+    engine.remember("Meter KLM 77 stands in the cellar", project="")
+    engine.remember("Meter KLM-78 stands in the attic", project="")
+    assert engine.recall("KLM-77", project="").confidence > confidence.UNLIKELY
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.recall import graph_leg
 from triskele.recall.plan import Plan
-from triskele.types import Answer, Hit
+from triskele.types import Answer, Hit, Ranking
 
 BRIDGE = "Kestrel is the billing service that Marta Lindqvist maintains"
 FAR = "Marta Lindqvist works from the Tromsø office on Thursdays"
@@ -86,8 +87,15 @@ def test_a_question_that_leaves_nothing_open_asks_no_graph(engine: Engine, monke
 
 def test_the_graph_adds_nothing_to_a_stranger(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_leg, "_STRANGER", 1.0)
-    monkeypatch.setattr(graph_leg, "_ACQUAINTED", 1.1)
+    monkeypatch.setattr(graph_leg, "_STRANGER_BY_TITLE", 1.0)
     assert _place(engine.recall(QUESTION), FAR) is None
+
+
+def test_a_stranger_by_a_shared_name_gains_nothing_where_one_by_its_own_title_does() -> None:
+    rows, cosines = np.array([1, 2, 3]), Ranking("dense", (1, 2, 3), (0.0, 0.0, 0.2))
+    by_title = (np.zeros(2, np.int64), np.array([1, 2]), np.array([1.0, 0.1], np.float32))
+    named = graph_leg._named_rows(by_title)
+    assert graph_leg._acquaintance(rows, cosines, named).tolist() == pytest.approx([0.5, 0.0, 1.0])
 
 
 def test_its_weight_can_be_changed_down_to_none(engine: Engine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,6 +29,11 @@ _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
+# A word of letters with digits or underscores: a ticket, a code, a variable. `27th` and `10am` are none.
+_NUMBERED = re.compile(r"(?=[^\W\d_])(?=.*[\d_]).{3,}")
+_DIGITS = re.compile(r"\d+")
+_JOINTS = re.compile(r"[-_]")
+_LONGEST_RESPELLED = 30
 _CONTRACTIONS = {"s", "t", "d", "ll", "m", "re", "ve"}
 _SCRIPTS = (
     ("\u0370", "\u03ff", "greek"),
@@ -64,12 +69,11 @@ class _Cache(dict[str, tuple[str, ...]]):
             self._words.setdefault(term, []).append(word)
         return made
 
-    def holding(self, terms: frozenset[str], words: set[str]) -> set[str]:
-        """The words with any of these terms; most have none, and cost next to nothing."""
-        if not words <= self.keys():
-            for word in words:
-                self[word]
-        return words.intersection(form for term in terms for form in self._words.get(term, ()))
+    def forms(self, terms: Iterable[str], words: Iterable[str]) -> set[str]:
+        """Among some words, and others met before, those with any of these terms."""
+        for word in words:
+            self[word]
+        return {form for term in terms for form in self._words.get(term, ())}
 
 
 class Analyzer:
@@ -111,23 +115,35 @@ class Analyzer:
         """The terms of several texts."""
         return [self.terms(text) for text in texts]
 
-    def first_places_of_each(self, texts: Iterable[str], wanted: frozenset[str]) -> list[list[Token]]:
-        """The first places of wanted terms in several texts."""
-        return [self.first_places(text, wanted) for text in texts]
+    def first_places_of_each(self, texts: Sequence[str], wanted: frozenset[str]) -> list[list[Token]]:
+        """The first places of wanted terms in several texts, in the order of each text."""
+        patterns = [_spaced(text) for text in texts]
+        pieces = [
+            _PIECES[pattern].split(text) if pattern else [] for text, pattern in zip(texts, patterns, strict=True)
+        ]
+        # Once for all texts: most of their words have none of the terms.
+        forms = self._terms_of.forms(wanted, {word for each in pieces for word in each[1::2]})
+        return [
+            self._first(self._pieces(each, forms) if pattern else self.tokens(text), wanted)
+            for text, pattern, each in zip(texts, patterns, pieces, strict=True)
+        ]
 
     def first_places(self, text: str, wanted: frozenset[str]) -> list[Token]:
         """The first place of each wanted term that a text has, in the order of the text."""
-        if (pattern := _spaced(text)) is None:
-            tokens = self.tokens(text)
-        else:
-            pieces = _PIECES[pattern].split(text)
-            asked = self._terms_of.holding(wanted, set(pieces[1::2]))
-            tokens = [token for place in sorted(map(pieces.index, asked)) for token in self._piece(pieces, place)]
+        return self.first_places_of_each([text], wanted)[0]
+
+    @staticmethod
+    def _first(tokens: Iterable[Token], wanted: frozenset[str]) -> list[Token]:
         found: dict[str, Token] = {}
         for token in tokens:
             if token.text in wanted:
                 found.setdefault(token.text, token)
         return list(found.values())
+
+    def _pieces(self, pieces: list[str], forms: set[str]) -> list[Token]:
+        """The tokens of some words of a text at the first place of each."""
+        places = sorted(map(pieces.index, forms.intersection(pieces[1::2])))
+        return [token for place in places for token in self._piece(pieces, place)]
 
     def _piece(self, pieces: list[str], place: int) -> list[Token]:
         start = sum(map(len, pieces[:place]))
@@ -173,6 +189,29 @@ class Analyzer:
             if first <= word[0] <= last:
                 return str(self._by_script[name].stemWord(word))
         return self._stemmer.stemWord(word) if self._stemmer is not None else word
+
+
+def identifiers(text: str) -> list[Token]:
+    """The words of a text that look like identifiers, folded."""
+    words = (_spaced(text) or _TOKEN).finditer(text)
+    return [Token(fold(word.group()), *word.span()) for word in words if _NUMBERED.fullmatch(word.group())]
+
+
+def spellings(identifier: str) -> list[str]:
+    """Other ways to write an identifier: with other joints, without joints, or with one more."""
+    if len(identifier) > _LONGEST_RESPELLED:
+        return []
+    if _JOINTS.search(identifier):
+        found = [_JOINTS.sub(joint, identifier) for joint in ("-", "_", "")]
+    else:
+        places = range(1, len(identifier))
+        found = [f"{identifier[:place]}{joint}{identifier[place:]}" for joint in "-_" for place in places]
+    return [spelling for spelling in dict.fromkeys(found) if spelling != identifier]
+
+
+def shape(identifier: str) -> str:
+    """An identifier without its numbers and joints: `hrn-417` and `hrn_99` have the same shape."""
+    return _DIGITS.sub("0", _JOINTS.sub("", identifier))
 
 
 def _spaced(text: str) -> re.Pattern[str] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from triskele.index.corpus import Corpus, Facts, Ints
+from triskele.index.corpus import Corpus, Facts, Floats, Ints
 from triskele.models.embedders import Encoding
 from triskele.recall import evidence, fusion, graph_leg
 from triskele.recall.evidence import SPEAKER, TIME
@@ -26,7 +26,9 @@ IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.05, LATE: 0.87}
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 # The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
 # conversations with an assistant gain up to .35 (docs/decisions/0034).
-BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.3}
+BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.2}
+# What is added to that of time for the part of the query that names it: “what happened in June” asks for little else.
+BY_TIME_WORDS = 0.8
 # A memory without vectors has its lexical score alone, a little below those that every leg scored.
 STAND_IN = 0.75
 SMOOTHING = 0.2
@@ -38,12 +40,23 @@ _ALL = 2**31
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """The scored candidates, best first; `seeds` are the rows whose connections the graph leg followed."""
+    """The scored candidates, best first; `seeds` are the rows whose connections the graph leg followed.
+
+    `late` and `token_weights` tell how each candidate matches the query's tokens, where late interaction ran.
+    """
 
     fused: list[Candidate]
     missing: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     agreement: Agreement | None = None
+    late: LateScores | None = None
+    token_weights: Floats | None = None
+
+    def spread(self, row: int) -> float:
+        """How unevenly a candidate matches the query's tokens: 0 for all of them alike."""
+        if self.late is None or self.token_weights is None:
+            return 0.0
+        return self.late.spread(row, self.token_weights)
 
 
 def in_order(ranking: Ranking) -> list[Candidate]:
@@ -132,6 +145,11 @@ class Scored:
         """The three rankings."""
         return [self.lexical, self.dense, self.late.ranking]
 
+    @property
+    def ranked(self) -> Rankings:
+        """The three rankings with their weights."""
+        return Rankings(self.rankings, self.weights, late=self.late)
+
     def fused(self) -> tuple[Ints, fusion.Floats]:
         """Rows and scores, best first."""
         return fusion.ordered("share", self.rankings, FusionConfig(weights=self.weights, depth=_ALL))
@@ -153,6 +171,7 @@ class Rankings:
     rankings: Sequence[Ranking]
     weights: Mapping[str, float]
     seeds: tuple[int, ...] = ()
+    late: LateScores | None = None
 
     @property
     def config(self) -> FusionConfig:
@@ -183,8 +202,17 @@ def with_evidence(encoded: EncodedQuery, corpus: Corpus, found: Rankings) -> Ran
     }
     for name in sorted(encoded.plan.evidence):
         if (share := shares[name]()) is not None:
-            found = found.joined(_ranking(name, rows, share * scores), BY_EVIDENCE[name])
+            found = found.joined(_ranking(name, rows, share * scores), _evidence_weight(name, encoded))
     return found
+
+
+def _evidence_weight(name: str, encoded: EncodedQuery) -> float:
+    """What evidence in full adds; time adds the more, the more of the query tells of it."""
+    period = encoded.query.period
+    if name != TIME or period is None:
+        return BY_EVIDENCE[name]
+    start = max(encoded.query.text.find(period.words), 0)
+    return BY_EVIDENCE[TIME] + BY_TIME_WORDS * encoded.weight_between(start, start + len(period.words))
 
 
 def _ranking(name: str, rows: Ints, scores: fusion.Floats) -> Ranking:
@@ -213,7 +241,7 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> Ranking
         starts = tuple(surroundings.seeds.tolist())
     # What the graph adds is relative to the best score without it.
     weight = (encoded.plan.weights or {}).get(GRAPH, 1.0) * float(scores.max(initial=0.0))
-    return Rankings(scored.rankings, scored.weights, starts).joined(by_graph, weight)
+    return replace(scored.ranked, seeds=starts).joined(by_graph, weight)
 
 
 def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> list[Candidate]:

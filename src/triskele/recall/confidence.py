@@ -1,38 +1,55 @@
 """Confidence: how likely the best hit answers, by a logistic model of a few signs.
 
-The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0034); no sign is learned from a store.
+The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039); no sign is learned from a store.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW, SPEAKER, TIME
 from triskele.recall.fusion import Candidate, expanded
 from triskele.recall.graph_leg import GRAPH
-from triskele.recall.legs import DENSE, QueryTerms
+from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 
 # How many candidates the best one is compared with.
 COMPARED = 4
 CERTAIN = 0.97
-_BIAS = -8.3
-_WEIGHTS: Mapping[str, float] = {"share": 6.18, "margin": 9.81, "length": 1.22}
+# Where the best hit tells of another ticket, code or variable than the one asked for.
+UNLIKELY = 0.03
+_BIAS = -6.16
+_WEIGHTS: Mapping[str, float] = {
+    "cosine": 7.43,
+    "words": -0.72,
+    "margin": 10.82,
+    "length": 0.72,
+    "spread": -3.85,
+    "unknown": -5.61,
+}
 # What a memory says by itself counts, not what it is connected with or who said it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
 _IDENTIFIER = re.compile(r"(?=.*[\d_])(?=.*[^\d.,]).{4,}|\w+[/:]\S+")
 _RARE = 3
 
 
-def signs(ranked: Sequence[Candidate], query: QueryTerms) -> dict[str, float]:
-    """What speaks for the best candidate: its own share, its lead over the next, and how much the query says."""
-    best, *others = expanded(ranked[: COMPARED + 1])
+def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
+    """What speaks for the best candidate and against it.
+
+    Words shared without nearness of meaning, and tokens of which some match well and others hardly, tell of a memory
+    about the same thing that does not say what was asked.
+    """
+    best, *others = expanded(found.fused[: COMPARED + 1])
     shares = [_share(each) for each in others]
     return {
-        "share": _share(best),
+        "cosine": best.parts[DENSE].raw if DENSE in best.parts else 0.0,
+        "words": best.parts[LEXICAL].normalised if LEXICAL in best.parts else 0.0,
         "margin": _share(best) - (sum(shares) / len(shares) if shares else 0.0),
         "length": math.log1p(len(query.terms)),
+        "spread": found.spread(best.row),
+        "unknown": float(bool(query.unknown)),
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -133,16 +134,21 @@ SHARES: Mapping[str, Mapping[str, float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Leg:
     """A leg that counts, cut to its depth: per rank its raw score, its normalised score and its contribution."""
 
     name: str
+    listed: Sequence[int]
     rows: NDArray[np.int64]
     raw: Floats
     normalised: Floats
     contributions: Floats
-    places: Mapping[int, int]
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """The place of each row; only what is explained asks for it."""
+        return {row: place for place, row in enumerate(self.listed)}
 
     def contribution(self, place: int) -> Contribution:
         """What the leg adds to the candidate at a place."""
@@ -218,7 +224,6 @@ def _legs(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> lis
             raw = np.array(ranking.scores[: config.depth])
             numbers = METHODS[method](Scores(ranking.leg, raw, ranking.ceiling), config)
             listed = ranking.rows[: config.depth]
-            places = {row: place for place, row in enumerate(listed)}
             rows = np.array(listed, dtype=np.int64)
-            legs.append(_Leg(ranking.leg, rows, raw, numbers, weight * numbers, places))
+            legs.append(_Leg(ranking.leg, listed, rows, raw, numbers, weight * numbers))
     return legs

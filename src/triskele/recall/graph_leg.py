@@ -48,8 +48,11 @@ BY_TITLE_WALK = 1.25
 BY_WALK = 0.75
 # What a linked memory adds beyond the one that it is linked with sets it apart from those that repeat the first.
 BY_GAIN = 4.0
-# Connections add nothing to a memory whose cosine lies below the first, and count in full from the second on.
-_STRANGER, _ACQUAINTED = -0.05, 0.05
+# Connections add nothing to a memory whose cosine lies below these, and count in full a little above. A title of few
+# owners is a strong connection: the memory that it leads to may be further from the query.
+_STRANGER, _STRANGER_BY_TITLE = 0.05, -0.05
+_ACQUAINTED_WITHIN = 0.1
+_FEW_OWNERS = 2
 # A query token whose best match lies below this is open; from this share of open weight on the graph counts in full.
 OPEN_BELOW = 0.6
 FULLY_OPEN = 0.4
@@ -366,7 +369,7 @@ def gains(
         _arriving(walk, edges, surroundings.seeds, rows) for edges in (surroundings.titles, surroundings.mixed)
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
-    extra *= _acquaintance(rows, dense)
+    extra *= _acquaintance(rows, dense, _named_rows(surroundings.by_title))
     # A walk starts at these: they are not worse for having been found first.
     starts = places[:WALKERS]
     extra[starts] = np.delete(extra, starts).max(initial=0.0)
@@ -401,12 +404,22 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
     return added
 
 
-def _acquaintance(rows: Ints, dense: Ranking) -> Floats:
-    """From 0, a stranger to the query, to 1; a memory without a vector is none."""
+def _acquaintance(rows: Ints, dense: Ranking, named: Ints) -> Floats:
+    """From 0, a stranger to the query, to 1; a memory without a vector is none.
+
+    What a seed names by its own title may be further from the query than what shares a name with the seed.
+    """
     known = dict(zip(dense.rows, dense.scores, strict=True))
-    cosines = np.array([known.get(row, _ACQUAINTED) for row in rows.tolist()], dtype=np.float32)
-    nearness: Floats = np.clip((cosines - _STRANGER) / (_ACQUAINTED - _STRANGER), 0, 1)
+    cosines = np.array([known.get(row, 1.0) for row in rows.tolist()], dtype=np.float32)
+    stranger = np.where(np.isin(rows, named), _STRANGER_BY_TITLE, _STRANGER).astype(np.float32)
+    nearness: Floats = np.clip((cosines - stranger) / _ACQUAINTED_WITHIN, 0, 1)
     return nearness
+
+
+def _named_rows(by_title: Edges) -> Ints:
+    """The rows that a title edge of few owners connects with a seed."""
+    _, others, weights = by_title
+    return others[weights >= 1 / _FEW_OWNERS]
 
 
 def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from triskele.index.analysis import identifiers, spellings
 from triskele.index.corpus import Floats, Ints, Vectors, Words
 from triskele.models.embedders import Encoding
 from triskele.recall.plan import Plan
@@ -24,6 +25,7 @@ LEAST_SIMILARITY = 0.1
 # How many turns of a conversation on either side count for a candidate.
 REACH = 2
 _RELEVANCE_SHARE = 0.4
+_IN_NO_TEXT = "\0"
 _SAME = 1e-6
 _BLAS_PREFIXES = ("scipy_openblas_", "openblas_")
 _BLAS_SUFFIXES = ("64_", "")
@@ -34,11 +36,15 @@ _threads_before = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTerms:
-    """The terms that a query searches for, stop words left out, and the rarity of each of its words."""
+    """The terms that a query searches for, stop words left out, and the rarity of each of its words.
+
+    `unknown` are its identifiers that no memory of the scope holds in any spelling.
+    """
 
     text: str
     terms: tuple[str, ...]
     rarity: Mapping[str, float]
+    unknown: frozenset[str] = frozenset()
 
     @property
     def ceiling(self) -> float:
@@ -69,6 +75,31 @@ class EncodedQuery:
         """The weight of the query's tokens between two places in its text."""
         spans = self.encoding.spans
         return float(self.token_weights[(spans[:, 0] >= start) & (spans[:, 1] <= stop)].sum())
+
+
+def respelled(text: str, corpus: Words) -> tuple[str, frozenset[str]]:
+    """A query with its identifiers as the memories of the scope write them, and those that none of them holds."""
+    unknown = set()
+    for word in reversed(identifiers(text)):
+        if _is_held(word.text, corpus):
+            continue
+        known = _known(spellings(word.text), corpus)
+        spelling = next((each for each in known if _is_held(each, corpus)), None)
+        if spelling is None:
+            unknown.add(word.text)
+        else:
+            text = text[: word.start] + spelling + text[word.end :]
+    return text, frozenset(unknown)
+
+
+def _known(terms: Sequence[str], corpus: Words) -> list[str]:
+    """The terms that any memory contains, inside the scope or not."""
+    rarity = corpus.rarity([*terms, _IN_NO_TEXT])
+    return [term for term in terms if rarity[term] < rarity[_IN_NO_TEXT]]
+
+
+def _is_held(term: str, corpus: Words) -> bool:
+    return bool(corpus.search((term,), limit=1))
 
 
 def lexical(query: Query, terms: QueryTerms, corpus: Words) -> Ranking:

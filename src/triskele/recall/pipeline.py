@@ -56,12 +56,13 @@ class Sources:
 def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, show_superseded: bool = False) -> Answer:
     """Answer a query from memory."""
     started = time.perf_counter()
-    answered = partial(_answer, query, plan, sources, started, project=project, show_superseded=show_superseded)
+    answered = partial(_answer, plan, sources, started, project=project, show_superseded=show_superseded)
     with sources.store.snapshot():
         corpus = sources.corpus(query.scope)
-        terms = query_terms(query.text, corpus, sources.analyzer, with_stop_words=sources.embedder is not None)
+        query, unknown = _respelled(query, corpus)
+        terms = query_terms(query.text, corpus, sources.analyzer, unknown, with_stop_words=sources.embedder is not None)
         first = retrieve(query, plan, terms, corpus, sources)
-        answer = answered(terms, corpus, first)
+        answer = answered(query, terms, corpus, first)
     if sources.rewriter is None or not sources.rewriter.is_worth(answer.confidence):
         return answer
     # Outside the snapshot: what leaves this machine is written down first.
@@ -70,7 +71,7 @@ def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, s
         return replace(answer, missing=(*answer.missing, *([problem] if problem else [])))
     with sources.store.snapshot():
         corpus = sources.corpus(query.scope)
-        both = answered(terms, corpus, _with_wordings(first, wordings, query, plan, corpus, sources))
+        both = answered(query, terms, corpus, _with_wordings(first, wordings, query, plan, corpus, sources))
     # The confidence is that of the query as it was asked.
     return replace(both, confidence=answer.confidence, wordings=tuple(wordings))
 
@@ -79,6 +80,7 @@ def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, 
     """The rank of a memory in each retrieving leg of a plan, within the query's depth; None where a leg lacks it."""
     with sources.store.snapshot():
         corpus = sources.corpus(query.scope)
+        query, _ = _respelled(query, corpus)
         encoding, _ = _encoding(query, plan, sources)
         terms = query_terms(query.text, corpus, sources.analyzer)
         rankings = [legs.lexical(query, terms, corpus)] if LEXICAL in plan.legs else []
@@ -91,11 +93,24 @@ def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, 
     return {ranking.leg: rank for ranking, rank in zip(rankings, ranks, strict=True)}
 
 
-def query_terms(text: str, corpus: Corpus, analyzer: Analyzer, *, with_stop_words: bool = True) -> QueryTerms:
+def _respelled(query: Query, corpus: Corpus) -> tuple[Query, frozenset[str]]:
+    """The query with its identifiers as the memories write them, and those that no memory of the scope holds."""
+    text, unknown = legs.respelled(query.text, corpus)
+    return (query if text == query.text else replace(query, text=text)), unknown
+
+
+def query_terms(
+    text: str,
+    corpus: Corpus,
+    analyzer: Analyzer,
+    unknown: frozenset[str] = frozenset(),
+    *,
+    with_stop_words: bool = True,
+) -> QueryTerms:
     """The terms of a query with their rarity; late interaction needs the rarity of its stop words too."""
     terms = analyzer.query_terms(text)
     words = analyzer.terms(text) if with_stop_words else ()
-    return QueryTerms(text, tuple(terms), corpus.rarity(dict.fromkeys([*terms, *words])))
+    return QueryTerms(text, tuple(terms), corpus.rarity(dict.fromkeys([*terms, *words])), unknown)
 
 
 def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, sources: Sources) -> CandidateSet:
@@ -110,7 +125,7 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
         weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
         scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, sources.hosted)
     second = sources.second_stage
-    if second is not None and second.is_worth(reasons.first_confidence(scored.fused, terms)):
+    if second is not None and second.is_worth(reasons.first_confidence(scored, terms)):
         return second.read(query.text, scored, corpus, sources.store)
     return _reranked(scored, query, plan, sources)
 
@@ -151,9 +166,9 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
         scored = Scored(lexical, dense, late(encoded, pool, corpus, facts), weights, nearness)
         judged |= set(scored.late.ranking.rows)
         in_graph = GRAPH in plan.legs
-        ranked = candidates.with_graph(encoded, corpus, scored) if in_graph else Rankings(scored.rankings, weights)
-    fused = candidates.with_evidence(encoded, corpus, ranked).fused()
-    return CandidateSet(candidates.stand_in(fused, weights, judged), seeds=ranked.seeds)
+        ranked = candidates.with_graph(encoded, corpus, scored) if in_graph else scored.ranked
+    fused = candidates.stand_in(candidates.with_evidence(encoded, corpus, ranked).fused(), weights, judged)
+    return CandidateSet(fused, seeds=ranked.seeds, late=ranked.late, token_weights=encoded.token_weights)
 
 
 def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:
@@ -186,10 +201,10 @@ def _with_wordings(
 
 
 def _answer(
-    query: Query,
     plan: Plan,
     sources: Sources,
     started: float,
+    query: Query,
     terms: QueryTerms,
     corpus: Corpus,
     found: CandidateSet,
@@ -215,7 +230,7 @@ def _answer(
     return Answer(
         hits=hits,
         resolutions=_resolutions(resolved, links, store, query.scope),
-        confidence=reasons.confidence(resolved, found.fused, coverage, corpus.size),
+        confidence=reasons.confidence(resolved, found, coverage, corpus.size),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
         waiting=corpus.waiting if sources.embedder is not None else 0,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from triskele.base.text import IS_UNSPACED
-from triskele.index.analysis import Analyzer, Token
-from triskele.recall.confidence import CERTAIN, has_signs, likelihood, names_exactly, signs
+from triskele.index.analysis import Analyzer, Token, shape
+from triskele.recall.candidates import CandidateSet
+from triskele.recall.confidence import CERTAIN, UNLIKELY, has_signs, likelihood, names_exactly, signs
 from triskele.recall.evidence import SPEAKER, TIME
-from triskele.recall.fusion import Candidate
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 from triskele.recall.supersession import Resolved
@@ -51,9 +51,25 @@ class Coverage:
             )
         ]
 
+    def missing(self, memory: Memory) -> frozenset[str]:
+        """The identifiers of the query that no memory of the scope holds, unless this one writes their parts."""
+        terms = self._terms(memory) if self.query.unknown else frozenset()
+        return frozenset(each for each in self.query.unknown if not terms.issuperset(self._parts(each)))
+
+    def names_alike(self, memory: Memory, identifiers: Set[str]) -> bool:
+        """Whether a memory names an identifier of the same shape as one of these."""
+        return not {shape(each) for each in identifiers}.isdisjoint(map(shape, self._terms(memory)))
+
+    def _terms(self, memory: Memory) -> frozenset[str]:
+        return frozenset(self.analyzer.terms(f"{memory.content} {_labels(memory)}"))
+
+    def _parts(self, identifier: str) -> list[str]:
+        """The words that an identifier is made of; itself where it is one word."""
+        return [term for term in self.analyzer.terms(identifier) if term != identifier] or [identifier]
+
     def covered(self, memory: Memory) -> frozenset[str]:
         """The query terms that a memory or its labels contain."""
-        return frozenset(self.query.terms).intersection(self.analyzer.terms(f"{memory.content} {_labels(memory)}"))
+        return self._terms(memory).intersection(self.query.terms)
 
 
 def _terms(text: str, inside: Sequence[Token], labels: str, beside: Sequence[Token]) -> tuple[Term, ...]:
@@ -159,21 +175,24 @@ def _match(hit: Hit) -> str:
     return f"{words} and {semantic}" if named else semantic
 
 
-def confidence(resolved: Sequence[Resolved], ranked: Sequence[Candidate], coverage: Coverage, memories: int) -> float:
+def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Coverage, memories: int) -> float:
     """How likely the best hit answers; where the lexical leg answers alone, how much of the query it covers."""
     if not resolved:
         return 0.0
     best = resolved[0]
+    missing = coverage.missing(best.matched)
+    if missing and coverage.names_alike(best.matched, missing):
+        return UNLIKELY
     if not has_signs(best.fused):
         return coverage.of(best.matched)
-    found = likelihood(signs(ranked, coverage.query))
+    likely = likelihood(signs(found, replace(coverage.query, unknown=missing)))
     is_named = names_exactly(coverage.query, coverage.covered(best.matched), memories)
-    return max(found, CERTAIN) if is_named else found
+    return max(likely, CERTAIN) if is_named else likely
 
 
-def first_confidence(ranked: Sequence[Candidate], query: QueryTerms) -> float:
+def first_confidence(found: CandidateSet, query: QueryTerms) -> float:
     """The confidence in candidates before anything is read again."""
-    return likelihood(signs(ranked, query)) if ranked and has_signs(ranked[0]) else 0.0
+    return likelihood(signs(found, query)) if found.fused and has_signs(found.fused[0]) else 0.0
 
 
 def tokens_of(text: str) -> int:
