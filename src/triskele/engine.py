@@ -232,7 +232,7 @@ class Engine:
 
     def erase(self, *references: str) -> list[Outcome]:
         """Remove these memories for good from every file of the store; backups made before keep them."""
-        ids = [self.resolve(reference) for reference in references]
+        ids = list(map(self.resolve, references))
         return self._with_copies(self.store.erase(ids, batch=new_batch(), actor=self.actor))
 
     def _with_copies(self, outcomes: list[Outcome]) -> list[Outcome]:
@@ -245,13 +245,13 @@ class Engine:
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Link two memories."""
-        return self.apply([Connect(_new_link(self.resolve(source), kind, self.resolve(target), timestamps.now()))])[0]
+        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        return self.apply([Connect(link)])[0]
 
     def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        return self.apply([Disconnect(_new_link(self.resolve(source), kind, self.resolve(target), timestamps.now()))])[
-            0
-        ]
+        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        return self.apply([Disconnect(link)])[0]
 
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
         """Undo a batch, or this actor's last change to the project; `wider` as in `undo.plan`. It can be undone."""
@@ -437,10 +437,9 @@ class Engine:
 
     def superseded(self, ids: Sequence[str]) -> set[str]:
         """Those of these memories that another one replaces."""
-        wanted = set(ids)
-        links = self.store.links(ids, kind=LinkKind.SUPERSEDES)
+        links = [link for link in self.store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in ids]
         standing = self.store.memories({link.source for link in links})
-        return {link.target for link in links if link.target in wanted and link.source in standing}
+        return {link.target for link in links if link.source in standing}
 
     def census(self) -> Census:
         """Counts of what is stored."""
