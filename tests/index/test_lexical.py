@@ -45,6 +45,19 @@ def test_a_memory_scores_the_same_before_and_after_the_writer_caught_up(engine: 
         assert early == pytest.approx(late, rel=0.01)
 
 
+def test_an_index_that_grew_ranks_as_one_that_was_built_at_once(engine: Engine) -> None:
+    for start in range(0, 1200, 100):
+        _fill(engine, 100, start=start)
+        engine.lexical.catch_up()
+    questions = ["gamma", "alpha zeta note63", "theta beta", "note5 note66 kappa"]
+    grown = [_scores(engine, question) for question in questions]
+    engine.lexical.rebuild()
+    built = [_scores(engine, question) for question in questions]
+    assert [list(each) for each in grown] == [list(each) for each in built]
+    for early, late in zip(grown, built, strict=True):
+        assert early == pytest.approx(late, rel=1e-4)
+
+
 def test_changed_and_forgotten_memories_never_show_their_old_words(engine: Engine) -> None:
     ids = _fill(engine, 20)
     engine.lexical.catch_up()

@@ -25,6 +25,10 @@ from triskele.types import Memory, Scope, Sort
 # Searched fields with their weights; labels are keywords, tags and category together.
 FIELDS = {"content": 1.0, "labels": 0.5}
 _ANCHOR = "\u0002"
+# An update adds an anchor of average length, and the one with the highest number counts. To delete the older ones would
+# change the scores: where documents were deleted, tantivy merges segments with lengths that it rounds down.
+_NUMBER = "updated_at"
+_MOST_ANCHORS = 1000
 # tantivy's length normalisation (b = 0.75) is too strong for short memories; equal padding weakens it for them alone.
 _PAD = ("\u0003",) * 32
 _FOOTER_MAGIC = 1337
@@ -88,15 +92,16 @@ class Shard:
         index.reload()
         self._index = index
         self._searcher = index.searcher()
-        hits = self._searcher.search(Query.term_query(SCHEMA, "content", _ANCHOR, "freq"), 1, count=False).hits
+        anchors = Query.term_query(SCHEMA, "content", _ANCHOR, "freq")
+        hits = self._searcher.search(anchors, 1, count=False, order_by_field=_NUMBER).hits
         if not hits:
             raise IndexUnavailable("the lexical index has no stamp")
         self._anchor = hits[0][1]
         anchor = self._searcher.doc(self._anchor)
         self.stamp = Stamp(str(anchor.get_first("epoch")), Cursor(anchor.get_first("cursor")))
         self.statistics = self._read_statistics()
-        fillers = self._searcher.doc_freq("content", _ANCHOR)
-        self.live = self._searcher.num_docs - fillers
+        self._fillers = self._searcher.doc_freq("content", _ANCHOR)
+        self.live = self._searcher.num_docs - self._fillers
 
     @staticmethod
     def open(path: Path, whole: set[FileMark]) -> Shard | None:
@@ -136,10 +141,12 @@ class Shard:
             writer = self._index.writer(_UPDATE_HEAP_BYTES, 1)
             for id in changed:
                 writer.delete_documents_by_term("memory", id)
-            writer.delete_documents_by_term("content", _ANCHOR)
+            if self._fillers > _MOST_ANCHORS:
+                writer.delete_documents_by_term("content", _ANCHOR)
             for document, _ in documents:
                 writer.add_document(document)
-            writer.add_document(_anchor(stamp, dict.fromkeys(FIELDS, 1)))
+            lengths = {field: max(1, round(length)) for field, length in self.statistics.average_lengths.items()}
+            writer.add_document(_anchor(stamp, lengths, number=1 + int(self._column(_NUMBER, [self._anchor])[0])))
             writer.commit()
             writer.wait_merging_threads()
         except ValueError as error:
@@ -354,19 +361,18 @@ def _fill(
     lengths: list[dict[str, int]] = []
     for document, counts in documents:
         writer.add_document(document)
-        if average_lengths is not None:
-            lengths.append(counts)
+        lengths.append(counts)
     for filler in _fillers(lengths, average_lengths):
-        writer.add_document(_anchor(stamp, filler))
+        writer.add_document(_anchor(stamp, filler, number=0))
     writer.commit()
     writer.wait_merging_threads()
 
 
 def _fillers(lengths: Sequence[dict[str, int]], averages: dict[str, float] | None) -> list[dict[str, int]]:
     """Lengths of anchor documents that move the average length of every field to the one wanted."""
-    if averages is None:
-        return [dict.fromkeys(FIELDS, 1)]
     totals = {field: sum(counts[field] for counts in lengths) for field in FIELDS}
+    if averages is None:
+        return [{field: max(1, round(total / max(1, len(lengths)))) for field, total in totals.items()}]
     wanted = max(math.ceil((totals[field] + 1) / averages[field]) for field in FIELDS if averages[field] > 0)
     count = max(1, wanted - len(lengths))
     missing = {field: max(count, round(averages[field] * (len(lengths) + count)) - totals[field]) for field in FIELDS}
@@ -376,8 +382,9 @@ def _fillers(lengths: Sequence[dict[str, int]], averages: dict[str, float] | Non
     ]
 
 
-def _anchor(stamp: Stamp, lengths: dict[str, int]) -> Document:
+def _anchor(stamp: Stamp, lengths: dict[str, int], *, number: int) -> Document:
     document = Document()
+    document.add_integer(_NUMBER, number)
     for field, length in lengths.items():
         document.add_text(field, " ".join([_ANCHOR] * length))
     document.add_text("epoch", stamp.epoch)
