@@ -52,12 +52,6 @@ class CandidateSet:
     late: LateScores | None = None
     token_weights: Floats | None = None
 
-    def spread(self, row: int) -> float:
-        """How unevenly a candidate matches the query's tokens: 0 for all of them alike."""
-        if self.late is None or self.token_weights is None:
-            return 0.0
-        return self.late.spread(row, self.token_weights)
-
 
 def in_order(ranking: Ranking) -> list[Candidate]:
     """The candidates of a single leg with their scores unchanged."""

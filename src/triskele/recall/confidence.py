@@ -48,7 +48,7 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
         "words": best.parts[LEXICAL].normalised if LEXICAL in best.parts else 0.0,
         "margin": _share(best) - (sum(shares) / len(shares) if shares else 0.0),
         "length": math.log1p(len(query.terms)),
-        "spread": found.spread(best.row),
+        "spread": _spread(found, best.row),
         "unknown": float(bool(query.unknown)),
     }
 
@@ -71,6 +71,15 @@ def names_exactly(query: QueryTerms, covered: frozenset[str], memories: int) -> 
 def has_signs(best: Candidate) -> bool:
     """Whether the legs scored it by shares of what was possible."""
     return DENSE in best.parts
+
+
+def _spread(found: CandidateSet, row: int) -> float:
+    """The deviation of a candidate's own matches over the query's tokens; 0 where it was not scored by them."""
+    late, weights = found.late, found.token_weights
+    if late is None or weights is None or not (is_row := late.rows == row).any():
+        return 0.0
+    matches = late.matches[is_row.argmax()]
+    return math.sqrt(float(weights @ (matches - weights @ matches) ** 2))
 
 
 def _share(candidate: Candidate) -> float:

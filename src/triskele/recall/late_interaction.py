@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,14 +43,6 @@ class LateScores:
         """The own best matches of some scored rows."""
         order = np.argsort(self.rows)
         return self.matches[order[np.searchsorted(self.rows[order], rows)]]
-
-    def spread(self, row: int, weights: Floats) -> float:
-        """The deviation of a row's own matches over the query's tokens; 0 for a row that was not scored."""
-        at = np.flatnonzero(self.rows == row)
-        if not len(at):
-            return 0.0
-        matches = self.matches[at[0]]
-        return math.sqrt(float(weights @ (matches - weights @ matches) ** 2))
 
     def joined(self, other: LateScores) -> LateScores:
         """These candidates and others, best first."""

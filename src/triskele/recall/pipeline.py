@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ WITHOUT_MODEL = f"{WORDS_ALONE}: no model is installed"
 # A text repeats another when more than this share of its words stands there already.
 REPEATED = 0.8
 _OPENING = 60
+# Most queries have neither digits nor underscores, and hence no identifier.
+_HAS_IDENTIFIER = re.compile(r"[\d_]").search
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, 
 
 def _respelled(query: Query, corpus: Corpus) -> tuple[Query, frozenset[str]]:
     """The query with its identifiers as the memories write them, and those that no memory of the scope holds."""
+    if not _HAS_IDENTIFIER(query.text):
+        return query, frozenset()
     text, unknown = legs.respelled(query.text, corpus)
     return (query if text == query.text else replace(query, text=text)), unknown
 
