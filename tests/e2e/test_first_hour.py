@@ -152,3 +152,25 @@ def test_a_secret_is_sealed_and_an_overruled_one_stays_in_the_export(user: Ask) 
     assert user("export", "open.jsonl").code == 0
     records = [json.dumps(record) for record in user("export", "--json").json["records"]]
     assert any(said["id"] in record and "hunter2-Xy9!" in record for record in records)
+
+
+def test_six_o_clock_an_import_seals_one_line_and_shows_it_first(user: Ask, tmp_path: Path) -> None:
+    notes = tmp_path / "staging.md"
+    notes.write_text(
+        "# Staging\n\nThe cluster is called Dorado.\n\n- The admin password is Tr0ub4dor-3xyz!\n- Ask Omar.\n"
+    )
+    shown = user("import", str(notes), "--dry-run").out
+    assert "1 memory would be sealed" in shown and "would be sealed" in shown.split("[SECRET]")[1]
+    assert "Tr0ub4dor" not in shown
+    batch = user("import", str(notes), "--json").json["batch"]
+    assert "Dorado" in user("recall", "what is the cluster called").out
+    refused = user("undo")
+    assert refused.code == 2 and f"`triskele undo --batch {batch} --yes`" in refused.err
+    assert user("undo", "--batch", batch, "--yes").code == 0
+
+
+def test_seven_o_clock_times_and_history_are_told(user: Ask) -> None:
+    assert "As of 1 May 2026" in user("recall", "deploy", "--as-of", "May 2026").out
+    assert "project shop · batch " in user("history", "--limit", "3").out
+    assert "did you mean --batch 3?" in user("undo", "3").err
+    assert "Index up to date" in user("doctor").out and "Repaired" not in user("doctor").out

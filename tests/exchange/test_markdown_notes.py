@@ -338,3 +338,20 @@ def test_a_wrapped_sentence_with_a_password_stays_whole(open_engine: OpenEngine,
     import_memories(engine, tmp_path / "box.txt")
     [memory] = engine.browse()
     assert engine.reveal(memory.id).startswith("The build box") and engine.reveal(memory.id).endswith("Ines knows.")
+
+
+@pytest.mark.parametrize("name", ["cloud.md", "cloud.txt", "CLAUDE.md"])
+def test_a_secret_that_only_its_neighbour_tells_is_sealed(open_engine: OpenEngine, tmp_path: Path, name: str) -> None:
+    secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY"
+    (tmp_path / name).write_text(f"# Cloud\n\n- AKIAQ7ZK3M5T2PLX4WNB\n- {secret}\n- The region is Frankfurt.\n")
+    engine = open_engine()
+    assert import_memories(engine, tmp_path / name).secrets == 2
+    found = engine.browse()
+    assert all(secret not in memory.content for memory in found)
+    assert any("Frankfurt" in memory.content for memory in found if memory.sensitivity is Sensitivity.OPEN)
+
+
+def test_a_password_in_a_comment_seals_nothing_else(open_engine: OpenEngine, tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").write_text(f"<!-- the password is {PASSWORD} -->\n\n- Use ruff.\n- Ask Ines.\n")
+    engine = open_engine()
+    assert import_memories(engine, tmp_path / "CLAUDE.md").secrets == 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
-from triskele.exchange.markdown import Block, blocks, fitting, labels, parted
+from triskele.exchange.markdown import Block, blocks, fitting, labels, parted, sealed_pieces
 from triskele.exchange.records import Item, Note, Skipped
 from triskele.privacy.detect import is_cut
 from triskele.types import Sensitivity
@@ -63,6 +64,18 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 
 
 def parse(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
+    """The notes of a text, those that hold a secret marked, and what is left out."""
+    items = list(_parsed(text, settings))
+    notes = [each for each in items if isinstance(each, Note)]
+    # Comments are left out: a secret in one does not seal the rest.
+    kept = "\n".join(each.content for each in notes)
+    sealed = iter(sealed_pieces(kept, [(each.content, each.sensitivity is not None) for each in notes]))
+    for each in items:
+        is_sealed = isinstance(each, Note) and next(sealed)
+        yield replace(each, sensitivity=Sensitivity.SECRET.value) if isinstance(each, Note) and is_sealed else each
+
+
+def _parsed(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
     """Bullets and paragraphs as notes; a line that introduces a list is added to each of its bullets."""
     _, body, first_line = frontmatter.parse(text)
     for number, line in enumerate(body.split("\n"), first_line):

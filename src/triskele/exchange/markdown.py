@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
@@ -73,9 +73,10 @@ def parse_plain(text: str, place: str, stem: str, settings: MemorySettings) -> I
     """The memories of a text without markup: one for each paragraph or list item."""
     limit = settings.max_characters
     found = [part for block in blocks(text) for part in parted(block, limit)]
-    details = _details({}, text, stem, settings) | _class_of_pieces(text, [piece for _, piece, _ in found], {})
-    for line, piece, holds_secret in found:
-        yield Note(place=f"{place} line {line}", content=piece, **_classed(details, holds_secret))
+    details = _details({}, text, stem, settings)
+    sealed = sealed_pieces(text, [(piece, holds_secret) for _, piece, holds_secret in found])
+    for (line, piece, _), is_secret in zip(found, sealed, strict=True):
+        yield Note(place=f"{place} line {line}", content=piece, **_classed(details, is_secret))
 
 
 def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
@@ -96,13 +97,13 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
     limit = settings.max_characters
     # A note of headings alone keeps them as its text.
     pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each, False) for each in _bare(whole, limit)]
-    details |= _class_of_pieces(whole, [piece for _, _, piece, _ in pieces], details)
-    for number, (line, headings, piece, holds_secret) in enumerate(pieces):
+    sealed = sealed_pieces(whole, [(piece, holds_secret) for _, _, piece, holds_secret in pieces])
+    for number, (line, headings, piece, _) in enumerate(pieces):
         tags = fitting((*details["tags"], *labels([title, *headings] if len(pieces) > 1 else ())), settings)
         name = f"{stem.lower()}#{number}" if number else stem.lower()
         text, targets = _linked(_titled(piece, [title, *headings], limit))
         where = f"{place} line {line}" if len(pieces) > 1 else place
-        yield Note(place=where, content=text, name=name, **(_classed(details, holds_secret) | {"tags": tags}))
+        yield Note(place=where, content=text, name=name, **(_classed(details, sealed[number]) | {"tags": tags}))
         yield from (NamedLink(name, target) for target in targets)
 
 
@@ -139,16 +140,27 @@ def _shown_link(target: str, heading: str | None, alias: str | None) -> str:
     return f"{name}: {heading}" if heading else name
 
 
-def _class_of_pieces(whole: str, pieces: Sequence[str], details: Mapping[str, Any]) -> dict[str, str]:
-    """All pieces are secret if a cut divides a secret, because no piece would be recognised."""
-    is_decided = details.get("sensitivity") == Sensitivity.OPEN
-    return {"sensitivity": Sensitivity.SECRET.value} if not is_decided and is_cut(whole, pieces) else {}
+def sealed_pieces(whole: str, pieces: Sequence[tuple[str, bool]]) -> list[bool]:
+    """Which pieces of a text are secret, from the pieces and whether each is known to hold a secret.
+
+    A piece whose secret only the rest of the text tells, such as the key beside its id, is secret too; all are if a cut
+    divides a secret, because no piece would be recognised.
+    """
+    flags = [holds_secret for _, holds_secret in pieces]
+    found = find(whole)
+    if found and is_cut(whole, [piece for piece, _ in pieces]):
+        return [True] * len(flags)
+    for value in dict.fromkeys(whole[each.start : each.end] for each in found):
+        places = [place for place, (piece, _) in enumerate(pieces) if value in piece]
+        if not any(flags[place] or find(pieces[place][0]) for place in places):
+            flags = [flag or place in places for place, flag in enumerate(flags)]
+    return flags
 
 
-def _classed(details: dict[str, Any], holds_secret: bool) -> dict[str, Any]:
-    """The details of a piece; one that holds a secret is sealed, also where only its surroundings tell it."""
+def _classed(details: dict[str, Any], is_secret: bool) -> dict[str, Any]:
+    """The details of a piece; a file that is open by its own word stays open."""
     is_decided = details.get("sensitivity") == Sensitivity.OPEN
-    return details | ({"sensitivity": Sensitivity.SECRET.value} if holds_secret and not is_decided else {})
+    return details | ({"sensitivity": Sensitivity.SECRET.value} if is_secret and not is_decided else {})
 
 
 def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
