@@ -41,10 +41,12 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
     """An engine whose language model is a server on this machine that takes these turns."""
     with ExitStack() as opened:
 
-        def start_one(*turns: loopback.Turn, calls: int = 50) -> tuple[Engine, loopback.Loopback]:
+        def start_one(
+            *turns: loopback.Turn, calls: int = 50, timeout_s: float = 30.0
+        ) -> tuple[Engine, loopback.Loopback]:
             state = opened.enter_context(loopback.serving(lambda *_: (500, {})))
             state.turns.extend(turns)
-            llm = LlmSettings(service="compatible", model="tiny", url=f"{state.url}/v1", timeout_s=0.5)
+            llm = LlmSettings(service="compatible", model="tiny", url=f"{state.url}/v1", timeout_s=timeout_s)
             base = open_engine()
             settings = replace(base.settings, llm=llm, curation=CurationSettings(llm=True, llm_calls=calls))
             engine = opened.enter_context(Engine(settings, tmp_path))
@@ -101,7 +103,6 @@ def test_one_repair_is_tried(start: Start) -> None:
 @pytest.mark.parametrize(
     "turns",
     [
-        [loopback.hang],
         [loopback.refuse(429)] * 9,
         [loopback.refuse(500)] * 9,
         saying("garbage", "more garbage"),
@@ -123,6 +124,12 @@ def test_a_failure_leaves_the_proposal_of_the_rules_and_every_row(start: Start, 
     assert "language model" not in {reason.rule for reason in proposal.reasons}
     assert proposal.confidence == pytest.approx(0.6)
     assert state.seen
+
+
+def test_a_model_that_hangs_is_left(start: Start) -> None:
+    engine, _ = start(loopback.hang, timeout_s=0.3)
+    undecided(engine)
+    assert engine.proposals.list()[0].confidence == pytest.approx(0.6)
 
 
 def test_what_a_memory_asks_for_is_never_carried_out(start: Start) -> None:

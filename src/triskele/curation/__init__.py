@@ -1,1 +1,1 @@
-"""Undo, sensitivity changes, usage, the recall log, adopted plans, and the health check of a store."""
+"""Comparing, proposing and applying what keeps a store clean, capture, undo, secrecy, usage, and health."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import NamedTuple
@@ -29,6 +29,9 @@ from triskele.curation.wording import (
 SURE = 0.9
 # From here on a rule knows better than the share of common words.
 _LIKELY = 0.6
+_UNSURE = 0.7
+# Fewer words tell no fact.
+_LEAST_WORDS = 2
 
 
 class Verdict(StrEnum):
@@ -84,11 +87,22 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
         return Relation(Verdict.NOOP, 1.0, (Rationale("same words"),))
     if max(len(before), len(after)) > MOST_WORDS:
         return _long_texts(before, after)
+    if min(len(content(before)), len(content(after))) < _LEAST_WORDS:
+        return UNRELATED
     found = [relation for rule in _RULES if (relation := rule(before, after)) is not None]
     best = max(found, key=lambda relation: relation.confidence, default=UNRELATED)
+    if best.is_sure and not (_is_one_statement(before) and _is_one_statement(after)):
+        return replace(best, confidence=_UNSURE)
     if best.confidence >= _LIKELY:
         return best
     return max(best, _resembling(before, after, cosine), key=lambda relation: relation.confidence)
+
+
+def _is_one_statement(sequence: Words) -> bool:
+    """Whether a text is a single sentence that asks nothing: rules about one fact do not hold for others."""
+    return not any(
+        word.text == "?" or (word.text in ".!" and sequence[place + 1 :]) for place, word in enumerate(sequence)
+    )
 
 
 def _jaccard(one: set[str], other: set[str]) -> float:

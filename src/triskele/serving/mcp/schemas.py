@@ -127,7 +127,7 @@ class Stored(Changed):
     sensitivity: Sensitivity
     batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
     note: Note = ""
-    related: Annotated[
+    similar: Annotated[
         list[SimilarMemory], Field(description="Likely duplicates and contradictions, surest first.")
     ] = []
 
