@@ -75,6 +75,7 @@
       location.assign(kind === "memory" ? `/ui/memory/${id.slice(1)}` : `/ui/graph?focus=${encodeURIComponent(label)}`);
     });
     box.dataset.nodes = String(drawing.nodes().length);
+    box.dataset.shown = months[Number(slider.value)] || "now";
   };
 
   let asked = 0;

@@ -1,0 +1,282 @@
+"""The pages in Debian's Chromium over real stores: every page and action, no finding of axe, the policy kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele import config
+from triskele.engine import Engine
+from triskele.index.entity_linking import read_names
+from triskele.serving import hook_client, resident
+from triskele.serving.cli.demo import temporary_memory
+
+pytestmark = pytest.mark.e2e
+
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+AXE = "axe-core@4.14.0"
+MEMORIES = 5000
+PAYLOAD = "<img src=x onerror=document.title='broken'>"
+OPTIONS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync".split()
+
+
+class Pages:
+    """A signed-in browser on one data folder, and whatever went wrong in it."""
+
+    def __init__(self, chromium: Any, environ: dict[str, str], folder: Path | None) -> None:
+        self.environ = environ
+        self.wrong: list[str] = []
+        self._folder = folder
+        self.context = chromium.new_context(viewport={"width": 1200, "height": 820})
+        self.context.set_default_timeout(20_000)
+        self.page = self.context.new_page()
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.base = ""
+
+    def sign_in(self) -> None:
+        """Open the address that `triskele ui` prints."""
+        command = [sys.executable, "-m", "triskele", "ui", "--json"]
+        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=90, check=True)
+        url = json.loads(done.stdout)["url"]
+        self.base = url.split("#")[0]
+        self.page.goto(url)
+        self.page.wait_for_selector("header.bar")
+        assert "#" not in self.page.url
+
+    def open(self, path: str, *, name: str = "") -> Any:
+        """Go to a page and keep a picture of it."""
+        self.page.goto(self.base + path)
+        self.page.wait_for_load_state("networkidle")
+        if name and self._folder is not None:
+            self.page.screenshot(path=self._folder / f"{name}.png")
+        return self.page
+
+    def _heard(self, message: Any) -> None:
+        # The first request of a new session is answered with the page that signs in.
+        if message.type == "error" and "401" not in message.text:
+            self.wrong.append(message.text)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip("Chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def opened(chromium: Any) -> Iterator[Callable[[Path], Pages]]:
+    """Browsers on data folders; pictures go to TRISKELE_SCREENSHOTS where that is set."""
+    kept = os.environ.get("TRISKELE_SCREENSHOTS")
+    made: list[Pages] = []
+
+    def open_one(home: Path) -> Pages:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
+        pages = Pages(chromium, {**environ, "TRISKELE_HOME": str(home)}, Path(kept) if kept else None)
+        made.append(pages)
+        pages.sign_in()
+        return pages
+
+    yield open_one
+    for pages in made:
+        resident.stop(hook_client.address(pages.environ))
+
+
+@pytest.fixture(scope="module")
+def large(opened: Callable[[Path], Pages], tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    """Five thousand memories that are recalled by their words."""
+    home = tmp_path_factory.mktemp("large")
+    (home / "config.toml").write_text('[recall]\nmodel = "none"\n')
+    with Engine(config.load({"TRISKELE_HOME": str(home)}), home) as engine:
+        kinds = ("facts", "decisions", "lessons")
+        drafts = [
+            engine.draft(
+                f"Service {number} of team {number % 50} listens on port {number}",
+                category=kinds[number % 3],
+                tags=[f"team{number % 50}"],
+                project=f"project{number % 4}",
+                created_at=f"{2023 + number % 3}-{number % 12 + 1:02d}-11",
+            )
+            for number in range(MEMORIES - 2)
+        ]
+        engine.remember_all(drafts)
+        engine.remember(f"{PAYLOAD} is how a page would break", tags=[PAYLOAD], project=PAYLOAD)
+        engine.remember("the staging password is hunter2-Correct-Horse")
+        engine.reindex()
+        read_names(engine.store, engine.lexical)
+    return opened(home)
+
+
+@pytest.fixture(scope="module")
+def small(opened: Callable[[Path], Pages]) -> Iterator[Pages]:
+    """The sample memories, with the model."""
+    with temporary_memory() as engine:
+        yield opened(engine.settings.home)
+
+
+def test_search_explains_reranks_and_says_why_not(small: Pages) -> None:
+    page = small.open("")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("When may we deploy to production?")
+    page.wait_for_selector("#hits .hit .legbar rect.dense")
+    assert "q=When" in page.url and page.locator("#hits mark").count() > 0
+    before = page.locator("#hits [data-id]").evaluate_all("all => all.map(each => each.dataset.id)")
+    with page.expect_response("**/ui/hits?*"):
+        page.uncheck("input[name=leg][value=dense]")
+    page.wait_for_selector(".moved.up, .moved.down")
+    after = page.locator("#hits [data-id]").evaluate_all("all => all.map(each => each.dataset.id)")
+    assert before != after
+    assert page.locator("#hits rect.dense").count() == 0
+    page.fill("input[name=expected]", "Monday standup is at ten")
+    page.click("#explain")
+    page.wait_for_selector("#why-not .stages")
+    with page.expect_response("**/ui/hits?*"):
+        page.focus("input[name=fusion], select[name=fusion]")
+        page.select_option("select[name=fusion]", "rrf")
+    page.wait_for_load_state("networkidle")
+    page.locator("header .brand").focus()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.locator("[data-item].chosen").count() == 1
+    page.keyboard.press("Enter")
+    page.wait_for_selector("article.memory")
+    assert small.wrong == []
+
+
+def test_a_memory_is_written_edited_and_undone_by_keys(large: Pages) -> None:
+    page = large.open("/browse")
+    page.keyboard.press("n")
+    page.wait_for_url("**/ui/new")
+    page.fill("textarea[name=content]", "The lighthouse is painted every spring")
+    page.click("button.primary")
+    page.wait_for_selector(".notice:has-text('Added 1 memory')")
+    address = page.url.split("?")[0]
+    page.keyboard.press("e")
+    page.fill("textarea[name=content]", "The lighthouse is painted every autumn")
+    page.click("#edit button.primary")
+    page.wait_for_selector("ins:has-text('autumn')")
+    page.keyboard.press("u")
+    page.wait_for_selector("h1:has-text('every spring')")
+    page.fill("#link input[name=other]", address.rsplit("/", 1)[1][:4] + "zzzz")
+    page.click("#link button")
+    page.wait_for_selector(".notice.error")
+    page.goto(address)
+    page.click("button.danger")
+    page.wait_for_selector(".tag.state:has-text('forgotten')")
+    page.click("button.primary:has-text('Restore')")
+    page.wait_for_selector("text=Restored 1 memory")
+    page.click("button.danger")
+    page.wait_for_selector(".tag.state:has-text('forgotten')")
+    # A refused change answers with a status that the browser reports as an error of its own.
+    assert [each for each in large.wrong if "status of 4" not in each] == []
+    large.wrong.clear()
+
+
+def test_many_are_found_by_filters_and_changed_at_once(large: Pages) -> None:
+    page = large.open("/browse", name="browse")
+    assert page.locator("h1").inner_text() == "5,000 memories"
+    page.select_option("select[name=project]", "project1")
+    page.wait_for_selector("h1:has-text('1,250 memories')")
+    page.fill("input[name=tag]", "team7")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("h1:has-text('50 memories')")
+    page.goto(f"{large.base}/browse?tag=team7")
+    page.wait_for_selector("h1:has-text('100 memories')")
+    page.check("#all-matching")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("button[value=forget]")
+    page.wait_for_selector(".notice:has-text('Forgot 100 memories')")
+    page.keyboard.press("u")
+    page.wait_for_selector(".notice:has-text('Undone')")
+    page.goto(f"{large.base}/browse?tag=team7&page=2")
+    page.wait_for_selector("text=51–100 of 100")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    assert page.locator("#chosen-count").inner_text() == "1"
+    large.open("/browse?view=timeline", name="timeline")
+    assert page.locator("svg.months rect").count() == 13
+    assert large.wrong == []
+
+
+def test_the_graph_is_drawn_and_goes_back_in_time(large: Pages) -> None:
+    page = large.open("/graph?focus=team3&size=300", name="graph")
+    page.wait_for_selector("#graph[data-nodes]")
+    nodes = int(page.locator("#graph").get_attribute("data-nodes"))
+    assert 100 <= nodes <= 300
+    assert page.locator("#graph").get_attribute("data-shown") == "now"
+    page.locator("#at").fill("8")
+    page.wait_for_selector('#graph[data-shown="2023-09-01"]')
+    assert page.locator("#at-text").inner_text() == "2023-09-01"
+    page.click("[data-open] >> nth=0")
+    page.wait_for_selector("article.memory")
+    assert large.wrong == []
+
+
+PATHS = {
+    "search": "?q=port", "browse": "/browse", "timeline": "/browse?view=timeline", "new": "/new", "graph": "/graph",
+    "focus": "/graph?focus=team3", "code": "/code", "review": "/review", "quality": "/quality", "health": "/health",
+    "nothing": "/nowhere", "hostile": "/browse?tag=%3Cimg+src%3Dx+onerror%3Ddocument.title%3D%27broken%27%3E",
+}  # fmt: skip
+
+
+def test_no_page_has_serious_findings_or_breaks_the_policy(large: Pages, npm: Callable[..., Path]) -> None:
+    axe = (npm(AXE, into="axe").parent / "axe-core" / "axe.min.js").read_text()
+    found: dict[str, list[str]] = {}
+    for theme in ("light", "dark"):
+        large.page.emulate_media(color_scheme=theme)
+        for name, path in PATHS.items():
+            page = large.open(path, name=f"{name}-{theme}")
+            assert "broken" not in page.title()
+            page.evaluate(axe)
+            result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            serious = [
+                f"{each['id']}: {each['nodes'][0]['html'][:120]}"
+                for each in result["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            if serious:
+                found[f"{name} {theme}"] = serious
+    assert found == {}
+    assert [each for each in large.wrong if "status of 404" not in each] == []
+    large.wrong.clear()
+
+
+def test_a_phone_needs_no_sideways_scrolling(large: Pages) -> None:
+    large.page.set_viewport_size({"width": 390, "height": 800})
+    for name, path in PATHS.items():
+        page = large.open(path, name=f"{name}-phone")
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, (name, width)
+    large.page.set_viewport_size({"width": 1200, "height": 820})
+    large.wrong.clear()
+
+
+def test_secrets_sign_out_and_a_server_that_is_gone(large: Pages) -> None:
+    page = large.open("/health")
+    assert "hunter2" not in page.content()
+    page.click(".reveal button")
+    page.wait_for_selector("text=hunter2-Correct-Horse")
+    page.click("text=Sign out")
+    page.wait_for_selector("text=You are signed out")
+    large.sign_in()
+    page = large.open("?q=port")
+    resident.stop(hook_client.address(large.environ))
+    page.fill("#q", "another question")
+    page.wait_for_selector(".notice.error:has-text('does not answer')")
+    large.sign_in()
+    assert re.search(r"/ui$", page.url)
