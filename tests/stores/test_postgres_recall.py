@@ -40,7 +40,7 @@ def _fill(target: Engine, source: Engine) -> None:
 
 
 def _questions() -> list[str]:
-    """Every sixteenth question: all of them rank alike too, and take a minute."""
+    """Every sixteenth question: all of them would take minutes."""
     lines = (resources.files("triskele.samples") / "team" / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line)["text"] for line in lines[::16]]
 
