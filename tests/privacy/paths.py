@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from triskele.privacy import detect
 from triskele.serving.cli.main import cli
 from triskele.serving.file_memory import FileMemory
 from triskele.serving.hook import events
+from triskele.serving.learning import learn
 from triskele.serving.mcp.server import build
 from triskele.stores.protocols import Document
 from triskele.types import Sensitivity
@@ -271,6 +273,14 @@ def _file_memory(walk: Walk, canaries: Sequence[Canary], name: str) -> None:
         walk.said.append(folder.run({"command": "create", "path": path, "file_text": canary.memory}))
 
 
+def _learned(walk: Walk, canaries: Sequence[Canary], name: str) -> None:
+    for number, lead in enumerate(("Remember that ", "From now on we use this: ")):
+        folder = walk.sources / f"{name} {number}"
+        folder.mkdir()
+        told = [replace(canary, memory=f"{lead}{canary.memory}") for canary in canaries]
+        learn(walk.engine, _transcript(folder, told), dial="all", project="garden")
+
+
 def _old_export(folder: Path, canaries: Sequence[Canary]) -> Path:
     """As written before anybody looked for secrets: everything is open."""
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_MODEL": "none"}
@@ -307,6 +317,7 @@ WRITERS: dict[str, Callable[[Walk, Sequence[Canary], str], None]] = {
     "claude-notes": _imported(_notes),
     "transcript": _imported(_transcript),
     "file memory": _file_memory,
+    "learn": _learned,
     "old export": _imported(_old_export),
     "export with secrets": _imported(_export_with_secrets),
 }

@@ -84,11 +84,16 @@ def test_every_place_that_writes_memories_is_known() -> None:
     sample = {"serving/cli/showcase.py", "evaluation/harness.py"}
     assert writers - sample == {
         "engine.py",
+        "curation/apply.py",
         "curation/projects.py",
+        "curation/proposals.py",
         "curation/secrecy.py",
         "curation/undo.py",
         "exchange/import_plan.py",
         "serving/file_memory.py",
+        "serving/learning.py",
+        "serving/web/browse_page.py",
+        "serving/web/memory_page.py",
         "stores/vault.py",
     }
 

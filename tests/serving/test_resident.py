@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from residents import Host
 
 from triskele import __version__, config
 from triskele.base.files import file_lock
+from triskele.curation import curator
+from triskele.curation.curator import Curated
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listener, resident
@@ -230,10 +233,13 @@ def test_after_a_change_of_settings_nobody_is_served_by_the_old_ones(
         host.open_engine()
 
 
-def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Path) -> None:
+def test_rows_of_other_processes_are_embedded_when_the_journal_grew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Counted:
         store: Any
         seq, woken = 3, 0
+        settings = config.load({})
 
         def position(self) -> Cursor:
             return Cursor(self.seq)
@@ -241,6 +247,7 @@ def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Pa
         def work_in_background(self) -> None:
             self.woken += 1
 
+    monkeypatch.setattr(curator, "Curator", lambda _: SimpleNamespace(follow=lambda: Curated(is_done=True)))
     host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
     host.catch_up()
     engine = Counted()

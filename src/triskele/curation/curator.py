@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from triskele.base import timestamps
+from triskele.base.ids import new_batch
 from triskele.curation.apply import changes_of, retired
 from triskele.curation.compare import Verdict
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
@@ -110,7 +110,7 @@ class Curator:
     def settle(self, decisions: Sequence[PairDecision], *, apply: bool) -> Curated:
         """Apply what is sure, if that is wished and the day's brake allows it, and propose the rest."""
         left = self._left_today() if apply and decisions else 0
-        batch, outcomes, rest = secrets.token_hex(6), list[Outcome](), list[PairDecision]()
+        batch, outcomes, rest = new_batch(), list[Outcome](), list[PairDecision]()
         gone: set[str] = set()
         done = 0
         for decision in sorted(decisions, key=lambda each: _FIRST.index(each.verdict)):

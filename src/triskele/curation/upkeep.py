@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from triskele.base import timestamps
+from triskele.base.ids import new_batch
 from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.curator import Curator
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, related
@@ -70,7 +70,7 @@ def curate(
 
     A dry run changes nothing. One that is cut short, or ends at its `limit` of memories, goes on where it was.
     """
-    review, curator, batch = StoreReview(host), Curator(host), secrets.token_hex(6)
+    review, curator, batch = StoreReview(host), Curator(host), new_batch()
     left = review.left()[:limit]
     findings: list[UpkeepFinding] = []
     applied: list[UpkeepFinding] = []

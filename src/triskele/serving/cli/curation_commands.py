@@ -11,7 +11,7 @@ import click
 
 from triskele.errors import BadInput, NotFound
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.serving.cli.options import writing_place, written_project
+from triskele.serving.cli.options import OrderedGroup, writing_place, written_project
 
 if TYPE_CHECKING:
     from triskele.curation.proposals import Proposal
@@ -23,6 +23,7 @@ _STOP = frozenset({"q", "", "\x04", "\x1b"})
 
 
 @click.group(
+    cls=OrderedGroup,
     invoke_without_command=True,
     epilog=examples(
         "triskele review", "triskele review list", "triskele review accept 5b86e0", "triskele review reject 5b86e0"

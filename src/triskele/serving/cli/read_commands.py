@@ -66,7 +66,8 @@ def recall(
     """Find the memories that answer a question."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
-        _check_rerank(engine.settings.rerank, options["rerank"])
+        if not invocation.uses_server():
+            _check_rerank(engine.settings.rerank, options["rerank"])
         found = engine.recall(
             query,
             project=project,
@@ -109,7 +110,8 @@ def why_not(
     """Explain why a memory was not found, and what finds it."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
-        _check_rerank(engine.settings.rerank, options["rerank"])
+        if not invocation.uses_server():
+            _check_rerank(engine.settings.rerank, options["rerank"])
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
         shape, times = shapes.why_not(found), shapes.times(options)
         if invocation.as_json:

@@ -28,8 +28,11 @@ _SHOWN_CHARACTERS = 80
 
 
 def related(invocation: Invocation, engine: Engine, memory: Memory) -> list[PairDecision]:
-    """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere."""
-    if not engine.settings.curation.propose:
+    """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere.
+
+    A server curates for itself.
+    """
+    if invocation.uses_server() or not engine.settings.curation.propose:
         return []
     curator = Curator(engine)
     return (curator.hints(memory) if invocation.is_resident else curator.word_hints(memory))[:_MOST]

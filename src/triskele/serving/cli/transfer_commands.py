@@ -49,7 +49,7 @@ def import_(
     project: str | None,
     everywhere: bool,
 ) -> None:
-    """Import a file, a folder or the notes of Claude Code: all of it or nothing."""
+    """Import a file, a folder or Claude Code's notes, all or nothing."""
     place = written_project(project, everywhere)
     with invocation.open_existing() if dry_run else invocation.open() as engine:
         from triskele.exchange.claude_notes import named_source
