@@ -62,3 +62,23 @@ def test_an_engine_closed_by_one_thread_is_closed_for_all(open_engine: Callable[
         engine.close()
         pool.submit(engine.close).result()
     assert open_engine().census().memories == 1
+
+
+def test_closing_waits_for_a_thread_that_still_reads(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    began = threading.Event()
+
+    def read() -> int:
+        connection = engine.store._database.connection()  # type: ignore[attr-defined]
+        connection.create_scalar_function("begin_reading", began.set)
+        row = connection.execute(
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 400000)"
+            " SELECT count(n + coalesce(begin_reading(), 0)) FROM r"
+        ).fetchone()
+        return int(row[0])
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        assert began.wait(20)
+        engine.close()
+        assert reading.result() == 400000

@@ -6,8 +6,9 @@ import errno
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from triskele.stores.sqlite import lost_writes, ownership, schema
 
 _LOGS = ("-wal", "-shm")
 _NO_FILE = (0, 0)
+_CLOSE_TRIES, _CLOSE_PAUSE_S = 500, 0.01
 _MAGIC = b"SQLite format 3\0"
 
 
@@ -229,7 +231,7 @@ class Database:
                 if not is_sound:
                     # The log of a damaged store stays as it is.
                     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-                connection.close()
+                _close(connection)
             self._opened.clear()
         self._local = threading.local()
 
@@ -256,6 +258,16 @@ class Database:
             except apsw.SQLError:
                 self._refuse_other_format(self.connection())
                 raise
+
+
+def _close(connection: apsw.Connection) -> None:
+    """Close a connection; another thread may still read, for an answer that came too late for whoever asked."""
+    for _ in range(_CLOSE_TRIES):
+        with suppress(apsw.ThreadingViolationError):
+            connection.close()
+            return
+        time.sleep(_CLOSE_PAUSE_S)
+    connection.close()
 
 
 def _file_number(path: Path) -> tuple[int, int]:
