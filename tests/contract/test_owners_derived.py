@@ -10,9 +10,9 @@ import pytest
 from contract import owner_walk
 
 from triskele.base import timestamps
-from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
+from triskele.stores.derived import BY_HAND, EMBED, NAMES, EntityStore, JobStore, ModelStore, Named, VectorStore
 from triskele.stores.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
-from triskele.types import Add, Forget, Memory
+from triskele.types import Add, Forget, Memory, Sensitivity, Withdraw
 
 PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
     "whole": (OwnerStore, owner_walk.WHOLE),
@@ -141,3 +141,129 @@ def test_two_owners_may_have_the_same_id_and_text(
     assert [vector for _, _, vector in bob.vectors.page("model")] == [b"bob"]
     assert alice.vectors.page("model") == []
     assert len(bob.history(his.id)) == 1
+
+
+Pair = tuple[OwnerStore, OwnerStore]
+
+
+@pytest.fixture
+def pair(open_store: Callable[..., OwnerStore]) -> Pair:
+    return open_store(owner="alice"), open_store(owner="bob")
+
+
+def _add(store: OwnerStore, *memories: Memory) -> None:
+    """One by one, so that each has the next row."""
+    for memory in memories:
+        store.apply([Add(replace(memory, owner=store.owner))], batch=f"add {memory.id}")
+
+
+def test_a_text_waits_for_each_owner_and_model_by_itself(pair: Pair, make_memory: Callable[..., Memory]) -> None:
+    alice, bob = pair
+    one, again = make_memory("a heron"), make_memory("a heron", project="pond")
+    alice.vectors.queue_for("model of alice")
+    bob.vectors.queue_for(owner_walk.MODEL)
+    _add(alice, one)
+    alice.vectors.keep(owner_walk.MODEL, {one.content_hash: b"alice"})
+    _add(bob, one)
+    assert [digest for digest, _ in bob.vectors.waiting()] == [one.content_hash]
+    bob.vectors.keep(owner_walk.MODEL, {one.content_hash: b"bob"})
+    _add(bob, again)
+    assert (alice.vectors.count_waiting(), bob.vectors.count_waiting()) == (1, 0)
+    alice.vectors.keep("model of alice", {one.content_hash: b"alice"})
+    assert (alice.vectors.count_waiting(), bob.vectors.count_waiting()) == (0, 0)
+
+
+def test_a_slot_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory("a heron")
+    for store in pair:
+        _add(store, memory)
+        store.vectors.keep(owner_walk.MODEL, {memory.content_hash: store.owner.encode()})
+    for store in pair:
+        kept = store.vectors.keep(owner_walk.MODEL, {memory.content_hash: b"again"})
+        assert store.vectors.page(owner_walk.MODEL) == [
+            (kept[memory.content_hash], memory.content_hash, store.owner.encode())
+        ]
+
+
+def test_what_waits_to_be_embedded_again_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]) -> None:
+    alice, bob = pair
+    memory = make_memory("a heron")
+    alice.vectors.queue_for("model of alice")
+    bob.vectors.queue_for(owner_walk.MODEL)
+    for store in pair:
+        _add(store, memory)
+    slots = list(bob.vectors.keep(owner_walk.MODEL, {memory.content_hash: b"bob"}).values())
+    assert bob.vectors.contents(slots, queued=False) == {slots[0]: "a heron"}
+    alice.vectors.keep("model of alice", {memory.content_hash: b"alice"})
+    bob.jobs.add(EMBED, [memory.content_hash])
+    assert bob.vectors.contents(slots, queued=False) == {}
+
+
+def test_what_an_owner_withholds_is_withheld_for_that_owner_alone(
+    pair: Pair, make_memory: Callable[..., Memory]
+) -> None:
+    alice, bob = pair
+    one, two = make_memory("the first text"), make_memory("the second text")
+    private = replace(two, id=one.id, sensitivity=Sensitivity.PRIVATE)
+    _add(bob, one, two)
+    _add(alice, private, replace(one, id=two.id))
+    assert bob.models.count_clear_for("hosted-any") == len(bob.models.clear_for("hosted-any")) == 2
+    for store in pair:
+        store.vectors.keep(owner_walk.HOSTED, {memory.content_hash: b"vector" for memory in (one, two)})
+    bob.apply([Withdraw(one.id)], batch="private")
+    kept = [[digest for _, digest, _ in store.vectors.page(owner_walk.HOSTED)] for store in (bob, alice)]
+    assert kept == [[two.content_hash], [one.content_hash, two.content_hash]]
+
+
+def test_names_join_and_are_read_for_one_owner_alone(pair: Pair, make_memory: Callable[..., Memory]) -> None:
+    alice, bob = pair
+    memory = make_memory("Argo is run by Helm", project="garden")
+    _add(alice, memory)
+    _add(bob, replace(memory, project="pond"))
+    argo, helm = (Named(text.lower(), text[:1], text, False, "title") for text in ("Argo", "Helm"))
+    [hers], [his] = ([row for row, _ in store.versions()] for store in pair)
+    alice.entities.keep({hers: [argo]}, read=[hers])
+    bob.entities.keep({his: [helm, replace(argo, key="argos", joins=("argo", "alike"))]}, read=[his])
+    assert bob.entities.grouped() == []
+    helms = bob.entities.find(["helm"])["helm"].name
+    assert (len(bob.entities.edges(helms, projects=["pond"])), bob.entities.edges(helms, projects=["garden"])) == (
+        2,
+        [],
+    )
+    bob.jobs.add(NAMES, [str(hers)])
+    assert bob.entities.unread() == []
+
+
+def test_an_erasure_regroups_no_name_of_another_owner(pair: Pair, make_memory: Callable[..., Memory]) -> None:
+    """Not even one whose concept is gone, because only what a person decided outlasts a forgetting."""
+    alice, bob = pair
+    memory = make_memory("Argo, Brig, Cog and Dhow")
+    for store in pair:
+        _add(store, memory)
+        [row] = [row for row, _ in store.versions()]
+        texts = ("Argo", "Brig", "Cog", "Dhow")
+        store.entities.keep({row: [Named(text.lower(), text[:1], text, False, "name") for text in texts]}, read=[row])
+    argo, brig, cog, dhow = (name.name for name in alice.entities.known())
+    alice.entities.regroup({argo: brig}, BY_HAND)
+    alice.entities.regroup({argo: cog}, "alike")
+    alice.entities.regroup({cog: dhow}, "alike")
+    alice.entities.forget()
+    before = [list(alice.entities.known()), alice.entities.merges([argo, brig, cog, dhow])]
+    bob.erase([memory.id], batch="gone")
+    assert [list(alice.entities.known()), alice.entities.merges([argo, brig, cog, dhow])] == before
+
+
+def test_what_an_owner_was_given_keeps_no_fingerprint_of_another(
+    pair: Pair, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timestamps.now()
+    monkeypatch.setattr(timestamps, "now", lambda: now)
+    one, two = make_memory("one"), make_memory("two")
+    for store in pair:
+        _add(store, one, two)
+        store.usage.injected("talk", [Use(one.id, 3, one.content_hash, ("print",))])
+        store.usage.flush()
+    _, bob = pair
+    now += timedelta(days=40)
+    bob.usage.injected("another", [Use(two.id, 3, two.content_hash, ())])
+    assert [store.usage.echoed(["print"]) for store in pair] == [{"print": [one.id]}, {}]

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from contract import owner_walk
 
-from triskele.stores.protocols import OwnerStore, Store, Truth
-from triskele.types import Memory
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
+from triskele.errors import NotFound
+from triskele.stores.protocols import VAULT, Document, OwnerStore, Store, Truth
+from triskele.types import (
+    Action,
+    Add,
+    Bind,
+    Connect,
+    Link,
+    LinkKind,
+    Memory,
+    Revise,
+    Scope,
+    Sealed,
+    Sensitivity,
+    Withdraw,
+)
 
 TRUTH = True
 
@@ -45,3 +62,63 @@ def test_an_owner_of_nothing_has_nothing(
 
 def test_an_owner_is_bound_by_name(open_store: Callable[..., OwnerStore]) -> None:
     assert [open_store(owner=name).owner for name in ("alice", "bob")] == ["alice", "bob"]
+
+
+def test_a_secret_stays_one_though_another_owner_has_its_id_in_the_open(
+    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory]
+) -> None:
+    alice, bob = open_store(owner="alice"), open_store(owner="bob")
+    secret = make_memory("a title", owner="bob", sensitivity=Sensitivity.SECRET)
+    alice.apply([Add(make_memory("in the open", id=secret.id, owner="alice"))], batch="one")
+    bob.documents.put(VAULT, {"keys": Document("keys")})
+    bob.apply([Add(secret, sealed=Sealed(b"sealed", content_hash("keys")))], batch="one")
+    bob.apply([Withdraw(secret.id)], batch="two")
+    assert [each.sensitivity for each in bob.history(secret.id)] == [Sensitivity.SECRET]
+
+
+def test_an_edited_secret_keeps_the_sealed_text_of_its_owner(
+    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory]
+) -> None:
+    draft = make_memory("a title", sensitivity=Sensitivity.SECRET)
+    stores = [open_store(owner=name) for name in ("alice", "bob")]
+    for store in stores:
+        sealed = Sealed(store.owner.encode(), content_hash("keys"))
+        store.documents.put(VAULT, {"keys": Document("keys")})
+        store.apply([Add(replace(draft, owner=store.owner), sealed=sealed)], batch="one")
+    for store in stores:
+        store.apply([Revise(replace(draft, owner=store.owner, tags=("edited",)), base=1)], batch="two")
+        assert [row.blob for row in store.sealed()] == [store.owner.encode()] * 2
+
+
+def test_a_place_of_another_owner_is_unknown(open_store: Callable[..., OwnerStore]) -> None:
+    alice, bob = open_store(owner="alice"), open_store(owner="bob")
+    alice.claim([owner_walk.PLACE], lambda _: "garden")
+    [place] = alice.places()
+    with pytest.raises(NotFound, match="no place"):
+        bob.apply([Bind(place.number, "theirs")], batch="one")
+    assert alice.places() == [place]
+
+
+def test_a_chain_of_another_owner_makes_no_circle(
+    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory]
+) -> None:
+    alice, bob = open_store(owner="alice"), open_store(owner="bob")
+    one, two = make_memory("one"), make_memory("two")
+    for store in (alice, bob):
+        store.apply([Add(replace(memory, owner=store.owner)) for memory in (one, two)], batch="one")
+    link = Link(source=one.id, kind=LinkKind.SUPERSEDES, target=two.id, known_from=timestamps.now())
+    alice.apply([Connect(link)], batch="two")
+    [outcome] = bob.apply([Connect(replace(link, source=two.id, target=one.id))], batch="two")
+    assert outcome.action is Action.LINKED
+
+
+def test_ids_are_shortened_and_listed_for_one_owner_alone(
+    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory]
+) -> None:
+    """Near ids of another owner lengthen no prefix; a scope that names another owner holds nothing."""
+    alice, bob = open_store(owner="alice"), open_store(owner="bob")
+    for store, ids in ((alice, ["aaaabbbbcccc1", "aaaabbbbcccc3"]), (bob, ["aaaabbbbcccc2"])):
+        store.apply([Add(make_memory(id=id, owner=store.owner)) for id in ids], batch="one")
+    assert bob.shorten(["aaaabbbbcccc2"]) == {"aaaabbbbcccc2": "aaaabbbb"}
+    assert bob.browse(Scope(owner="alice", as_of=timestamps.now(), any_time=True)) == []
+    assert not bob.holds(alice.position()) and bob.holds(bob.position())

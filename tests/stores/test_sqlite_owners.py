@@ -1,0 +1,115 @@
+"""Two owners in one file: a check, an erasure from copies and the end of conversations see each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import apsw
+import pytest
+
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
+from triskele.stores.protocols import VAULT, Document, OwnerStore, Use
+from triskele.stores.sqlite import usage
+from triskele.stores.sqlite.store import SqliteStore
+from triskele.types import Add, Connect, Link, LinkKind, Memory, Sealed, Sensitivity
+
+MakeMemory = Callable[..., Memory]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "store.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def drafts(make_memory: MakeMemory) -> list[Memory]:
+    """Two memories and a secret."""
+    return [make_memory("one"), make_memory("two"), make_memory("a title", sensitivity=Sensitivity.SECRET)]
+
+
+def _fill(store: OwnerStore, one: Memory, two: Memory, secret: Memory) -> None:
+    """Two linked memories and a secret."""
+    memories = [replace(each, owner=store.owner) for each in (one, two)]
+    link = Link(source=one.id, kind=LinkKind.PART_OF, target=two.id, known_from=timestamps.now())
+    store.documents.put(VAULT, {"keys": Document("keys")})
+    sealed = Add(replace(secret, owner=store.owner), sealed=Sealed(b"sealed", content_hash("keys")))
+    store.apply([*map(Add, memories), sealed, Connect(link)], batch="one")
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["source", "target"])
+def test_a_memory_that_an_owner_lost_is_found_beside_another_owner_who_has_it(
+    tmp_path: Path, file: SqliteStore, drafts: list[Memory], number: int
+) -> None:
+    for owner in ("alice", "bob"):
+        _fill(file.of(owner), *drafts)
+    assert file.maintenance.check(deep=True) == []
+    _delete(tmp_path, "versions", drafts[number].id)
+    problems = {finding.problem for finding in file.maintenance.check(deep=True)}
+    assert problems == {"points to a memory that does not exist", "is in the journal and not stored"}
+
+
+@pytest.mark.parametrize("table", ["secrets", "versions"])
+def test_half_of_a_secret_is_found_beside_another_owner_who_has_both(
+    tmp_path: Path, file: SqliteStore, drafts: list[Memory], table: str
+) -> None:
+    for owner in ("alice", "bob"):
+        _fill(file.of(owner), *drafts)
+    _delete(tmp_path, table, drafts[2].id)
+    problem = {"secrets": "its sealed text is missing", "versions": "has a sealed text and is no secret"}[table]
+    assert problem in {finding.problem for finding in file.maintenance.check(deep=True)}
+
+
+def test_an_erasure_by_another_owner_explains_no_lost_version(
+    tmp_path: Path, file: SqliteStore, make_memory: MakeMemory
+) -> None:
+    memory = make_memory("one")
+    for owner in ("alice", "bob"):
+        file.of(owner).apply([Add(replace(memory, owner=owner))], batch="one")
+    file.of("alice").erase([memory.id], batch="two")
+    _delete(tmp_path, "versions", memory.id)
+    assert [finding.problem for finding in file.maintenance.check(deep=True)] == ["is in the journal and not stored"]
+
+
+def _delete(folder: Path, table: str, id: str) -> None:
+    """Lose the row of one owner, as a damaged page would."""
+    connection = apsw.Connection(str(folder / "store.db"))
+    connection.execute(f"DELETE FROM {table} WHERE owner = 'bob' AND id = ?", [id])
+    assert connection.changes() == 1
+    connection.close()
+
+
+def test_an_id_of_another_owner_does_not_stop_an_erasure_from_copies(
+    tmp_path: Path, file: SqliteStore, make_memory: MakeMemory
+) -> None:
+    hers, his = make_memory("hers", owner="alice"), make_memory("his", owner="bob")
+    for memory in (hers, his):
+        file.of(memory.owner).apply([Add(memory)], batch="one")
+    file.maintenance.backup(tmp_path / "copy.backup")
+    kept = file.maintenance.restore(tmp_path / "copy.backup")
+    assert kept is not None
+    assert file.maintenance.erase_from_copies([hers.id, his.id], "bob") == [kept]
+
+
+def test_the_conversations_of_another_owner_take_no_place(
+    file: SqliteStore, make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timestamps.now()
+    monkeypatch.setattr(timestamps, "now", lambda: now)
+    monkeypatch.setattr(usage, "MOST_CONVERSATIONS", 2)
+    alice, bob, draft = file.of("alice"), file.of("bob"), make_memory("one")
+    for store in (alice, bob):
+        store.apply([Add(replace(draft, owner=store.owner))], batch="one")
+    uses = [Use(draft.id, 1, draft.content_hash)]
+    bob.usage.injected("talk", uses)
+    now += timedelta(minutes=1)
+    for number in range(2):
+        alice.usage.injected(f"talk {number}", uses)
+    now += timedelta(minutes=1)
+    bob.usage.injected("another", uses)
+    assert [each.id for each in bob.usage.given("talk")] == [draft.id]
