@@ -76,9 +76,20 @@ def test_an_erasure_by_another_owner_explains_no_lost_version(
     assert [finding.problem for finding in file.maintenance.check(deep=True)] == ["is in the journal and not stored"]
 
 
+def test_an_entry_of_another_owner_tells_of_no_version(
+    tmp_path: Path, file: SqliteStore, make_memory: MakeMemory
+) -> None:
+    memory = make_memory("one")
+    for owner in ("alice", "bob"):
+        file.of(owner).apply([Add(replace(memory, owner=owner))], batch="one")
+    _delete(tmp_path, "journal", memory.id)
+    assert "is in no journal entry" in {finding.problem for finding in file.maintenance.check(deep=True)}
+
+
 def _delete(folder: Path, table: str, id: str) -> None:
     """Lose the row of one owner, as a damaged page would."""
     connection = apsw.Connection(str(folder / "store.db"))
+    connection.execute("DROP TRIGGER journal_keeps_lines")
     connection.execute(f"DELETE FROM {table} WHERE owner = 'bob' AND id = ?", [id])
     assert connection.changes() == 1
     connection.close()
