@@ -69,11 +69,10 @@ class BruteForceCorpus:
             row: Counter(self._terms(" ".join((each.keywords, *each.tags, each.category))))
             for row, each in self._memories.items()
         }
-        # One document more, of length 1, carries the stamp of an index.
-        return [
-            (weight, field, (1 + sum(each.total() for each in field.values())) / (1 + self.size))
-            for weight, field in ((1.0, contents), (LABELS_WEIGHT, labels))
-        ]
+        # One document more, about as long as the others, carries the stamp of an index.
+        totals = [sum(each.total() for each in field.values()) for field in (contents, labels)]
+        means = [(total + max(1, round(total / self.size))) / (1 + self.size) for total in totals]
+        return [(1.0, contents, means[0]), (LABELS_WEIGHT, labels, means[1])]
 
     def _terms(self, text: str) -> list[str]:
         return self._analyzer.terms(text)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,23 +87,36 @@ class Raw:
         return self.process.returncode, rest
 
 
-def test_a_kill_between_question_and_answer(resident: Callable[[], int]) -> None:
+def _killed_while_asked(resident: Callable[[], int], number: int, pause_s: float) -> dict[int, Any]:
+    """The answers to a question and a change that were sent to a process and, after a pause, cut off by its death."""
     raw = Raw()
     raw.greet()
-    raw.call(1, "memory_store", content="The mill turns")
+    raw.call(1, "memory_store", content=f"The mill {number} turns")
     assert raw.heard()["result"]["structuredContent"]["action"] == "added"
     serving = resident()
     # Stopped, it takes messages and answers none: so both are under way when it is killed.
     os.kill(serving, signal.SIGSTOP)
-    raw.call(2, "memory_recall", query="does the mill turn?")
-    raw.call(3, "memory_store", content="The mill stands still")
+    raw.call(2, "memory_recall", query=f"does the mill {number} turn?")
+    raw.call(3, "memory_store", content=f"The mill {number} stands still")
+    time.sleep(pause_s)
     os.kill(serving, signal.SIGKILL)
     answers = {answer["id"]: answer["result"] for answer in (raw.heard(), raw.heard())}
-    assert [hit["content"] for hit in answers[2]["structuredContent"]["hits"]] == ["The mill turns"]
-    assert answers[3] == {"content": [{"type": "text", "text": UNKNOWN}], "isError": True}
-    raw.call(4, "memory_store", content="The mill turns again")
+    raw.call(4, "memory_store", content=f"The mill {number} turns again")
     assert raw.heard()["result"]["structuredContent"]["action"] == "added"
     assert raw.leave() == (0, b"")
+    return answers
+
+
+def test_a_kill_between_question_and_answer(resident: Callable[[], int]) -> None:
+    for number, pause_s in enumerate((0.0, 0.5, 2.0, 8.0)):
+        answers = _killed_while_asked(resident, number, pause_s)
+        contents = [hit["content"] for hit in answers[2]["structuredContent"]["hits"]]
+        assert f"The mill {number} turns" in contents
+        if answers[3]["isError"]:
+            break
+        # The kill came before the message was sent on: then the next process took it.
+        assert answers[3]["structuredContent"]["action"] == "added"
+    assert answers[3] == {"content": [{"type": "text", "text": UNKNOWN}], "isError": True}
 
 
 def test_many_clients_share_one_resident_each_in_its_own_project(
