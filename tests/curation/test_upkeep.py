@@ -16,7 +16,8 @@ from triskele.curation import upkeep
 from triskele.curation.compare import Verdict
 from triskele.curation.upkeep import UpkeepKind
 from triskele.engine import Engine
-from triskele.types import Add, LinkKind, Memory, Origin
+from triskele.stores.protocols import Use
+from triskele.types import Add, LinkKind, Memory, Origin, Sensitivity
 
 OpenEngine = Callable[..., Engine]
 
@@ -150,6 +151,33 @@ def test_stale_empty_and_orphaned_memories_can_be_forgotten(open_engine: OpenEng
     assert engine.store.memories([junk]) == {}
     engine.undo(outcomes[0].batch)
     assert junk in engine.store.memories([junk])
+
+
+def test_a_part_with_a_standing_whole_is_no_orphan_even_if_that_is_a_secret(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    sealed = engine.remember("the gate opens with kqzjvw", sensitivity=Sensitivity.SECRET, title="Gate").id
+    gone, also_gone = (engine.remember(f"The chapter about {name}").id for name in ("tides", "winds"))
+    kept, lost = (engine.remember(f"{name} come twice a day in the harbour").id for name in ("Guards", "Fogs"))
+    engine.link(kept, LinkKind.PART_OF, sealed)
+    engine.link(kept, LinkKind.PART_OF, gone)
+    engine.link(lost, LinkKind.PART_OF, gone)
+    engine.link(lost, LinkKind.PART_OF, also_gone)
+    engine.forget(gone, also_gone)
+    orphans = [each.decision.new.id for each in upkeep.curate(engine).findings if each.finding is UpkeepKind.ORPHAN]
+    assert orphans == [lost]
+
+
+def test_a_replaced_memory_that_is_still_recalled_waits_in_the_queue(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    old = engine.remember("The ferry leaves at noon from the old pier").id
+    engine.remember("The ferry leaves at one from the new pier", supersedes=old)
+    engine.store.usage.recalled([Use(old, 9)])
+    engine.store.usage.flush()
+    assert [each.new.id for each in engine.proposals.list()] == []
+    upkeep.curate(engine)
+    assert [each.new.id for each in engine.proposals.list()] == [old]
+    upkeep.curate(engine)
+    assert len(engine.proposals.list()) == 1
 
 
 def test_an_agents_word_never_replaces_the_users_in_a_review(open_engine: OpenEngine) -> None:

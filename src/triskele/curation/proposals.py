@@ -64,7 +64,9 @@ class Proposals:
         memories = self._host.store.memories(ids)
         retired = self._host.superseded(sorted(ids)) if ids else set()
         current = {id: memory for id, memory in memories.items() if id not in retired}
-        found = {key: self._read(key, value, current) for key, value in values.items()}
+        # A memory that was replaced can still be forgotten.
+        known = {key: memories if value["kind"] == Verdict.FORGET else current for key, value in values.items()}
+        found = {key: self._read(key, value, known[key]) for key, value in values.items()}
         if outdated := [key for key, proposal in found.items() if proposal is None]:
             self._documents.delete(_OPEN, outdated)
         return sorted((each for each in found.values() if each is not None), key=lambda each: (each.created, each.id))

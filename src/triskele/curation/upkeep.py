@@ -172,13 +172,16 @@ class StoreReview:
         return max(link.known_from for link in links if link.target == memory.id)
 
     def _orphaned(self) -> Iterator[UpkeepFinding]:
-        """Parts and problems whose other end was forgotten."""
-        links = self._store.links(list(self._by_id)) if self._by_id else []
-        standing = {*self._by_id, *(memory.id for memory in self._superseded)}
+        """Parts of which no whole stands any more."""
+        links = self._store.links(list(self._by_id), kind=LinkKind.PART_OF) if self._by_id else []
+        wholes: dict[str, list[str]] = defaultdict(list)
         for link in links:
-            if link.kind is LinkKind.PART_OF and link.source in self._by_id and link.target not in standing:
-                reason = Rationale("part of a forgotten memory", link.target)
-                yield _forgettable(UpkeepKind.ORPHAN, self._by_id[link.source], reason)
+            wholes[link.source].append(link.target)
+        standing = self._store.memories({id for ids in wholes.values() for id in ids})
+        for part, ids in wholes.items():
+            if part in self._by_id and standing.keys().isdisjoint(ids):
+                reason = Rationale("part of a forgotten memory", ids[0])
+                yield _forgettable(UpkeepKind.ORPHAN, self._by_id[part], reason)
 
     # Where an interrupted review goes on
 

@@ -107,6 +107,9 @@ REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "get_all": lambda id: {"json": {"ids": [id]}},
     "browse": lambda _: {"params": {"all_projects": "true"}},
     "edit": lambda id: {"json": {"content": "B was here"}},
+    "forget": lambda _: {"params": {"hard": "true"}},
+    "journal": lambda _: {"params": {"limit": "200"}},
+    "audit": lambda _: {"params": {"user": "ada"}},
     "link": lambda id: {"json": {"source": id, "kind": "see-also", "target": id}},
     "unlink": lambda id: {"params": {"source": id, "kind": "see-also", "target": id}},
     "recall": lambda _: {"json": {"query": "Friedrichshafen", "all_projects": True}},
@@ -120,6 +123,16 @@ REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "create_key": lambda _: {"json": {"user": "ada", "scopes": ["read"]}},
     "keys": lambda _: {"params": {"user": "ada"}},
 }
+
+
+def test_every_operation_that_takes_something_is_asked_with_it() -> None:
+    takes = {each.name for each in OPERATIONS if each.body or each.query or each.takes_file}
+    assert takes <= REQUESTS.keys()
+
+
+def test_only_questions_are_posted_with_the_scope_read() -> None:
+    posted = {each.name for each in OPERATIONS if each.method != "GET" and each.scope == "read"}
+    assert posted == {"get_all", "recall", "why_not"}
 
 
 def test_no_route_shows_or_changes_anything_of_another_user(server: Server) -> None:

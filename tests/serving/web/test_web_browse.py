@@ -89,6 +89,8 @@ def test_the_facets_count_current_memories(engine: Engine) -> None:
     assert facets.projects == {"": 30, "shop": 30, "garden": 6}
     assert facets.origins == {"user": 65, "web": 1} and facets.categories["lessons"] == 1
     assert facets.tags[:3] == ["t0", "t1", "t2"]
+    engine.forget(engine.remember("A tag of the past", tags=["past"]).id)
+    assert "past" not in listing.facets(engine).tags
 
 
 def test_the_table_is_paged(engine: Engine, browser: Browser) -> None:

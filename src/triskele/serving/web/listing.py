@@ -124,12 +124,13 @@ def facets(engine: Engine) -> Facets:
     current = columns.known_to == _EVER
     codes = columns.codes
     access = _counted(columns.access[current], [origin for _, origin in codes.access.copy()])
-    tagged = sorted(codes.tagged.copy().items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    counts = {tag: int(np.isin(columns.rows[current], rows).sum()) for tag, rows in codes.tagged.copy().items()}
+    tagged = sorted((tag for tag, count in counts.items() if count), key=lambda tag: (-counts[tag], tag))
     return Facets(
         projects=_counted(columns.places[current], [project for _, project in codes.places.copy()]),
         categories=_counted(columns.categories[current], list(codes.categories.copy())),
         origins=access,
-        tags=[tag for tag, _ in tagged[:_MOST_TAGS]],
+        tags=tagged[:_MOST_TAGS],
     )
 
 
