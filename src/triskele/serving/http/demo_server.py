@@ -123,12 +123,15 @@ def programs_for(user: str | None, folder: Path) -> Path:
     installed = Path(package.origin).parent / "pginstall"
     if user is None or all(_is_open(each) for each in (installed, *installed.parents)):
         return installed / "bin"
-    copied = folder / installed.name
-    shutil.copytree(installed, copied, symlinks=True)
-    for path in (copied, *copied.rglob("*")):
+    # The programs find their libraries by the way from one folder to the other.
+    site, libraries = installed.parents[1], Path(f"{installed.parent.name}.libs")
+    for part in (installed.relative_to(site), libraries):
+        if (site / part).is_dir():
+            shutil.copytree(site / part, folder / part, symlinks=True)
+    for path in folder.rglob("*"):
         if not path.is_symlink():
             shutil.chown(path, user)
-    return copied / "bin"
+    return folder / installed.relative_to(site) / "bin"
 
 
 def _is_open(folder: Path) -> bool:
