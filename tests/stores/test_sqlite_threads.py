@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
+
+from triskele.base.files import file_lock
 from triskele.engine import Engine
+from triskele.stores.sqlite import database
 
 THREADS = 8
 
@@ -82,3 +88,26 @@ def test_closing_waits_for_a_thread_that_still_reads(open_engine: Callable[..., 
         assert began.wait(20)
         engine.close()
         assert reading.result() == 400000
+
+
+def test_a_store_that_another_process_sets_up_is_waited_for(
+    open_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, waits = tmp_path / "new.db", threading.Event()
+    for name in ("new.db", "new.db-shm"):
+        (tmp_path / name).touch()
+
+    @contextmanager
+    def noticed(lock: Path, *, timeout_s: float) -> Iterator[bool]:
+        waits.set()
+        with file_lock(lock, timeout_s=timeout_s) as is_held:
+            yield is_held
+
+    monkeypatch.setattr(database, "file_lock", noticed)
+    with ThreadPoolExecutor(1) as pool:
+        with file_lock(tmp_path / "new.db.lock", timeout_s=0) as is_held:
+            assert is_held
+            opening = pool.submit(open_engine, path)
+            assert waits.wait(20)
+            (tmp_path / "new.db-shm").unlink()
+        assert opening.result().census().memories == 0

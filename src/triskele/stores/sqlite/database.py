@@ -24,6 +24,7 @@ from triskele.stores.sqlite import lost_writes, ownership, schema
 _LOGS = ("-wal", "-shm")
 _NO_FILE = (0, 0)
 _CLOSE_TRIES, _CLOSE_PAUSE_S = 500, 0.01
+_SET_UP_S = 30.0
 _MAGIC = b"SQLite format 3\0"
 
 
@@ -367,15 +368,22 @@ def looks_like_one(path: Path) -> bool:
 
 def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
     """Raise where the database is missing or empty, and a log or other files show that there was one."""
-    if exists(path):
-        return
-    logs = [path.with_name(path.name + log) for log in _LOGS]
-    if found := [trace for trace in (*logs, *traces) if trace.exists()]:
+    if _left_of(path, traces) and _lock_of(path).exists():
+        # Another process may be setting the store up: it takes its lock before it makes any of these files.
+        with suppress(OSError), file_lock(_lock_of(path), timeout_s=_SET_UP_S):
+            pass
+    if found := _left_of(path, traces):
         raise StoreDamaged(
             f"the database {path} is {'empty' if path.exists() else 'missing'}, and {found[0].name} beside it shows"
             " that it held memories: run `triskele restore FILE` with a backup, or, to begin anew, remove"
             f" {', '.join(trace.name for trace in found)}; nothing was created"
         )
+
+
+def _left_of(path: Path, traces: Sequence[Path]) -> list[Path]:
+    """What is left beside a database that is missing or empty."""
+    logs = [path.with_name(path.name + log) for log in _LOGS]
+    return [] if exists(path) else [trace for trace in (*logs, *traces) if trace.exists()]
 
 
 def _lock_of(path: Path) -> Path:
