@@ -32,6 +32,7 @@ _ONCE = (
     # Columns follow the length of an id.
     (re.compile(r"(?<=\S)  +"), "  "),
     (re.compile(r"(?m)^ {6,}"), "      "),
+    (re.compile(r"─{3,}"), "───"),
 )
 
 
