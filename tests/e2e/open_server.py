@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import fixture_tools
 import uvicorn
@@ -16,9 +17,9 @@ from triskele.serving.mcp import server
 from triskele.serving.mcp.server import MemoryServer, build
 
 
-def build_with_fixtures(open_engine: Callable[[], Engine]) -> MemoryServer:
+def build_with_fixtures(open_engine: Callable[[], Engine], **details: Any) -> MemoryServer:
     """Our server and what the suite calls beside it."""
-    server = build(open_engine)
+    server = build(open_engine, **details)
     fixture_tools.add_to(server)
     return server
 
