@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import filterfalse
 from typing import NamedTuple
 
 import Stemmer
@@ -71,7 +72,7 @@ class _Cache(dict[str, tuple[str, ...]]):
 
     def forms(self, terms: Iterable[str], words: Iterable[str]) -> set[str]:
         """Among some words, and others met before, those with any of these terms."""
-        for word in words:
+        for word in filterfalse(self.__contains__, words):
             self[word]
         return {form for term in terms for form in self._words.get(term, ())}
 

@@ -21,6 +21,7 @@ _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
 
 _ROLES = {role.value: code for code, role in enumerate(Role)}
+_ZERO_IF_UNKNOWN = frozenset({"is_visible", "importance"})
 # The turns beside another, nearest first.
 _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
 
@@ -117,36 +118,37 @@ class Columns:
         """The places of some rows, all of them known."""
         return np.searchsorted(self.rows, np.asarray(rows, dtype=np.int64)).astype(np.int64)
 
-    def holds(self, rows: Ints) -> NDArray[np.bool_]:
-        """Whether each row is known."""
-        if not len(self.rows):
-            return np.zeros(len(rows), dtype=np.bool_)
-        at = np.minimum(self.find(rows), len(self.rows) - 1)
-        return np.equal(self.rows[at], rows)
-
     def locate(self, rows: Ints) -> tuple[NDArray[np.bool_], Ints]:
         """Whether each row is known, and the places of those that are."""
-        is_known = self.holds(rows)
-        return is_known, self.find(rows[is_known])
+        if not len(self.rows):
+            return np.zeros(len(rows), dtype=np.bool_), np.empty(0, dtype=np.int64)
+        at = self.rows.searchsorted(rows)
+        is_known = self.rows.take(at, mode="clip") == rows
+        return is_known, at if is_known.all() else at[is_known]
 
     def facts(self, rows: Ints, view: ScopeView, reach: int) -> Facts:
         """What is known of some rows in a scope, with the neighbours up to `reach` turns away that it may read."""
         is_known, at = self.locate(rows)
-        is_visible = np.zeros(len(rows), dtype=np.bool_)
-        importance = np.zeros(len(rows), dtype=np.float32)
-        sessions, speakers, roles, times = (np.full(len(rows), -1, dtype=np.int64) for _ in range(4))
-        neighbours = np.full((len(rows), 2 * reach), -1, dtype=np.int64)
-        is_visible[is_known] = view.is_visible[at]
-        importance[is_known] = self.importance[at]
-        sessions[is_known], times[is_known] = self.sessions[at], self.happened[at]
-        speakers[is_known], roles[is_known] = self.speakers[at], self.roles[at]
-        if reach:
-            beside = self.neighbours(at, _OFFSETS[: 2 * reach])
-            has = beside >= 0
-            if view.is_readable is not None:
-                has &= view.is_readable[beside]
-            neighbours[is_known] = np.where(has, self.rows[beside], -1)
-        return Facts(is_visible, importance, sessions, neighbours, speakers, roles, times)
+        facts = Facts(
+            view.is_visible[at],
+            self.importance[at],
+            self.sessions[at],
+            self._beside(at, view, reach),
+            self.speakers[at],
+            self.roles[at],
+            self.happened[at],
+        )
+        return facts if len(at) == len(rows) else _scattered(facts, is_known)
+
+    def _beside(self, at: Ints, view: ScopeView, reach: int) -> Ints:
+        """The rows of the neighbours of some entries that the scope may read; −1 for none."""
+        beside = self.neighbours(at, _OFFSETS[: 2 * reach])
+        has = beside >= 0
+        if not has.any():
+            return beside
+        if view.is_readable is not None:
+            has &= view.is_readable[beside]
+        return np.where(has, self.rows[beside], -1)
 
     @cached_property
     def _conversations(self) -> tuple[Ints, Ints]:
@@ -170,6 +172,17 @@ class Columns:
             same = inside & (self.sessions[np.maximum(other, 0)] == self.sessions[at])
             found[:, column] = np.where(same, other, -1)
         return found
+
+
+def _scattered(facts: Facts, is_known: NDArray[np.bool_]) -> Facts:
+    """Facts of the rows that are known, by all rows of the request."""
+    found = []
+    for name in Facts.__slots__:
+        known = getattr(facts, name)
+        values = np.full((len(is_known), *known.shape[1:]), 0 if name in _ZERO_IF_UNKNOWN else -1, dtype=known.dtype)
+        values[is_known] = known
+        found.append(values)
+    return Facts(*found)
 
 
 @dataclass(frozen=True, slots=True)

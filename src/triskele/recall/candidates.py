@@ -186,10 +186,10 @@ def with_evidence(encoded: EncodedQuery, corpus: Corpus, found: Rankings) -> Ran
     if not encoded.plan.evidence:
         return found
     query = encoded.query
+    if query.period is None and not _has_speakers(found, corpus):
+        return found
     rows, scores = fusion.ordered("share", found.rankings, found.config)
     facts = corpus.facts(rows)
-    if query.period is None and max(facts.speakers.max(initial=-1), facts.roles.max(initial=-1)) < 0:
-        return found
     shares = {
         SPEAKER: lambda: evidence.by_speaker(query.text, facts, corpus),
         TIME: lambda: evidence.by_time(query.period, facts),
@@ -198,6 +198,13 @@ def with_evidence(encoded: EncodedQuery, corpus: Corpus, found: Rankings) -> Ran
         if (share := shares[name]()) is not None:
             found = found.joined(_ranking(name, rows, share * scores), _evidence_weight(name, encoded))
     return found
+
+
+def _has_speakers(found: Rankings, corpus: Corpus) -> bool:
+    """Whether any candidate has a speaker or a role."""
+    rows = {row for ranking in found.rankings for row in ranking.rows}
+    facts = corpus.facts(np.fromiter(rows, dtype=np.int64, count=len(rows)))
+    return bool(max(facts.speakers.max(initial=-1), facts.roles.max(initial=-1)) >= 0)
 
 
 def _evidence_weight(name: str, encoded: EncodedQuery) -> float:

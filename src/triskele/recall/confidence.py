@@ -58,13 +58,18 @@ def likelihood(given: Mapping[str, float]) -> float:
     return 1 / (1 + math.exp(-(_BIAS + sum(_WEIGHTS[name] * value for name, value in given.items()))))
 
 
+def identifiers(query: QueryTerms) -> list[str]:
+    """The terms of a query that name one thing exactly."""
+    return [term for term in query.terms if _IDENTIFIER.fullmatch(term)]
+
+
 def names_exactly(query: QueryTerms, covered: frozenset[str], memories: int) -> bool:
     """Whether a memory holds the identifiers of a query, a rare one among them, and at least half of what it asks."""
-    identifiers = [term for term in query.terms if _IDENTIFIER.fullmatch(term)]
-    if not identifiers or not covered.issuperset(identifiers) or query.ceiling <= 0:
+    named = identifiers(query)
+    if not named or not covered.issuperset(named) or query.ceiling <= 0:
         return False
     rare = math.log(1 + (memories - _RARE + 0.5) / (_RARE + 0.5)) if memories > _RARE else 0.0
-    is_rare = any(query.rarity[term] >= rare for term in identifiers)
+    is_rare = any(query.rarity[term] >= rare for term in named)
     return is_rare and 2 * sum(query.rarity[term] for term in query.terms if term in covered) >= query.ceiling
 
 

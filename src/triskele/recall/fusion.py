@@ -152,8 +152,9 @@ class _Leg:
 
     def contribution(self, place: int) -> Contribution:
         """What the leg adds to the candidate at a place."""
-        numbers = (self.raw[place], self.normalised[place], self.contributions[place])
-        return Contribution(place + 1, *map(float, numbers))
+        return Contribution(
+            place + 1, self.raw.item(place), self.normalised.item(place), self.contributions.item(place)
+        )
 
 
 class _Contributions(Mapping[str, Contribution]):
@@ -177,6 +178,11 @@ class _Contributions(Mapping[str, Contribution]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def plain(self) -> dict[str, Contribution]:
+        """All of them."""
+        row = self._row
+        return {leg.name: leg.contribution(place) for leg in self._legs if (place := leg.places.get(row)) is not None}
+
 
 def fuse(method: str, rankings: Sequence[Ranking], config: FusionConfig | None = None) -> list[Candidate]:
     """Fuse by a method's name, best first; ties keep the better rank, then the older row."""
@@ -193,7 +199,10 @@ def ordered(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> t
 
 def expanded(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with their contributions as plain dictionaries."""
-    return [candidate._replace(parts=dict(candidate.parts.items())) for candidate in candidates]
+    return [
+        Candidate(row, score, parts.plain() if isinstance(parts, _Contributions) else parts)
+        for row, score, parts in candidates
+    ]
 
 
 def _ordered(legs: Sequence[_Leg]) -> tuple[NDArray[np.int64], Floats]:

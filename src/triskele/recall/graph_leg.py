@@ -13,8 +13,7 @@ Walks are personalised PageRank, or the cheaper hop decay; edges are computed wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -85,33 +84,61 @@ class Edged(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Adjacency:
+    """Edges by node: those of node i begin at starts[i]."""
+
+    starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    others: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    weights: Floats = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+
+    def of(self, at: Ints) -> Edges:
+        """The edges of some nodes."""
+        begins = self.starts[at]
+        counts = self.starts[at + 1] - begins
+        places = np.repeat(np.arange(len(at)), counts)
+        inside = np.arange(len(places)) + (begins - np.cumsum(counts) + counts)[places]
+        return places, self.others[inside], self.weights[inside]
+
+    def extended(self, edges: Edges, nodes: int) -> _Adjacency:
+        """These edges and those of some more nodes, which come in the order of the nodes."""
+        ends = self.starts[-1] + np.cumsum(np.bincount(edges[0], minlength=nodes))
+        return _Adjacency(
+            np.concatenate([self.starts, ends]),
+            np.concatenate([self.others, edges[1]]),
+            np.concatenate([self.weights, edges[2]]),
+        )
+
+
 class ConceptGraph:
     """Title edges and shared edges between memories, computed once per node: walks pass the same nodes again."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
         self._most = hub(corpus.size)
-        self._known: dict[int, tuple[Ints, Floats, Ints, Floats]] = {}
+        self._places: dict[int, int] = {}
+        self._titles = self._shared = _Adjacency()
 
     def edges(self, nodes: Ints) -> tuple[Edges, Edges]:
         """The title edges and the shared edges of some rows."""
-        listed = nodes.tolist()
-        unknown = [node for node in dict.fromkeys(listed) if node not in self._known]
-        if unknown:
-            self._compute(unknown)
-        known = [self._known[node] for node in listed]
-        return _listed([each[:2] for each in known]), _listed([each[2:] for each in known])
+        at = self._located(nodes)
+        return self._titles.of(at), self._shared.of(at)
 
-    def _compute(self, nodes: Sequence[int]) -> None:
-        titles, shared = concept_edges(self._corpus, np.array(nodes, dtype=np.int64), self._most)
-        borders = [np.searchsorted(edges[0], np.arange(len(nodes) + 1)).tolist() for edges in (titles, shared)]
-        for node, one, other in zip(nodes, *map(pairwise, borders), strict=True):
-            self._known[node] = (
-                titles[1][slice(*one)],
-                titles[2][slice(*one)],
-                shared[1][slice(*other)],
-                shared[2][slice(*other)],
-            )
+    def titles(self, nodes: Ints) -> Edges:
+        """The title edges of some rows."""
+        at = self._located(nodes)
+        return self._titles.of(at)
+
+    def _located(self, nodes: Ints) -> Ints:
+        """The places of some rows in the lists of edges; what is new is computed."""
+        listed = nodes.tolist()
+        unknown = [node for node in dict.fromkeys(listed) if node not in self._places]
+        if unknown:
+            titles, shared = concept_edges(self._corpus, np.array(unknown, dtype=np.int64), self._most)
+            self._titles = self._titles.extended(titles, len(unknown))
+            self._shared = self._shared.extended(shared, len(unknown))
+            self._places |= zip(unknown, range(len(self._places), len(self._places) + len(unknown)), strict=True)
+        return np.array([self._places[node] for node in listed], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +149,7 @@ class TitleEdges:
 
     def around(self, nodes: Ints) -> Edges:
         """The edges of some rows: the place of the row in the list, the other row, the weight."""
-        return self.graph.edges(nodes)[0]
+        return self.graph.titles(nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +188,6 @@ def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]
         _summed(place[titled], others[titled], by_title, np.maximum),
         _best(*_summed(place[shared], others[shared], by_shared, np.add)),
     )
-
-
-def _listed(edges: Sequence[tuple[Ints, Floats]]) -> Edges:
-    """The edges of several nodes as one list."""
-    if not edges:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-    places = np.repeat(np.arange(len(edges)), [len(others) for others, _ in edges])
-    return places, np.concatenate([others for others, _ in edges]), np.concatenate([weights for _, weights in edges])
 
 
 def hub(memories: int) -> int:
@@ -365,8 +384,9 @@ def gains(
     linked = (_linked(more, edges, rows, order) for edges in (surroundings.by_title, surroundings.by_shared))
     gained = np.maximum(*linked)
     walk = encoded.plan.walk
-    titled, mixed = (
-        _arriving(walk, edges, surroundings.seeds, rows) for edges in (surroundings.titles, surroundings.mixed)
+    # The mixed walk first: it passes every node of the other, whose edges are then known.
+    mixed, titled = (
+        _arriving(walk, edges, surroundings.seeds, rows) for edges in (surroundings.mixed, surroundings.titles)
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
     extra *= _acquaintance(rows, dense, _named_rows(surroundings.by_title))
@@ -390,16 +410,16 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
     first, left = order[0], order[1:]
     footing = min(max((float(matches[first] @ weights) - NO_FOOTING) / (FULL_FOOTING - NO_FOOTING), 0.0), 1.0)
     covered, highest = matches[first], 0.0
-    for _ in range(_PLACED - 1):
-        more = np.where(matches[left] >= MATCHED, np.maximum(matches[left] - covered, 0), 0)
-        fresh = BY_NEWS * footing * (more @ weights) * (gained[left] > 0)
-        worth = scores[left] / best + fresh
+    matched = np.where(matches[left] >= MATCHED, matches[left], -np.inf)
+    is_connected, alone = gained[left] > 0, scores[left] / best
+    for _ in range(min(_PLACED - 1, len(left))):
+        fresh = BY_NEWS * footing * (np.maximum(matched - covered, 0) @ weights) * is_connected
+        worth = alone + fresh
         at = int(worth.argmax())
         chosen, added[left[at]] = left[at], fresh[at]
         covered, highest = np.maximum(covered, matches[chosen]), max(highest, float(worth[at]))
-        left = np.delete(left, at)
-        if not len(left):
-            break
+        # It is placed.
+        alone[at] = -np.inf
     added[first] = max(highest + _LEAD - 1.0, 0.0)
     return added
 
@@ -411,7 +431,9 @@ def _acquaintance(rows: Ints, dense: Ranking, named: Ints) -> Floats:
     """
     known = dict(zip(dense.rows, dense.scores, strict=True))
     cosines = np.array([known.get(row, 1.0) for row in rows.tolist()], dtype=np.float32)
-    stranger = np.where(np.isin(rows, named), _STRANGER_BY_TITLE, _STRANGER).astype(np.float32)
+    stranger = np.full(len(rows), _STRANGER, dtype=np.float32)
+    if len(named):
+        stranger[np.isin(rows, named)] = _STRANGER_BY_TITLE
     nearness: Floats = np.clip((cosines - stranger) / _ACQUAINTED_WITHIN, 0, 1)
     return nearness
 

@@ -156,7 +156,8 @@ class Nearness:
 
     def complete(self, ranking: Ranking, rows: Ints) -> Ranking:
         """The ranking with the cosines of more rows, which another leg found."""
-        more = np.setdiff1d(rows, ranking.rows, assume_unique=True)
+        known = set(ranking.rows)
+        more = np.array([row for row in rows.tolist() if row not in known], dtype=np.int64)
         if not len(more):
             return ranking
         cosines = self.cosines(more)
@@ -212,6 +213,8 @@ def _by_cosine(rows: Ints, cosines: Floats | NDArray[np.float64]) -> Ranking:
 def only(ranking: Ranking, rows: Ints) -> Ranking:
     """The ranking without other rows."""
     wanted = set(rows.tolist())
+    if wanted.issuperset(ranking.rows):
+        return ranking
     return of_pairs(ranking, [each for each in zip(ranking.rows, ranking.scores, strict=True) if each[0] in wanted])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from triskele.base.text import IS_UNSPACED
 from triskele.index.analysis import Analyzer, Token, shape
 from triskele.recall.candidates import CandidateSet
-from triskele.recall.confidence import CERTAIN, UNLIKELY, has_signs, likelihood, names_exactly, signs
+from triskele.recall.confidence import CERTAIN, UNLIKELY, has_signs, identifiers, likelihood, names_exactly, signs
 from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
@@ -56,9 +56,9 @@ class Coverage:
         terms = self._terms(memory) if self.query.unknown else frozenset()
         return frozenset(each for each in self.query.unknown if not terms.issuperset(self._parts(each)))
 
-    def names_alike(self, memory: Memory, identifiers: Set[str]) -> bool:
+    def names_alike(self, memory: Memory, names: Set[str]) -> bool:
         """Whether a memory names an identifier of the same shape as one of these."""
-        return not {shape(each) for each in identifiers}.isdisjoint(map(shape, self._terms(memory)))
+        return not {shape(each) for each in names}.isdisjoint(map(shape, self._terms(memory)))
 
     def _terms(self, memory: Memory) -> frozenset[str]:
         return frozenset(self.analyzer.terms(f"{memory.content} {_labels(memory)}"))
@@ -95,21 +95,24 @@ def explained(
 
 def _hit(resolved: Resolved, terms: tuple[Term, ...], links: Sequence[Link], path: Path | None) -> Hit:
     own = tuple(link for link in links if resolved.memory.id in (link.source, link.target))
-    legs = _evidence(resolved, terms, path)
-    hit = replace(bare(resolved), legs=legs, words=_words(terms, resolved.matched.content), links=own)
+    hit = bare(resolved, terms, path, own)
     return replace(hit, reason=sentence(hit))
 
 
-def bare(resolved: Resolved) -> Hit:
-    """A hit without words and reason, which take longer than finding it."""
+def bare(
+    resolved: Resolved, terms: tuple[Term, ...] = (), path: Path | None = None, links: tuple[Link, ...] = ()
+) -> Hit:
+    """A hit without its reason; words, path and links are given where it is explained, which takes longer."""
     return Hit(
         memory=resolved.memory,
         score=resolved.score,
         reason="",
-        legs=_evidence(resolved),
+        legs=_evidence(resolved, terms, path),
+        words=_words(terms, resolved.matched.content) if terms else (),
         prior=resolved.prior,
         superseded=resolved.superseded,
         stands_for=resolved.stands_for,
+        links=links,
     )
 
 
@@ -186,8 +189,10 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
     if not has_signs(best.fused):
         return coverage.of(best.matched)
     likely = likelihood(signs(found, replace(coverage.query, unknown=missing)))
-    is_named = names_exactly(coverage.query, coverage.covered(best.matched), memories)
-    return max(likely, CERTAIN) if is_named else likely
+    # Most queries name nothing exactly: only those that do pay for reading the text again.
+    if identifiers(coverage.query) and names_exactly(coverage.query, coverage.covered(best.matched), memories):
+        return max(likely, CERTAIN)
+    return likely
 
 
 def first_confidence(found: CandidateSet, query: QueryTerms) -> float:

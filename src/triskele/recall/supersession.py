@@ -14,6 +14,8 @@ from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 
 MAX_DEPTH = 10
 SUPERSEDED_IMPORTANCE = 0.3
+# The importance of most memories.
+_MIDDLING = 0.5
 
 
 class Succession:
@@ -145,6 +147,31 @@ def _chosen(
     fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool
 ) -> list[_Choice]:
     """What is served, best first, before any text is read."""
+    likely = _likely(fused, query, priors)
+    chosen = _best(likely, query, store, priors=priors, show_superseded=show_superseded)
+    if len(likely) == len(fused) or _is_settled(chosen, fused[len(likely) :], query, priors):
+        return chosen
+    return _best(fused, query, store, priors=priors, show_superseded=show_superseded)
+
+
+def _likely(fused: Sequence[Candidate], query: Query, priors: Priors) -> Sequence[Candidate]:
+    """The candidates that may be served if those above them are of middling importance; all of them where unsure."""
+    if query.sort is not Sort.RELEVANCE or not 0 < query.limit < len(fused):
+        return fused
+    least = fused[query.limit - 1].score * (1 - priors.importance * (1 - _MIDDLING))
+    return fused[: next((place for place, each in enumerate(fused) if each.score < least), len(fused))]
+
+
+def _is_settled(chosen: Sequence[_Choice], rest: Sequence[Candidate], query: Query, priors: Priors) -> bool:
+    """Whether no other candidate, however important, comes before the last one that is served."""
+    most = max(candidate.score for candidate in rest) * (1 + priors.exact)
+    return len(chosen) == query.limit and chosen[-1].score >= max(most, 0.0)
+
+
+def _best(
+    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool
+) -> list[_Choice]:
+    """What is served of some candidates, best first."""
     rows = [candidate.row for candidate in fused]
     known = store.importance(rows)
     bonuses = priors.bonuses(rows, store)
