@@ -302,10 +302,10 @@ def _place(kind: str, owner: str, project: str | None) -> str:
 def _filters(scope: Scope) -> list[tuple[Occur, Query]]:
     kind = "c" if scope.known_at is None else "a"
     projects = [None] if scope.projects is None else sorted(scope.projects)
-    must = [Query.term_set_query(SCHEMA, "place", [_place(kind, scope.owner, project) for project in projects])]
+    must = [_one_of("place", [_place(kind, scope.owner, project) for project in projects])]
     for field, allowed in (("sensitivity", scope.sensitivities), ("origin", scope.origins)):
         if allowed is not None:
-            must.append(Query.term_set_query(SCHEMA, field, sorted(map(str, allowed))))
+            must.append(_one_of(field, sorted(map(str, allowed))))
     if scope.category is not None:
         must.append(Query.term_query(SCHEMA, "category", scope.category, "basic"))
     must += [Query.term_query(SCHEMA, "tag", tag, "basic") for tag in sorted(scope.tags)]
@@ -318,6 +318,11 @@ def _filters(scope: Scope) -> list[tuple[Occur, Query]]:
     return [(Occur.Must, Query.const_score_query(query, 0.0)) for query in must] + [
         (Occur.MustNot, query) for query in must_not
     ]
+
+
+def _one_of(field: str, terms: Iterable[str]) -> Query:
+    """Documents with any of some terms; a set query would first read every document that has one."""
+    return Query.boolean_query([(Occur.Should, Query.term_query(SCHEMA, field, term, "basic")) for term in terms])
 
 
 def _outside(start: str, end: str, moment: int) -> list[Query]:
