@@ -88,9 +88,11 @@ def _sentences(text: str) -> list[str]:
 def _plain(text: str) -> str:
     """One sentence without surrounding punctuation, in one case, with single spaces and NFKC letters."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    if not folded.isascii():
-        folded = "".join(character for character in folded if unicodedata.category(character) != "Cf")
-    return " ".join(folded.split()).strip(_WRAPPING)
+    spaced = " ".join(folded.split())
+    # What can be printed holds no invisible characters: few texts are read character by character.
+    if not (spaced.isascii() or spaced.isprintable()):
+        spaced = " ".join("".join(each for each in folded if unicodedata.category(each) != "Cf").split())
+    return spaced.strip(_WRAPPING)
 
 
 def _print(text: str) -> str:

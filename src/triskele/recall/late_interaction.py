@@ -28,6 +28,7 @@ _STOP_WORD_SHARE = 0.3
 _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
+_HAS_LETTER = re.compile(r"[^\W_]").search
 _BLOCK = 1024
 
 
@@ -121,7 +122,7 @@ def _words(text: str, spans: NDArray[np.int32]) -> list[str]:
     """The whole word that each token is part of; empty for punctuation."""
     words = []
     for start, stop in spans.tolist():
-        if not any(character.isalnum() for character in text[start:stop]):
+        if not _HAS_LETTER(text, start, stop):
             words.append("")
             continue
         # Read backwards from the token: a search from the left would try every place.
