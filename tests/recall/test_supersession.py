@@ -1,0 +1,87 @@
+"""Which candidates are served: a shorter list is the beginning of the longer one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from triskele import config
+from triskele.engine import Engine
+from triskele.recall.fusion import Candidate
+from triskele.recall.supersession import Priors, resolve
+from triskele.stores.protocols import OwnerStore
+from triskele.types import Query, Sort
+
+COUNT = 40
+PRIORS = Priors(importance=0.3)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Memories of every importance; each fifth one replaces the one before it."""
+    home: Path = tmp_path_factory.mktemp("home")
+    settings = config.load({"TRISKELE_HOME": str(home), "TRISKELE_RECALL_MODEL": "none"})
+    chance = random.Random(5)
+    with Engine(settings, home) as opened:
+        ids: list[str] = []
+        for number in range(COUNT):
+            replaced = ids[-1] if number % 5 == 4 else None
+            outcome = opened.remember(f"fact {number}", importance=chance.random(), supersedes=replaced)
+            ids.append(outcome.id)
+        yield opened
+
+
+def served(engine: Engine, scores: list[float], limit: int, sort: Sort = Sort.RELEVANCE) -> list[tuple[str, float]]:
+    """The ids and scores of a list; the candidates are the memories in order of rows."""
+    rows = sorted(row for row, _ in engine.store.versions())
+    fused = [Candidate(row, score, {}) for row, score in zip(rows, scores, strict=True)]
+    query = Query(text="fact", scope=engine.scope(), limit=limit, sort=sort)
+    return [(each.memory.id, each.score) for each in resolve(fused, query, engine.store, priors=PRIORS)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_shorter_list_is_the_beginning_of_the_longer(engine: Engine, seed: int) -> None:
+    chance = random.Random(seed)
+    spread = chance.choice([0.02, 0.3, 1.0])
+    scores = sorted((chance.uniform(1 - spread, 1) for _ in range(COUNT)), reverse=True)
+    everything = served(engine, scores, COUNT)
+    assert len(everything) < COUNT, "what was replaced is served once, with its successor"
+    for limit in (1, 3, 10, len(everything)):
+        assert served(engine, scores, limit) == everything[:limit]
+
+
+def test_an_important_memory_comes_up_from_far_below(engine: Engine) -> None:
+    importance = {memory.id: memory.importance for _, memory in engine.store.versions()}
+    last = max(importance, key=lambda id: importance[id])
+    ids = [memory.id for _, memory in sorted(engine.store.versions())]
+    # As good as the first but for its importance, and listed behind all others.
+    scores = [0.5 + 0.001 * (ids[place] == last) for place in range(COUNT)]
+    assert served(engine, scores, 1)[0][0] == last
+
+
+def test_scores_that_do_not_fall_are_read_to_the_end(engine: Engine) -> None:
+    # A reranker keeps scores by position only where it ran: what lies below may have a higher one.
+    scores = [0.9] * 12 + [0.1] * (COUNT - 13) + [0.95]
+    assert served(engine, scores, 5) == served(engine, scores, COUNT)[:5]
+
+
+def test_other_orders_are_left_as_they_are(engine: Engine) -> None:
+    scores = [float(number) for number in range(COUNT)]
+    everything = served(engine, scores, COUNT, Sort.RECENCY)
+    assert served(engine, scores, 3, Sort.RECENCY) == everything[:3]
+
+
+def test_likely_candidates_alone_are_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    read = type(engine.store).importance
+
+    def counted(store: OwnerStore, rows: list[int]) -> object:
+        asked.append(len(rows))
+        return read(store, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(engine.store), "importance", counted)
+    served(engine, [2.0**-number for number in range(COUNT)], 4)
+    assert asked == [4]
