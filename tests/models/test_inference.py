@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from triskele.models.bundled import bundled
 from triskele.models.inference import TokenWindow, batches, cut
 
 
@@ -46,3 +47,10 @@ def test_a_window_beyond_the_budget_still_runs_and_an_empty_one_too() -> None:
         [TokenWindow(0, 0, 99)],
         [TokenWindow(1, 0, 0)],
     ]
+
+
+def test_the_bundled_model_is_bounded_without_any_variable() -> None:
+    """Whoever uses triskele as a library sets none: one thread, and none that spins while it waits."""
+    options = bundled()._runtime().session.get_session_options()
+    assert options.intra_op_num_threads == 1
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

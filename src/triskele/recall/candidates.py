@@ -280,13 +280,12 @@ def with_contribution(candidate: Candidate, given: float) -> dict[str, Contribut
 
 def stand_in(fused: list[Candidate], weights: Mapping[str, float], scored: Set[int]) -> list[Candidate]:
     """Use the lexical score for the legs that have not scored a memory yet."""
-    if all(candidate.row in scored for candidate in fused):
+    others = [candidate for candidate in fused if candidate.row not in scored and LEXICAL in candidate.parts]
+    if not others:
         return fused
-    raised = []
-    for candidate in fused:
-        if candidate.row not in scored and LEXICAL in candidate.parts:
-            part = candidate.parts[LEXICAL]
-            share = STAND_IN * sum(weights.values()) * min(part.normalised, 1.0)
-            candidate = Candidate(candidate.row, share, {LEXICAL: part._replace(contribution=share)})
-        raised.append(candidate)
-    return sorted(raised, key=lambda candidate: (-candidate.score, candidate.row))
+    raised = {candidate.row: candidate for candidate in fused}
+    for candidate in others:
+        part = candidate.parts[LEXICAL]
+        share = STAND_IN * sum(weights.values()) * min(part.normalised, 1.0)
+        raised[candidate.row] = Candidate(candidate.row, share, {LEXICAL: part._replace(contribution=share)})
+    return sorted(raised.values(), key=lambda candidate: (-candidate.score, candidate.row))

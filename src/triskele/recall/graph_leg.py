@@ -124,11 +124,6 @@ class ConceptGraph:
         at = self._located(nodes)
         return self._titles.of(at), self._shared.of(at)
 
-    def titles(self, nodes: Ints) -> Edges:
-        """The title edges of some rows."""
-        at = self._located(nodes)
-        return self._titles.of(at)
-
     def _located(self, nodes: Ints) -> Ints:
         """The places of some rows in the lists of edges; what is new is computed."""
         listed = nodes.tolist()
@@ -149,7 +144,7 @@ class TitleEdges:
 
     def around(self, nodes: Ints) -> Edges:
         """The edges of some rows: the place of the row in the list, the other row, the weight."""
-        return self.graph.titles(nodes)
+        return self.graph.edges(nodes)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,8 +451,10 @@ def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:
 
 
 def _arriving(walk: str, edges: Edged, starts: Ints, rows: Ints) -> Floats:
-    """The share of a walk's mass that arrives at each row."""
+    """The share of a walk's mass that arrives at each row; where it started it counts for nothing."""
     walkers = starts[:WALKERS]
+    if not len(edges.around(walkers)[0]):
+        return np.zeros(len(rows), dtype=np.float32)
     weights = (1 / np.arange(1, len(walkers) + 1)).astype(np.float32)
     nodes, mass = WALKS[walk](edges, walkers, weights / weights.sum(), hops=HOPS)
     at = np.minimum(np.searchsorted(nodes, rows), len(nodes) - 1)
