@@ -208,6 +208,14 @@ def test_no_score_is_higher_than_the_ceiling() -> None:
     assert max(ranking.scores) <= ranking.ceiling + 1e-6
 
 
+def test_bits_never_say_more_than_the_same_word() -> None:
+    # A vector of unit length whose numbers are all of one size: its signs alone overstate it.
+    question = (DIRECTIONS[[0]] / math.sqrt(WIDTH)).astype(np.float32)
+    talks: Any = Talks({1: _one(0), 2: _one(1)}, [-1, -1])
+    matches, _ = late_interaction.best_matches(question, talks.rows, talks)
+    assert matches[:, 0].tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
 def test_a_conversation_in_which_one_turn_fits_comes_before_one_in_which_none_does() -> None:
     # The last turns of both are equal and far from anything; one talk began with a perfect match.
     talks = Talks({place: _one(3) for place in range(1, 15)} | {1: _one(0)}, [0] * 7 + [1] * 7)
