@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from triskele import config
 from triskele.engine import Engine
+from triskele.index.vectors import packed
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import legs
 from triskele.recall.pipeline import query_terms
@@ -95,7 +96,7 @@ def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = B
         found = {digest: vectors[done + place].tobytes() for place, (digest, _) in enumerate(waiting)}
         slots = engine.store.vectors.keep(semantic.embedder.fingerprint, found)
         counts = {slots[digest]: max(1, int(len(text) * TOKENS_PER_CHARACTER)) for digest, text in waiting}
-        semantic.tokens.add({slot: chance.integers(-40, 40, (n, width), np.int8) for slot, n in counts.items()})
+        semantic.tokens.add({slot: packed(chance.integers(-40, 40, (n, width), np.int8)) for slot, n in counts.items()})
         done += len(waiting)
 
 

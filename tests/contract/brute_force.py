@@ -14,7 +14,7 @@ import numpy as np
 from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.index.analysis import Analyzer
-from triskele.index.corpus import Bools, Bytes, Facts, Floats, Ints, Mentions
+from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, Mentions
 from triskele.index.vectors import compressed
 from triskele.models.embedders import Encoding
 from triskele.types import Memory, Role, Scope, Sort
@@ -125,13 +125,13 @@ class BruteForceCorpus:
         found = [each.sentence if (each := self._encoding(row)) else missing for row in rows.tolist()]
         return np.array(found, dtype=np.float32).reshape(len(rows), width)
 
-    def tokens(self, rows: Ints) -> tuple[Bytes, Ints]:
+    def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
         found = [
             compressed(self._memories[row].content, each) for row in rows.tolist() if (each := self._encoding(row))
         ]
         counts = iter([len(each) for each in found])
         has = [self._encoding(row) is not None for row in rows.tolist()]
-        together = np.concatenate(found) if found else np.empty((0, 0), dtype=np.int8)
+        together = np.concatenate(found) if found else np.empty((0, 0), dtype=np.uint8)
         return together, np.array([next(counts) if each else 0 for each in has], dtype=np.int64)
 
     # Facts

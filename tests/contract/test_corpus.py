@@ -169,7 +169,7 @@ def test_vectors_are_there_for_what_was_embedded(open_corpus: Open, rows: dict[s
     np.testing.assert_allclose(vectors[0], vector, atol=1e-6)
     assert np.isnan(vectors[1:]).all()
     tokens, counts = corpus.tokens(asked[[1, 0, 2]])
-    assert counts[0] == counts[2] == 0 and counts[1] == len(tokens) > 2 and tokens.dtype == np.int8
+    assert counts[0] == counts[2] == 0 and counts[1] == len(tokens) > 2 and tokens.dtype == np.uint8
 
 
 def test_neighbours_are_the_turns_beside(open_corpus: Open, rows: dict[str, int]) -> None:

@@ -175,3 +175,18 @@ def test_damage_names_the_record_that_has_it(file: AppendFile) -> None:
         values.seek(2 * WIDTH * 4 + 5)
         values.write(b"\xff")
     assert _open(file).damaged().tolist() == [2]
+
+
+def test_records_are_read_in_any_order_and_what_a_file_lacks_is_zero(file: AppendFile) -> None:
+    batch = _vectors(1, 2, 3, 4, count=2) | {5: np.empty((0, WIDTH), dtype="<f4")} | _vectors(6)
+    file.append(EPOCH, batch)
+    records, order = _open(file), [1, 2, 4, 5, 0, 3, 3, 1]
+    expected = np.concatenate([list(batch.values())[place] for place in order])
+    np.testing.assert_array_equal(records.read(np.array(order)), expected)
+    with (file.path / "values").open("r+b") as values:
+        values.truncate(WIDTH * 4 * 3)
+    found = records.read(np.array([3, 1, 0]))
+    np.testing.assert_array_equal(found[:2], 0)
+    np.testing.assert_array_equal(found[2], batch[2][0])
+    np.testing.assert_array_equal(found[3], 0)
+    np.testing.assert_array_equal(found[4:], batch[1])

@@ -277,6 +277,6 @@ def test_folders_and_locks_have_the_names_of_existing_stores(folder: Path) -> No
         "tokens.lock": TokenIndex(folder, store, "some/model@1", 4),
         "mentions.lock": MentionIndex(folder, store),
     }
-    names = ["lexical-6-english", "dense-1-some_model@1", "tokens-1-some_model@1", "mentions-1"]
+    names = ["lexical-6-english", "dense-1-some_model@1", "tokens-2-some_model@1", "mentions-1"]
     assert [index.path.name for index in indexes.values()] == names
     assert [index._lock_path().name for index in indexes.values()] == list(indexes)

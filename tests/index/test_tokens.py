@@ -14,7 +14,7 @@ from triskele.base.ids import content_hash
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.index import lifecycle, vectors
-from triskele.index.vectors import SCALE, TokenIndex, compressed
+from triskele.index.vectors import TokenIndex, against_bits, compressed, from_row, packed, to_row, unpacked
 from triskele.index.worker import restore_tokens
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Encoding
@@ -22,7 +22,8 @@ from triskele.stores.protocols import OwnerStore
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
-MODEL, WIDTH = "some/model@1", 6
+# Bits of so many dimensions take so many bytes.
+MODEL, DIMENSIONS, WIDTH = "some/model@1", 48, 6
 
 # Twenty memories of about 500 characters, as people write them.
 SENTENCES = (
@@ -53,7 +54,7 @@ def encoding(text: str, seed: int = 0) -> Encoding:
         spans += [(start, start + len(core))] if core else []
         spans += [(start + len(core) + place, start + len(core) + place + 1) for place in range(len(piece) - len(core))]
         start += len(piece)
-    drawn = np.random.default_rng(seed).standard_normal((len(spans), WIDTH)).astype(np.float32)
+    drawn = np.random.default_rng(seed).standard_normal((len(spans), DIMENSIONS)).astype(np.float32)
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     ids = np.arange(len(spans), dtype=np.int32)
     return Encoding(drawn[:1].sum(axis=0), drawn, ids, np.array(spans, dtype=np.int32).reshape(-1, 2))
@@ -65,7 +66,7 @@ def kept_words(text: str) -> list[str]:
     return [
         text[start:stop]
         for (start, stop), vector in zip(made.spans, made.tokens, strict=True)
-        if np.round(vector * SCALE).astype(np.int8).tolist() in rows
+        if np.packbits(np.round(vector * 127) >= 0).tolist() in rows
     ]
 
 
@@ -85,26 +86,54 @@ def test_stop_words_and_punctuation_go_unless_nothing_else_is_left(text: str, ke
     assert kept_words(text) == kept
 
 
-def test_a_byte_per_number_loses_little() -> None:
+def test_a_bit_per_dimension_loses_little() -> None:
     text = SENTENCES[0]
     made = bundled().encode_documents([text])[0]
     telling = [place for place, (start, stop) in enumerate(made.spans) if vectors._is_content_word(text[start:stop])]
-    small = compressed(text, made)
-    assert small.dtype == np.int8
-    back = small.astype(np.float32) / SCALE
-    assert np.abs(back - made.tokens[telling]).max() <= 0.5 / SCALE + 1e-6
+    bits = compressed(text, made)
+    assert (bits.dtype, bits.shape) == (np.uint8, (len(telling), 12))
     asked = bundled().encode_query("Which cluster is rebuilt at night?").tokens
-    exact, rounded = asked @ made.tokens[telling].T, asked @ back.T
-    assert np.abs(exact - rounded).max() < 0.02
-    assert (exact.argmax(axis=1) == rounded.argmax(axis=1)).mean() >= 0.9
+    columns, offsets = against_bits(asked)
+    exact, found = asked @ made.tokens[telling].T, (unpacked(bits) @ columns - offsets).T
+    assert np.corrcoef(exact.ravel(), found.ravel())[0, 1] > 0.9
+    assert abs((found - exact).mean()) < 0.02
+    # A token beside itself is as near as can be, whatever its neighbours.
+    columns, offsets = against_bits(made.tokens[telling])
+    assert np.diag(unpacked(bits) @ columns - offsets) == pytest.approx(1, abs=0.1)
 
 
-def test_a_memory_of_500_characters_takes_at_most_8_kb() -> None:
+@pytest.mark.parametrize("dimensions", [1, 7, 8, 16, 17, 96, 384])
+def test_bits_of_any_number_of_dimensions_give_the_products_of_signs(dimensions: int) -> None:
+    random = np.random.default_rng(dimensions)
+    documents = random.integers(-127, 128, (9, dimensions), np.int8)
+    asked = random.standard_normal((4, dimensions)).astype(np.float32)
+    columns, offsets = against_bits(asked)
+    signs = np.where(documents >= 0, 1, -1)
+    expected = signs @ asked.T * np.sqrt(np.pi / 2 / dimensions)
+    np.testing.assert_allclose(unpacked(packed(documents)) @ columns - offsets, expected, atol=1e-4)
+    assert unpacked(packed(documents[:0])).shape == (0, len(columns))
+
+
+def test_a_memory_of_500_characters_takes_at_most_1_kb() -> None:
     texts = [memory_of_500_characters(number) for number in range(20)]
     assert len(set(texts)) == 20
     for text, made in zip(texts, bundled().encode_documents(texts), strict=True):
         assert len(text) == 500
-        assert compressed(text, made).nbytes <= 8 * 1024
+        assert compressed(text, made).nbytes <= 1024
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 64])
+def test_a_row_may_hold_bits_or_what_was_written_before(count: int) -> None:
+    before = np.random.default_rng(count).integers(-127, 128, (count, DIMENSIONS), np.int8)
+    bits = packed(before)
+    for raw in (to_row(bits), before.tobytes()):
+        found = from_row(raw, DIMENSIONS)
+        assert found is not None
+        np.testing.assert_array_equal(found, bits)
+    # Earlier versions take a row of another length for a lost one.
+    assert len(to_row(bits)) % DIMENSIONS
+    assert from_row(to_row(bits) + b"?", DIMENSIONS) is None
+    assert from_row(b"?" + to_row(bits), DIMENSIONS) is None
 
 
 @pytest.fixture
@@ -127,11 +156,11 @@ def store(unbound: SqliteStore, make_memory: Callable[..., Memory]) -> OwnerStor
 
 @pytest.fixture
 def open_index(tmp_path: Path, store: OwnerStore) -> Callable[[], TokenIndex]:
-    return lambda: TokenIndex(tmp_path / "index", store, MODEL, WIDTH)
+    return lambda: TokenIndex(tmp_path / "index", store, MODEL, DIMENSIONS)
 
 
-def _tokens(slot: int, count: int | None = None) -> NDArray[np.int8]:
-    return np.full((slot if count is None else count, WIDTH), slot, dtype=np.int8)
+def _tokens(slot: int, count: int | None = None) -> NDArray[np.uint8]:
+    return np.full((slot if count is None else count, WIDTH), slot, dtype=np.uint8)
 
 
 def _gathered(index: TokenIndex, *slots: int) -> list[list[int]]:

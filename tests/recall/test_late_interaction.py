@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -14,14 +15,18 @@ from numpy.typing import NDArray
 from triskele.base import timestamps
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Facts
-from triskele.index.vectors import SCALE
+from triskele.index.vectors import packed
 from triskele.models.embedders import Encoding
 from triskele.recall import late_interaction
 from triskele.recall.legs import EncodedQuery
 from triskele.recall.plan import Plan
 from triskele.types import Query, Ranking, Scope
 
-WIDTH = 8
+WIDTH = 16
+# What a sign counts: cosines of vectors with many dimensions come out right on average.
+SIGN = math.sqrt(math.pi / 2 / WIDTH)
+# Directions at right angles that signs can express: the rows of a Hadamard matrix.
+DIRECTIONS = np.array([[(-1) ** (row & column).bit_count() for column in range(WIDTH)] for row in range(WIDTH)])
 Floats = NDArray[np.float32]
 
 
@@ -30,7 +35,7 @@ class Talks:
 
     def __init__(
         self,
-        vectors: dict[int, NDArray[np.int8]],
+        vectors: dict[int, NDArray[np.uint8]],
         sessions: list[int],
         positions: list[int] | None = None,
     ) -> None:
@@ -39,10 +44,10 @@ class Talks:
         self.sessions = sessions
         self.positions = positions or list(range(len(sessions)))
 
-    def tokens(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-        own = [self.vectors.get(row // 10, np.empty((0, WIDTH), dtype=np.int8)) for row in rows.tolist()]
+    def tokens(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        own = [self.vectors.get(row // 10, np.empty((0, WIDTH // 8), dtype=np.uint8)) for row in rows.tolist()]
         counts = np.array([len(each) for each in own], dtype=np.int64)
-        return np.concatenate([np.empty((0, WIDTH), dtype=np.int8), *own]), counts
+        return np.concatenate([np.empty((0, WIDTH // 8), dtype=np.uint8), *own]), counts
 
     def facts(self, rows: NDArray[np.int64], *, reach: int = 0) -> Facts:
         places = [row // 10 - 1 for row in rows.tolist()]
@@ -79,20 +84,20 @@ def asked_for(tokens: Floats) -> Encoding:
     return Encoding(np.zeros(4, np.float32), tokens, np.arange(count, dtype=np.int32), np.zeros((count, 2), np.int32))
 
 
-def draw(seed: int, counts: list[int], asked: int) -> tuple[Floats, dict[int, NDArray[np.int8]]]:
+def draw(seed: int, counts: list[int], asked: int) -> tuple[Floats, dict[int, NDArray[np.uint8]]]:
     random = np.random.default_rng(seed)
     question = random.standard_normal((asked, WIDTH)).astype(np.float32)
     question /= np.linalg.norm(question, axis=1, keepdims=True)
-    own = {place + 1: random.integers(-127, 128, (n, WIDTH)).astype(np.int8) for place, n in enumerate(counts) if n}
-    return question, own
+    drawn = {place + 1: random.integers(-127, 128, (n, WIDTH), np.int8) for place, n in enumerate(counts) if n}
+    return question, {place: packed(each) for place, each in drawn.items()}
 
 
-def plain_max_sim(question: Floats, own: NDArray[np.int8]) -> list[float]:
-    """For every token of the question its best product with any token of the memory."""
+def plain_max_sim(question: Floats, own: NDArray[np.uint8]) -> list[float]:
+    """For every token of the question its best product with the signs of any token of the memory."""
     found = []
     for token in question.tolist():
-        products = [sum(a * b / SCALE for a, b in zip(token, other, strict=True)) for other in own.tolist()]
-        found.append(max(products))
+        signs = [[SIGN if byte >> place & 1 else -SIGN for byte in row for place in range(7, -1, -1)] for row in own]
+        found.append(min(1.0, max(sum(a * b for a, b in zip(token, other, strict=True)) for other in signs)))
     return found
 
 
@@ -108,7 +113,7 @@ def test_best_matches_are_those_of_a_double_loop(seed: int, counts: list[int], a
     np.testing.assert_allclose(found, np.array(expected).reshape(len(counts), asked), atol=1e-4)
 
 
-def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.int8]], talks: Talks) -> dict[int, float]:
+def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.uint8]], talks: Talks) -> dict[int, float]:
     """The definition, with its neighbours and sessions, candidate by candidate."""
     matches = [
         plain_max_sim(question, own[place]) if place in own else [0.0] * len(question)
@@ -161,14 +166,13 @@ def test_neighbours_and_sessions_count_as_defined(seed: int, turns: list[tuple[i
     assert list(ranking.scores) == sorted(ranking.scores, reverse=True)
 
 
-def _one(direction: int, count: int = 1) -> NDArray[np.int8]:
-    found = np.zeros((count, WIDTH), dtype=np.int8)
-    found[:, direction] = 127
-    return found
+def _one(direction: int, count: int = 1) -> NDArray[np.uint8]:
+    return packed(np.repeat(DIRECTIONS[[direction]], count, axis=0).astype(np.int8))
 
 
 def _question(*directions: int) -> Encoding:
-    return asked_for(np.eye(WIDTH, dtype=np.float32)[list(directions)])
+    """Tokens that match one direction with 1 and the others with 0."""
+    return asked_for((DIRECTIONS[list(directions)] / (SIGN * WIDTH)).astype(np.float32))
 
 
 HALVES = np.array([0.5, 0.5], dtype=np.float32)
@@ -202,6 +206,14 @@ def test_a_neighbour_that_is_no_candidate_itself_counts_too() -> None:
 def test_no_score_is_higher_than_the_ceiling() -> None:
     ranking = late(_question(0), ONE, Talks({place: _one(0) for place in range(1, 5)}, [0, 0, 0, -1]))
     assert max(ranking.scores) <= ranking.ceiling + 1e-6
+
+
+def test_bits_never_say_more_than_the_same_word() -> None:
+    # A vector of unit length whose numbers are all of one size: its signs alone overstate it.
+    question = (DIRECTIONS[[0]] / math.sqrt(WIDTH)).astype(np.float32)
+    talks: Any = Talks({1: _one(0), 2: _one(1)}, [-1, -1])
+    matches, _ = late_interaction.best_matches(question, talks.rows, talks)
+    assert matches[:, 0].tolist() == pytest.approx([1, 0], abs=1e-6)
 
 
 def test_a_conversation_in_which_one_turn_fits_comes_before_one_in_which_none_does() -> None:

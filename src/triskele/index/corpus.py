@@ -17,7 +17,7 @@ from triskele.types import Sort
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
-Bytes = NDArray[np.int8]
+Bits = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 
 
@@ -116,8 +116,8 @@ class Corpus(Words, Vectors, Protocol):
         """The sentence vectors of some rows; NaN where a row has none."""
         ...
 
-    def tokens(self, rows: Ints) -> tuple[Bytes, Ints]:
-        """The token vectors of some rows in one array, scaled to int8, and how many each row has."""
+    def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
+        """The token vectors of some rows in one array, one bit per dimension, and how many each row has."""
         ...
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:

@@ -15,7 +15,7 @@ import numpy as np
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog, Columns, ScopeView
-from triskele.index.corpus import Bools, Bytes, Facts, Floats, Ints, LexicalHit, Mentions
+from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex
 from triskele.index.mentions import Layers, MentionIndex
@@ -195,10 +195,10 @@ class LocalCorpus(LocalVectors):
         """The inverse document frequency of each term over the whole corpus."""
         return self._shards.rarity(terms)
 
-    def tokens(self, rows: Ints) -> tuple[Bytes, Ints]:
-        """The token vectors of some rows in one array, scaled to int8, and how many each row has."""
+    def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
+        """The token vectors of some rows in one array, one bit per dimension, and how many each row has."""
         if self._tokens is None:
-            return np.empty((0, 0), dtype=np.int8), np.zeros(len(rows), dtype=np.int64)
+            return np.empty((0, 0), dtype=np.uint8), np.zeros(len(rows), dtype=np.int64)
         slots = np.full(len(rows), -1, dtype=np.int64)
         is_known, at = self.columns.locate(rows)
         slots[is_known] = self.columns.slots[at]

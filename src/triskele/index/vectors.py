@@ -2,15 +2,18 @@
 
 Sentence vectors lie in a memory-mapped file that is scanned whole with the filter inside. Up to EXACT_LIMIT vectors the
 scan is exact; above, one bit per dimension, in a file of its own, chooses candidates that the exact vectors then order.
-Token vectors are int8, memory-mapped, without stop words and punctuation.
+Token vectors have one bit per dimension, without stop words and punctuation.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from math import pi, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +21,18 @@ from numpy.typing import NDArray
 from triskele.base.text import STOP_WORDS
 from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Columns
-from triskele.index.corpus import Bytes, Floats, Ints
+from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
 from triskele.models.embedders import Encoding
 from triskele.stores.protocols import Heads, OwnerStore
 
 EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000
-SCALE = 127.0
+# Token vectors were int8 before; their bits are made from that, so that converted ones equal fresh ones.
+_SCALE = 127.0
+# Before the bits of a row's token vectors: with it the length is odd, which no even number of int8 dimensions has.
+_BITS_MARK = b"\x01"
+_CONVERTED_AT_ONCE = 4096
 # Unit vectors, give or take what rounding does to their length.
 _TOLERANCE = 0.01
 
@@ -204,20 +211,20 @@ class TokenVectors:
     order: Ints
     slots: Ints
     width: int
-    tail: Mapping[int, Bytes]
+    tail: Mapping[int, Bits]
 
-    def gather(self, slots: Ints) -> tuple[Bytes, Ints]:
+    def gather(self, slots: Ints) -> tuple[Bits, Ints]:
         """The token vectors of some slots in one array, and the count of each slot; 0 where there are none yet."""
         if not self.tail:
             return self._in_file(slots)
         pieces = [self.tail[slot] if slot in self.tail else self._in_file(np.array([slot]))[0] for slot in slots]
         counts = np.array([len(piece) for piece in pieces], dtype=np.int64)
-        return np.concatenate([np.empty((0, self.width), dtype=np.int8), *pieces]), counts
+        return np.concatenate([np.empty((0, self.width), dtype=np.uint8), *pieces]), counts
 
-    def _in_file(self, slots: Ints) -> tuple[Bytes, Ints]:
+    def _in_file(self, slots: Ints) -> tuple[Bits, Ints]:
         records, known = self.records, self.slots
         if records is None or not len(known):
-            return np.empty((0, self.width), dtype=np.int8), np.zeros(len(slots), dtype=np.int64)
+            return np.empty((0, self.width), dtype=np.uint8), np.zeros(len(slots), dtype=np.int64)
         at = np.minimum(np.searchsorted(known, slots), len(known) - 1)
         is_there = known[at] == slots
         place = self.order[at]
@@ -225,22 +232,25 @@ class TokenVectors:
         return records.read(place[is_there]), counts
 
 
-class TokenIndex(DiskIndex[Records, dict[int, Bytes], TokenVectors]):
+class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     """The token vectors of every embedded content.
 
     A store that keeps them is followed like any other. Where it does not, there is no tail: the worker adds them, and
-    computes missing ones again.
+    computes missing ones again. Files of format 1, with int8 vectors, are converted by the first process that reads.
     """
 
-    kind, format, title, lock_name = "tokens", 1, "the index of token vectors", "tokens.lock"
+    kind, format, title, lock_name = "tokens", 2, "the index of token vectors", "tokens.lock"
 
     def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
         super().__init__(folder, store, fingerprint)
         self.fingerprint = fingerprint
-        self._file = AppendFile(self.path, "i1", dimensions)
+        self._dimensions = dimensions
+        self._file = AppendFile(self.path, "u1", _bytes_of(dimensions))
+        older = self.path.with_name(self.path.name.replace(f"{self.kind}-{self.format}", f"{self.kind}-1", 1))
+        self._older = AppendFile(older, "i1", dimensions)
         self._whole: tuple[Ints, Records | None] | None = None
 
-    def add(self, encodings: Mapping[int, Bytes], *, wait: bool = True) -> None:
+    def add(self, encodings: Mapping[int, Bits], *, wait: bool = True) -> None:
         """Append the token vectors of some slots; not of those that are there already or were erased meanwhile.
 
         Without `wait` nothing is added while another process is writing.
@@ -274,34 +284,45 @@ class TokenIndex(DiskIndex[Records, dict[int, Bytes], TokenVectors]):
 
     def damaged(self) -> int:
         """The number of records that differ from what was written."""
-        return self._file.damaged(self._store.epoch())
+        epoch = self._store.epoch()
+        return self._file.damaged(epoch) + self._older.damaged(epoch)
 
     def orphans(self, slots: Ints) -> int:
         """The number of records that belong to none of the store's slots: an erasure was interrupted."""
-        return self._file.others(self._store.epoch(), slots)
+        epoch = self._store.epoch()
+        return self._file.others(epoch, slots) + self._older.others(epoch, slots)
 
     def keep_only(self, slots: Ints) -> None:
         """Rewrite the file with the sound records of some slots: what was erased leaves no byte."""
         self._write_alone(lambda: self._write_sound(set(slots.tolist())))
 
+    def convert_rows(self, limit: int) -> int:
+        """Turn rows of the store that hold int8 vectors into bits; returns how many there were."""
+
+        def convert(raw: bytes) -> bytes | None:
+            bits = from_row(raw, self._dimensions)
+            return None if bits is None else to_row(bits)
+
+        return self._store.vectors.convert_tokens(self.fingerprint, convert, limit)
+
     def _write_again(self) -> None:
         if self._store.vectors.keeps_tokens:
             super()._write_again()
             return
-        records = self._file.open(self._store.epoch())
-        self._write_sound(set() if records is None else set(self._store.vectors.contents(records.slots.tolist())))
+        epoch = self._store.epoch()
+        known = _slots_of(self._file.open(epoch)) | _slots_of(self._older.open(epoch))
+        self._write_sound(set(self._store.vectors.contents(list(known))))
 
     def _write_sound(self, slots: set[int]) -> None:
         epoch = self._store.epoch()
-        records = self._file.open(epoch)
-        kept: dict[int, Bytes] = {}
-        if records is not None:
-            wanted = slots - set(records.damaged().tolist())
-            for number, slot in enumerate(records.slots.tolist()):
-                if slot in wanted:
-                    kept[slot] = np.array(records.values[records.starts[number] : records.starts[number + 1]])
+        kept = dict(self._converted(epoch, slots))
+        kept |= {slot: np.array(bits) for slot, bits in _sound(self._file.open(epoch), slots)}
         self._remove_files()
         self._file.append(epoch, kept)
+
+    def _converted(self, epoch: str, slots: set[int]) -> Iterator[tuple[int, Bits]]:
+        """The sound records of the file of format 1 for some slots, as bits."""
+        return ((slot, packed(vectors)) for slot, vectors in _sound(self._older.open(epoch), slots))
 
     def _position(self, heads: Heads) -> object:
         return self._file.state(), heads.slot if self._store.vectors.keeps_tokens else 0
@@ -309,29 +330,98 @@ class TokenIndex(DiskIndex[Records, dict[int, Bytes], TokenVectors]):
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
 
-    def _since(self, kept: Records | None) -> dict[int, Bytes]:
-        found: dict[int, Bytes] = {}
-        slot, size = kept.last_slot if kept else 0, self._file.width
+    def _load(self, epoch: str) -> TokenVectors:
+        if self._older.path.exists():
+            # First, so that a large file is converted in pieces; where it cannot be written now, memory serves.
+            self._has_caught_up()
+        return super()._load(epoch)
+
+    def _since(self, kept: Records | None) -> dict[int, Bits]:
+        epoch = self._store.epoch()
+        older = self._older.open(epoch)
+        found = dict(self._converted(epoch, _slots_of(older) - _slots_of(kept)))
+        slot = max(records.last_slot if records else 0 for records in (kept, older))
         while page := self._store.vectors.token_page(self.fingerprint, after=slot):
-            # What has another size was damaged; it counts as missing and is computed again.
-            found |= {at: np.frombuffer(raw, np.int8).reshape(-1, size) for at, raw in page if len(raw) % size == 0}
+            made = {at: from_row(raw, self._dimensions) for at, raw in page}
+            # What is damaged counts as missing and is computed again.
+            found |= {at: bits for at, bits in made.items() if bits is not None}
             slot = page[-1][0]
         return found
 
     def _append(self, epoch: str, kept: Records | None) -> None:
-        self._file.append(epoch, self._since(kept))
+        converted = self._converted(epoch, _slots_of(self._older.open(epoch)) - _slots_of(kept))
+        while piece := dict(islice(converted, _CONVERTED_AT_ONCE)):
+            self._file.append(epoch, piece)
+        shutil.rmtree(self._older.path, ignore_errors=True)
+        self._file.append(epoch, self._since(self._open(epoch)))
 
-    def _join(self, kept: Records | None, tail: dict[int, Bytes]) -> TokenVectors:
+    def _join(self, kept: Records | None, tail: dict[int, Bits]) -> TokenVectors:
         slots = np.empty(0, dtype=np.int64) if kept is None else kept.slots
         order = np.argsort(slots, kind="stable")
         return TokenVectors(kept, order, slots[order], self._file.width, tail)
 
 
-def compressed(text: str, encoding: Encoding) -> Bytes:
-    """The token vectors of a text, without stop words and punctuation where anything else is left, as int8."""
+def compressed(text: str, encoding: Encoding) -> Bits:
+    """The token vectors of a text, without stop words and punctuation where anything else is left, as bits."""
     is_kept = [_is_content_word(text[start:stop]) for start, stop in encoding.spans]
     tokens = encoding.tokens[is_kept] if any(is_kept) else encoding.tokens
-    return np.round(tokens * SCALE).astype(np.int8)
+    return packed(np.round(tokens * _SCALE).astype(np.int8))
+
+
+def packed(vectors: NDArray[np.int8]) -> Bits:
+    """One bit per dimension, its sign, in bytes."""
+    bits = np.packbits(vectors >= 0, axis=1)
+    return np.pad(bits, ((0, 0), (0, _bytes_of(vectors.shape[1]) - bits.shape[1])))
+
+
+def unpacked(bits: Bits) -> Floats:
+    """Token vectors as 0 and 1 in floats; `against_bits` makes the other side of a product."""
+    # In a row: unpacking by an axis is slower.
+    return np.unpackbits(bits.reshape(-1)).reshape(len(bits), 8 * bits.shape[1]).astype(np.float32)
+
+
+def against_bits(tokens: Floats) -> tuple[Floats, Floats]:
+    """The tokens of a query as columns, and what to take off: unpacked bits times columns less that are cosines.
+
+    A bit says + or −. Of a vector with a normal distribution of numbers that leaves √(2/π) of each product.
+    """
+    count, dimensions = tokens.shape
+    scaled = tokens * np.float32(sqrt(pi / 2 / max(1, dimensions)))
+    columns = np.zeros((8 * _bytes_of(dimensions), count), dtype=np.float32)
+    columns[:dimensions] = 2 * scaled.T
+    return columns, scaled.sum(axis=1)
+
+
+def to_row(bits: Bits) -> bytes:
+    """Token vectors as the value of a row."""
+    return _BITS_MARK + bits.tobytes()
+
+
+def from_row(raw: bytes, dimensions: int) -> Bits | None:
+    """The token vectors in a row, which may still be int8; None where they are damaged."""
+    width = _bytes_of(dimensions)
+    if raw[:1] == _BITS_MARK and len(raw) % width == 1:
+        return np.frombuffer(raw, np.uint8, offset=1).reshape(-1, width)
+    return packed(np.frombuffer(raw, np.int8).reshape(-1, dimensions)) if len(raw) % dimensions == 0 else None
+
+
+def _bytes_of(dimensions: int) -> int:
+    """How many bytes the bits of one vector take: an even number."""
+    return 2 * -(-dimensions // 16)
+
+
+def _slots_of(records: Records | None) -> set[int]:
+    return set() if records is None else set(records.slots.tolist())
+
+
+def _sound(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The values of the records of some slots that are as they were written."""
+    if records is None or not slots:
+        return
+    wanted = slots - set(records.damaged().tolist())
+    for number, slot in enumerate(records.slots.tolist()):
+        if slot in wanted:
+            yield slot, records.values[records.starts[number] : records.starts[number + 1]]
 
 
 def _is_content_word(token: str) -> bool:

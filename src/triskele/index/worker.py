@@ -11,7 +11,7 @@ from triskele.errors import IndexUnavailable, StoreUnavailable, TriskeleError
 from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
-from triskele.index.vectors import compressed
+from triskele.index.vectors import compressed, to_row
 from triskele.stores.derived import EMBED, NAMES
 from triskele.stores.protocols import OwnerStore
 
@@ -141,7 +141,7 @@ def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex,
     tokens = {digest: compressed(texts[digest], made) for digest, made in encodings.items()}
     if store.vectors.keeps_tokens:
         # The index reads them from there, in every process.
-        raw = {digest: made.tobytes() for digest, made in tokens.items()}
+        raw = {digest: to_row(made) for digest, made in tokens.items()}
         store.vectors.keep(semantic.embedder.fingerprint, vectors, tokens=raw, wait=wait)
         return
     slots = store.vectors.keep(semantic.embedder.fingerprint, vectors, completes=False, wait=wait)
@@ -168,6 +168,7 @@ class Worker:
         self._embed_hosted = embed_hosted
         self._wake = threading.Event()
         self._stop = threading.Event()
+        self._has_wide_rows = True
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
 
@@ -196,13 +197,19 @@ class Worker:
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
                     done = embed_waiting(self._store, semantic, limit=BATCH)
                     done += read_names(self._store, self._lexical, limit=BATCH)
-                    done = done or restore_tokens(self._store, semantic, limit=BATCH)
+                    done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._converted(semantic)
                     # A hosted model may take long: what can be done here is done first.
                     if not done and not self._embed_hosted(BATCH):
                         break
             except Exception:
                 # What could not be embedded now still waits, and the job keeps the error.
                 self._stop.wait(_IDLE_S)
+
+    def _converted(self, semantic: SemanticIndex) -> int:
+        """Convert rows of an earlier version; looked for until there are none, since new ones are not written."""
+        done = semantic.tokens.convert_rows(BATCH) if self._has_wide_rows else 0
+        self._has_wide_rows = done > 0
+        return done
 
     def _is_waiting(self) -> bool:
         with suppress(TriskeleError):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
-from triskele.index.corpus import Corpus, Facts, Floats, Ints
-from triskele.index.vectors import SCALE
+from triskele.index.corpus import Bits, Corpus, Facts, Floats, Ints
+from triskele.index.vectors import against_bits, unpacked
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
 from triskele.types import Ranking
@@ -29,7 +29,7 @@ _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
 _HAS_LETTER = re.compile(r"[^\W_]").search
-_BLOCK = 1024
+_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,23 +81,25 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
 
 
 def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, NDArray[np.bool_]]:
-    """Per candidate and query token the best dot product, and whether the candidate has token vectors."""
+    """Per candidate and query token the best cosine, and whether the candidate has token vectors."""
     vectors, counts = corpus.tokens(rows)
     is_known = counts > 0
     found = np.zeros((len(rows), len(asked)), dtype=np.float32)
     if len(vectors):
-        found[is_known] = _best_of_each(vectors, counts[is_known], np.ascontiguousarray((asked / SCALE).T))
+        columns, offsets = against_bits(asked)
+        # What bits say of a cosine may be more than there is.
+        found[is_known] = np.minimum(_best_of_each(vectors, counts[is_known], columns) - offsets, 1)
     return found, is_known
 
 
-def _best_of_each(vectors: NDArray[np.int8], counts: Ints, asked: Floats) -> Floats:
+def _best_of_each(vectors: Bits, counts: Ints, columns: Floats) -> Floats:
     """The best products of each candidate, in blocks of candidates that stay in the processor's cache."""
     ends = np.cumsum(counts)
     starts = ends - counts
     borders = np.unique(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
-    best = np.empty((len(counts), asked.shape[1]), dtype=np.float32)
+    best = np.empty((len(counts), columns.shape[1]), dtype=np.float32)
     for first, last in pairwise(borders.tolist()):
-        products = vectors[starts[first] : ends[last - 1]].astype(np.float32) @ asked
+        products = unpacked(vectors[starts[first] : ends[last - 1]]) @ columns
         np.maximum.reduceat(products, starts[first:last] - starts[first], axis=0, out=best[first:last])
     return best
 

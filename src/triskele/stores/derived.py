@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -156,6 +156,13 @@ class VectorStore(Protocol):
 
     def token_page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, bytes]]:
         """A page of a model's token vectors past a slot, as (slot, vectors); none where the store keeps none."""
+        ...
+
+    def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:
+        """Convert token vectors of an even length, which none is that is written now; returns how many there were.
+
+        Those that cannot be converted are dropped.
+        """
         ...
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -206,6 +206,10 @@ class SqliteVectors:
     def token_page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, bytes]]:  # noqa: ARG002
         """None: the file keeps no token vectors."""
         return []
+
+    def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:  # noqa: ARG002 - there are none
+        """Nothing: they are in files beside the index alone."""
+        return 0
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
         """Take contents off the queue of a model; nothing where they are queued for another one by now."""
