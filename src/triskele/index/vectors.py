@@ -314,7 +314,8 @@ class TokenIndex(DiskIndex[Records, dict[int, Bytes], TokenVectors]):
         slot, size = kept.last_slot if kept else 0, self._file.width
         while page := self._store.vectors.token_page(self.fingerprint, after=slot):
             # What has another size was damaged; it counts as missing and is computed again.
-            found |= {at: np.frombuffer(raw, np.int8).reshape(-1, size) for at, raw in page if len(raw) % size == 0}
+            decoded = {at: decode_tokens(raw, size) for at, raw in page}
+            found |= {at: made for at, made in decoded.items() if made is not None}
             slot = page[-1][0]
         return found
 
@@ -332,6 +333,17 @@ def compressed(text: str, encoding: Encoding) -> Bytes:
     is_kept = [_is_content_word(text[start:stop]) for start, stop in encoding.spans]
     tokens = encoding.tokens[is_kept] if any(is_kept) else encoding.tokens
     return np.round(tokens * SCALE).astype(np.int8)
+
+
+def decode_tokens(raw: bytes, width: int) -> Bytes | None:
+    """Token vectors as a store keeps them; None where they were damaged."""
+    return np.frombuffer(raw, np.int8).reshape(-1, width) if len(raw) % width == 0 else None
+
+
+def sound_vector(raw: bytes, width: int) -> Floats | None:
+    """A sentence vector as a store keeps it; None where it has another size or is not of length 1."""
+    vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
+    return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= _TOLERANCE else None
 
 
 def _is_content_word(token: str) -> bool:
