@@ -162,7 +162,7 @@ class PostgresCorpus:
         """How many versions a scope contains, at most so many."""
         condition, bindings = in_scope(scope)
         [[number]] = self._transactions.all(
-            f"SELECT count(*) FROM (SELECT 1 FROM versions WHERE owner = %s AND {condition} LIMIT %s) AS some",
+            f"SELECT count(*) FROM (SELECT 1 FROM versions WHERE owner = %s AND {condition} LIMIT %s) AS counted",
             [self._owner, *bindings, most],
         )
         return int(number)

@@ -14,13 +14,14 @@ from triskele.base.ids import content_hash
 from triskele.stores.postgres.connections import Connection, Connections, told
 from triskele.stores.postgres.migrations import APP_ROLE, EMBEDDINGS, SCHEMA, secured
 
+EXTENSION = "vector"
 LEAST, SOUND = (0, 8), (0, 8, 3)
 # HNSW indexes no longer half-precision vectors.
 _MOST_DIMENSIONS = 4000
 _BUILD = "m = 16, ef_construction = 64"
 _INSTALLED = (
     "SELECT extversion, nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace"
-    " WHERE extname = 'vector'"
+    " WHERE extname = %s"
 )
 # The vector is null where the one of the model is unsound.
 _TABLE = """
@@ -45,14 +46,14 @@ class VectorExtension:
 def install(connections: Connections) -> VectorExtension:
     """Find pgvector, or add it to the database; it is not used where it is too old."""
     with told(connections.address), connections.direct() as connection:
-        found = connection.execute(_INSTALLED).fetchone()
+        found = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
         if found is None:
             try:
-                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+                connection.execute(f"CREATE EXTENSION IF NOT EXISTS {EXTENSION}")
             except psycopg.Error as error:
                 reason = error.diag.message_primary or str(error)
                 return VectorExtension(problem=f"pgvector is not installed in the database ({reason})")
-            found = connection.execute(_INSTALLED).fetchone()
+            found = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
     assert found is not None
     return judge(str(found[0]), str(found[1]))
 
