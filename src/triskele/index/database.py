@@ -42,6 +42,9 @@ _REACH = 2
 _ROLES = {role.value: code for code, role in enumerate(Role)}
 # What a scope holds is counted again when the owner has so many times as many versions.
 _GROWTH = 1.1
+_MOST_SIZES = 256
+# Written in one transaction, during which the owner's other writes wait.
+_BATCH = 500
 
 
 class DatabaseHit(NamedTuple):
@@ -75,9 +78,9 @@ class DatabaseIndexes:
         name = f"{LexicalIndex.format}-{self.analyzer.language}"
         if not self.rows.is_behind(name, self.fingerprint):
             return
-        while self.rows.index_words(name, self._counted):
+        while self.rows.index_words(name, self._counted, _BATCH) == _BATCH:
             pass
-        while self.fingerprint and self.rows.index_vectors(self.fingerprint, self._as_text):
+        while self.fingerprint and self.rows.index_vectors(self.fingerprint, self._as_text, _BATCH) == _BATCH:
             pass
 
     def corpus(self, scope: Scope) -> DatabaseCorpus:
@@ -93,6 +96,8 @@ class DatabaseIndexes:
         known, size = self.sizes.get(key, (0, 0))
         if not known or documents > known * _GROWTH:
             size = self.rows.count(scope, EXACT_LIMIT + 1)
+            if len(self.sizes) >= _MOST_SIZES:
+                self.sizes.clear()
             self.sizes[key] = (documents, size)
         return size <= EXACT_LIMIT
 

@@ -265,13 +265,12 @@ class ModelRuntime:
 
     def _corpus(self, semantic: SemanticIndex | None, *, is_in_force: bool) -> Callable[[Scope], Corpus]:
         """What opens the corpus of a scope; another model than the one in force is ranked on this machine."""
-        database = self.database(semantic) if is_in_force else None
-        if database is None:
-            return self.indexes(semantic).corpus
-        # A database that cannot be written now is read as it is.
+        database = None
+        # A database that cannot be written now is read as it is, or the local corpus serves.
         with suppress(Unavailable):
-            database.catch_up()
-        return database.corpus
+            if is_in_force and (database := self.database(semantic)) is not None:
+                database.catch_up()
+        return database.corpus if database is not None else self.indexes(semantic).corpus
 
     def database(self, semantic: SemanticIndex | None) -> DatabaseIndexes | None:
         """The words and vectors inside the database, where the settings say so and the database can rank."""

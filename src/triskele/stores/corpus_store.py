@@ -90,11 +90,11 @@ class CorpusStore(Protocol):
         """Whether versions have no words yet, or vectors of a model are in no index."""
         ...
 
-    def index_words(self, analyzer: str, count: Callable[[Memory], WordCounts], limit: int = 500) -> int:
+    def index_words(self, analyzer: str, count: Callable[[Memory], WordCounts], limit: int) -> int:
         """Write the words of the next versions; returns how many. Those of another analyzer are deleted first."""
         ...
 
-    def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int = 500) -> int:
+    def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int) -> int:
         """Write the next vectors of a model into the index; returns how many. None stands for an unsound one."""
         ...
 

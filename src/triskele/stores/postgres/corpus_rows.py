@@ -74,10 +74,12 @@ _NO_WORDS = (
     " NULL::bigint AS rank WHERE false"
 )
 _NO_VECTORS = "SELECT NULL::bigint AS row, NULL::float8 AS distance WHERE false"
+# A pair of numbers is no condition of an index under row-level security, the first of them is.
 _BESIDE = """
 ARRAY(SELECT CASE WHEN {readable} THEN row ELSE -1 END FROM versions
       WHERE owner = one.owner AND project = one.project AND session = one.session AND known_to IS NULL
-      AND one.known_to IS NULL AND (coalesce(position, 0), row) {sign} (coalesce(one.position, 0), one.row)
+      AND one.known_to IS NULL AND coalesce(position, 0) {sign}= coalesce(one.position, 0)
+      AND (coalesce(position, 0), row) {sign} (coalesce(one.position, 0), one.row)
       ORDER BY coalesce(position, 0) {way}, row {way} LIMIT %s)
 """
 _FACTS = """
@@ -134,12 +136,12 @@ class PostgresCorpus:
         [row] = self._transactions.all(f"SELECT {', '.join(newest)}", bindings)
         return any(row[place] > row[place + 1] for place in range(0, len(row), 2))
 
-    def index_words(self, analyzer: str, count: Callable[[Memory], WordCounts], limit: int = 500) -> int:
+    def index_words(self, analyzer: str, count: Callable[[Memory], WordCounts], limit: int) -> int:
         """Write the words of the next versions; returns how many. Those of another analyzer are deleted first."""
         with self._transactions.writing() as connection:
             return postings.index_versions(connection, self._owner, analyzer, count, limit)
 
-    def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int = 500) -> int:
+    def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int) -> int:
         """Write the next vectors of a model into the index; returns how many. None stands for an unsound one."""
         schema = self._extension.schema
         with self._transactions.writing() as connection:
