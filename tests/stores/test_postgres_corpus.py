@@ -156,6 +156,7 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
     with engine.store.snapshot():
         rows, cosines = indexes.corpus(engine.scope(project="small")).nearest(vector, 10)
         assert len(rows) == 10 and (np.diff(cosines) <= 0).all()
+        assert {memory.project for memory in engine.store.rows(rows).values()} == {"small"}
         [[size]] = engine.store._transactions.all("SELECT current_setting('hnsw.ef_search')")  # type: ignore[attr-defined]
         assert int(size) == 22
     # What a recall has set ends with its transaction.
@@ -260,6 +261,9 @@ def test_row_level_security_holds_where_no_statement_filters_by_owner(
     for near in ("alice ", "Alice", "alic", "bob"):
         other = open_as(near, postgres_url, TRISKELE_MEMORY_OWNER=near)
         assert _seen(other, _indexes(other), rows) == [{}, 0, [], [], [], [], [], []], near
+        for table in (*migrations.DERIVED, migrations.EMBEDDINGS):
+            sql = f"SELECT count(*) FROM {table} WHERE owner <> %s"
+            assert other.store._transactions.all(sql, [near]) == [(0,)], table  # type: ignore[attr-defined]
     statements = " ".join(unfiltered)
     assert all(table in statements for table in ("postings", "terms", "corpora", "embeddings", "tokens"))
     assert _seen(alice, hers, rows) == [{"heron": (1, 0), "mill": (1, 0)}, 1, rows, rows, rows, rows, rows, rows]
