@@ -19,6 +19,8 @@ CONFIG_FILE = "config.toml"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
+# Where recall ranks over a Postgres store.
+LOCAL, DATABASE = "local", "database"
 LEARNING = ("off", "strict", "normal", "all")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file", "environment", "command")
 
@@ -31,10 +33,14 @@ _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "of
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The address of the store: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`."""
+    """The address of the store: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`.
+
+    `corpus` says where recall ranks over Postgres: by indexes on this machine, `local`, or inside the `database`.
+    """
 
     url: str
     busy_timeout_s: float = 30.0
+    corpus: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +392,11 @@ def _converted(key: str, given: object, default: object) -> object:
 
 
 def _check(settings: Settings) -> None:
+    store = settings.store
+    if store.corpus not in (LOCAL, DATABASE):
+        raise BadInput(f"setting store.corpus must be {LOCAL} or {DATABASE}, not {store.corpus!r}")
+    if store.corpus == DATABASE and store.url.startswith("sqlite:"):
+        raise BadInput(f"setting store.corpus: only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
     if settings.privacy.key not in KEY_SOURCES:
         raise BadInput(f"setting privacy.key must be one of {', '.join(KEY_SOURCES)}, not {settings.privacy.key!r}")
     if settings.curation.learn not in LEARNING:

@@ -52,6 +52,9 @@ class BruteForceCorpus:
     def waiting(self) -> int:
         return len({memory.content for memory in self._memories.values()} - self._encoded.keys())
 
+    def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
+        pass
+
     # Words
 
     @cached_property

@@ -28,10 +28,22 @@ TALK = ("where is the ferry?", "at the quay in Lindholm", "when does it leave?",
 # Names that connect: a title, and two memories that mention the same.
 BRIDGE, FAR = "Kestrel is the billing service that Marta Lindqvist maintains", "Marta Lindqvist works in Tromsø"
 NAMED = "Invoices that fail are retried by Kestrel after an hour"
+
+
+def _database(engine: Engine, _: Encoded, scope: Scope) -> Corpus:
+    indexes = engine.runtime.database(engine.semantic())
+    assert indexes is not None
+    indexes.catch_up()
+    return indexes.corpus(scope)
+
+
 CORPORA: dict[str, Callable[[Engine, Encoded, Scope], Corpus]] = {
     "local": lambda engine, _, scope: engine.runtime.indexes(engine.semantic()).corpus(scope),
     "brute force": BruteForceCorpus,
+    "database": _database,
 }
+# The corpora over each kind of store.
+KINDS = [("file", "local"), ("file", "brute force"), ("postgres", "local"), ("postgres", "database")]
 
 
 def encodings(engine: Engine) -> Encoded:
@@ -41,10 +53,23 @@ def encodings(engine: Engine) -> Encoded:
     return dict(zip(contents, semantic.embedder.encode_documents(contents), strict=True))
 
 
+@pytest.fixture(scope="module", params=KINDS, ids="-".join)
+def kind(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The store and the corpus over it."""
+    chosen: tuple[str, str] = request.param
+    return chosen
+
+
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(
+    kind: tuple[str, str], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
     folder = tmp_path_factory.mktemp("corpus")
-    settings = load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"})
+    environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"}
+    settings = load(environment)
+    if kind[0] == "postgres":
+        url = request.getfixturevalue("postgres").create()
+        settings = load({**environment, "TRISKELE_STORE_CORPUS": kind[1]}, store_url=url)
     with Engine(settings, folder) as opened:
         opened.remember("herons nest in the old mill", tags=["birds"], importance=0.9)
         opened.remember("a heron stood in the river by the mill for hours", category="people", importance=0.2)
@@ -73,12 +98,12 @@ def encoded(engine: Engine) -> Encoded:
     return made
 
 
-@pytest.fixture(params=sorted(CORPORA))
-def open_corpus(request: pytest.FixtureRequest, engine: Engine, encoded: Encoded) -> Open:
+@pytest.fixture
+def open_corpus(kind: tuple[str, str], engine: Engine, encoded: Encoded) -> Open:
     """Opens the corpus of a scope, given by the engine's options."""
 
     def open_one(**options: Any) -> Corpus:
-        return CORPORA[request.param](engine, encoded, engine.scope(**options))
+        return CORPORA[kind[1]](engine, encoded, engine.scope(**options))
 
     return open_one
 

@@ -1,4 +1,4 @@
-"""Looking for words in the bytes of a store's files."""
+"""Looking for words in the bytes of a store's files, and statements without their owner."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import psycopg
 import pytest
 import tantivy
 
 from triskele.index.analysis import Analyzer
 
 LETTERS = "bcdfghjklmnpqrtvwxz"
+_CONDITION = re.compile(r"(\w+\.)?owner = %(s|\(owner\)s)")
 
 
 @pytest.fixture
@@ -36,6 +39,21 @@ def traces() -> Callable[[Path, Iterable[str]], set[tuple[str, str]]]:
         return found
 
     return find
+
+
+@pytest.fixture
+def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lets no statement filter by owner; the statements that did are listed."""
+    execute, changed = psycopg.Connection.execute, list[str]()
+
+    def execute_unfiltered(connection: Any, query: Any, *rest: Any, **details: Any) -> Any:
+        if isinstance(query, str) and _CONDITION.search(query):
+            changed.append(query)
+            query = _CONDITION.sub(r"(\g<0> OR true)", query)
+        return execute(connection, query, *rest, **details)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute_unfiltered)
+    return changed
 
 
 def _forms(word: str) -> set[bytes]:

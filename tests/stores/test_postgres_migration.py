@@ -14,6 +14,8 @@ from triskele.stores.postgres import migrations
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.migrations import MIGRATIONS, Migration
 
+TABLES = (*migrations.OWNED, *migrations.DERIVED)
+
 
 @pytest.fixture
 def empty(postgres: PostgresProcess) -> Iterator[str]:
@@ -44,8 +46,8 @@ def test_the_owner_leads_every_key_and_index(postgres_url: str) -> None:
             " JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
             " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = x.indkey[0] WHERE n.nspname = 'triskele'"
         ).fetchall()
-    led = {(table, index): column for table, index, column in rows if table in migrations.OWNED}
-    assert {table for table, _ in led} == set(migrations.OWNED)
+    led = {(table, index): column for table, index, column in rows if table in TABLES}
+    assert {table for table, _ in led} == set(TABLES)
     assert {key: column for key, column in led.items() if column != "owner"} == {}
 
 
@@ -57,7 +59,7 @@ def test_every_table_of_owners_forces_row_level_security(postgres_url: str) -> N
             " LEFT JOIN pg_policies p ON p.schemaname = nspname AND p.tablename = relname"
             " WHERE nspname = 'triskele' AND relkind = 'r' AND attname = 'owner' AND relname <> 'owners'"
         ).fetchall()
-    assert {name for name, *_ in rows} == set(migrations.OWNED)
+    assert {name for name, *_ in rows} == set(TABLES)
     assert all(is_forced and using and using == check for _, is_forced, using, check in rows)
 
 

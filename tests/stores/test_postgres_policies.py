@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from contract import owner_walk
 
@@ -17,7 +14,6 @@ from triskele.stores.postgres.truth import PostgresOwnerStore, PostgresStore
 from triskele.types import Add, Memory
 
 NEAR = ("alice ", "Alice", "alice2", "alic", "ALICE", "bob", "alice%", "")
-_CONDITION = re.compile(r"(\w+\.)?owner = %(s|\(owner\)s)")
 _WRITES = {
     "apply claim erase seal reseal",
     "keep drop complete queue_for regroup forget add release fail retry put delete swap",
@@ -47,21 +43,6 @@ def known(store: PostgresStore, make_memory: Callable[..., Memory]) -> owner_wal
     """What alice has: one of everything."""
     alice = store.of("alice")
     return owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, owner_walk.made(make_memory)))
-
-
-@pytest.fixture
-def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lets no statement filter by owner; the statements that did are listed."""
-    execute, changed = psycopg.Connection.execute, list[str]()
-
-    def execute_unfiltered(connection: Any, query: Any, *rest: Any, **details: Any) -> Any:
-        if isinstance(query, str) and _CONDITION.search(query):
-            changed.append(query)
-            query = _CONDITION.sub(r"(\g<0> OR true)", query)
-        return execute(connection, query, *rest, **details)
-
-    monkeypatch.setattr(psycopg.Connection, "execute", execute_unfiltered)
-    return changed
 
 
 def _answers(store: PostgresOwnerStore, known: owner_walk.Known) -> dict[tuple[str, str, int], object]:

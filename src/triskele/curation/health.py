@@ -52,6 +52,7 @@ class Health:
     mixed: Mapping[str, tuple[str, ...]]
     outside: Mapping[str, str]
     outside_problems: tuple[str, ...]
+    corpus_notes: tuple[str, ...]
     left: tuple[Day, ...]
     leftovers: tuple[Path, ...]
     is_deep: bool
@@ -122,6 +123,7 @@ def inspect(
         mixed={} if findings else projects.mixed(store),
         outside=models.hosts(),
         outside_problems=models.problems(),
+        corpus_notes=models.corpus_notes(),
         left=tuple(egress_log.days(store)),
         leftovers=tuple(leftovers),
         is_deep=deep,

@@ -13,10 +13,13 @@ import Stemmer
 
 from triskele.base.text import IS_UNSPACED, MARKS, STOP_WORDS, UNSPACED, fold
 from triskele.errors import BadInput
+from triskele.types import Memory
 
 MAX_TERM_CHARACTERS = 100
 MAX_QUERY_CHARACTERS = 40_000
 MAX_CACHED_WORDS = 100_000
+# BM25's length normalisation (b = 0.75) is too strong for short memories; equal padding weakens it for them alone.
+PADDING = 32
 
 _LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
 # Runs of one class at a time, never given back: much faster than letter by letter.
@@ -190,6 +193,19 @@ class Analyzer:
             if first <= word[0] <= last:
                 return str(self._by_script[name].stemWord(word))
         return self._stemmer.stemWord(word) if self._stemmer is not None else word
+
+
+def memory_terms(memory: Memory, analyzer: Analyzer) -> dict[str, list[str]]:
+    """The terms of a memory by field; labels are keywords, tags and category together."""
+    return {
+        "content": [*analyzer.terms(memory.content), *analyzer.terms(_spoken_date(memory))],
+        "labels": analyzer.terms(" ".join((memory.keywords, *memory.tags, memory.category))),
+    }
+
+
+def _spoken_date(memory: Memory) -> str:
+    """The date of a turn: people ask for what was said by its date, so that the date is a part of the text."""
+    return memory.created_at.strftime("%d %B %Y").lstrip("0") if memory.session is not None else ""
 
 
 def identifiers(text: str) -> list[Token]:

@@ -112,6 +112,10 @@ class Corpus(Words, Vectors, Protocol):
         """The number of versions, inside the scope or not: statistics go by it."""
         ...
 
+    def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
+        """Told what both legs will be asked, so that a corpus behind a connection can answer both at once."""
+        ...
+
     def vectors(self, rows: Ints) -> Floats:
         """The sentence vectors of some rows; NaN where a row has none."""
         ...

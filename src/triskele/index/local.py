@@ -18,7 +18,7 @@ from triskele.index.catalog import Catalog, Columns, ScopeView
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex
-from triskele.index.mentions import Layers, MentionIndex
+from triskele.index.mentions import Layers, MentionIndex, first_of_each
 from triskele.index.vectors import DenseIndex, PlacedVectors, TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder
@@ -187,6 +187,9 @@ class LocalCorpus(LocalVectors):
         """The number of versions, inside the scope or not."""
         return len(self.columns.rows)
 
+    def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
+        """Nothing: each leg reads an index of its own."""
+
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""
         return self._shards.search(terms, self.scope, limit=limit, sort=sort)
@@ -226,10 +229,7 @@ class LocalCorpus(LocalVectors):
         is_allowed, at = self.columns.locate(rows)
         is_allowed[is_allowed] = self._scoped.is_readable[at]
         place, rows, is_subject = place[is_allowed], rows[is_allowed], is_subject[is_allowed]
-        if most is None:
-            return place, rows, is_subject
-        order = np.argsort(place, kind="stable")
-        kept = order[np.arange(len(place)) - np.searchsorted(place[order], place[order]) < most]
+        kept = first_of_each(place, most)
         return place[kept], rows[kept], is_subject[kept]
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:

@@ -272,6 +272,14 @@ def _concept_of(names: Ints, concepts: Ints) -> Ints:
     return grouped
 
 
+def first_of_each(place: Ints, most: int | None) -> Ints:
+    """Where the first entries of each place are, at most so many of each."""
+    if most is None:
+        return np.arange(len(place))
+    order = np.argsort(place, kind="stable")
+    return order[np.arange(len(place)) - np.searchsorted(place[order], place[order]) < most]
+
+
 def _joined(found: Sequence[tuple[Ints, Ints, Bools]]) -> tuple[Ints, Ints, Bools]:
     if len(found) == 1:
         return found[0]

@@ -18,7 +18,7 @@ from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
 from triskele.base import timestamps
 from triskele.base.periods import memory_time
 from triskele.errors import IndexUnavailable
-from triskele.index.analysis import Analyzer
+from triskele.index.analysis import PADDING, Analyzer, memory_terms
 from triskele.stores.protocols import Cursor
 from triskele.types import Memory, Scope, Sort
 
@@ -29,8 +29,7 @@ _ANCHOR = "\u0002"
 # change the scores: where documents were deleted, tantivy merges segments with lengths that it rounds down.
 _NUMBER = "updated_at"
 _MOST_ANCHORS = 1000
-# tantivy's length normalisation (b = 0.75) is too strong for short memories; equal padding weakens it for them alone.
-_PAD = ("\u0003",) * 32
+_PAD = ("\u0003",) * PADDING
 _FOOTER_MAGIC = 1337
 _GUARDED_FILES = (".idx", ".term", ".store", ".fast", ".fieldnorm", ".pos")
 _BUILD_HEAP_BYTES = 64_000_000
@@ -260,10 +259,8 @@ def _is_whole(content: bytes) -> bool:
 
 def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
     """The index document of one version, and how many terms each field has."""
-    terms = {
-        "content": [*analyzer.terms(memory.content), *analyzer.terms(_spoken_date(memory)), *_PAD],
-        "labels": analyzer.terms(" ".join((memory.keywords, *memory.tags, memory.category))),
-    }
+    terms = memory_terms(memory, analyzer)
+    terms["content"] += _PAD
     document = Document()
     for field, listed in terms.items():
         document.add_text(field, " ".join(listed))
@@ -282,11 +279,6 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
     document.add_integer("time", timestamps.to_micros(memory_time(memory)))
     document.add_float("importance", memory.importance)
     return document, {field: len(listed) for field, listed in terms.items()}
-
-
-def _spoken_date(memory: Memory) -> str:
-    """The date of a turn: people ask for what was said by its date, so that the date is a part of the text."""
-    return memory.created_at.strftime("%d %B %Y").lstrip("0") if memory.session is not None else ""
 
 
 def _places(memory: Memory) -> list[str]:

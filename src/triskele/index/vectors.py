@@ -245,7 +245,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         super().__init__(folder, store, fingerprint)
         self.fingerprint = fingerprint
         self._dimensions = dimensions
-        self._file = AppendFile(self.path, "u1", _bytes_of(dimensions))
+        self._file = AppendFile(self.path, "u1", bytes_of(dimensions))
         older = self.path.with_name(self.path.name.replace(f"{self.kind}-{self.format}", f"{self.kind}-1", 1))
         self._older = AppendFile(older, "i1", dimensions)
         self._whole: tuple[Ints, Records | None] | None = None
@@ -371,7 +371,7 @@ def compressed(text: str, encoding: Encoding) -> Bits:
 def packed(vectors: NDArray[np.int8]) -> Bits:
     """One bit per dimension, its sign, in bytes."""
     bits = np.packbits(vectors >= 0, axis=1)
-    return np.pad(bits, ((0, 0), (0, _bytes_of(vectors.shape[1]) - bits.shape[1])))
+    return np.pad(bits, ((0, 0), (0, bytes_of(vectors.shape[1]) - bits.shape[1])))
 
 
 def unpacked(bits: Bits) -> Floats:
@@ -387,7 +387,7 @@ def against_bits(tokens: Floats) -> tuple[Floats, Floats]:
     """
     count, dimensions = tokens.shape
     scaled = tokens * np.float32(sqrt(pi / 2 / max(1, dimensions)))
-    columns = np.zeros((8 * _bytes_of(dimensions), count), dtype=np.float32)
+    columns = np.zeros((8 * bytes_of(dimensions), count), dtype=np.float32)
     columns[:dimensions] = 2 * scaled.T
     return columns, scaled.sum(axis=1)
 
@@ -399,13 +399,13 @@ def to_row(bits: Bits) -> bytes:
 
 def from_row(raw: bytes, dimensions: int) -> Bits | None:
     """The token vectors in a row, which may still be int8; None where they are damaged."""
-    width = _bytes_of(dimensions)
+    width = bytes_of(dimensions)
     if raw[:1] == _BITS_MARK and len(raw) % width == 1:
         return np.frombuffer(raw, np.uint8, offset=1).reshape(-1, width)
     return packed(np.frombuffer(raw, np.int8).reshape(-1, dimensions)) if len(raw) % dimensions == 0 else None
 
 
-def _bytes_of(dimensions: int) -> int:
+def bytes_of(dimensions: int) -> int:
     """How many bytes the bits of one vector take: an even number."""
     return 2 * -(-dimensions // 16)
 
@@ -422,6 +422,12 @@ def _sound(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDAr
     for number, slot in enumerate(records.slots.tolist()):
         if slot in wanted:
             yield slot, records.values[records.starts[number] : records.starts[number + 1]]
+
+
+def sound_vector(raw: bytes, width: int) -> Floats | None:
+    """A sentence vector as a store keeps it; None where it has another size or is not of length 1."""
+    vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
+    return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= _TOLERANCE else None
 
 
 def _is_content_word(token: str) -> bool:

@@ -123,6 +123,8 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
     if not any(character.isalnum() for character in query.text):
         return CandidateSet([])
     encoding, missing = _encoding(query, plan, sources)
+    if encoding is not None and {LEXICAL, DENSE} <= plan.legs:
+        corpus.prefetch(terms.terms, encoding.sentence, query.depth)
     lexical = legs.lexical(query, terms, corpus) if LEXICAL in plan.legs else Ranking(LEXICAL)
     if encoding is None:
         scored = CandidateSet(candidates.in_order(lexical), missing)

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
-from triskele.config import BUNDLED, HOSTED, NO_MODEL, Settings
+from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
 from triskele.stores.derived import EMBED
 from triskele.stores.protocols import Document, OwnerStore
-from triskele.types import Query, Sort
+from triskele.types import Query, Scope, Sort
 
 if TYPE_CHECKING:
+    from triskele.index.corpus import Corpus
+    from triskele.index.database import DatabaseIndexes
     from triskele.index.lexical import LexicalIndex
     from triskele.index.local import LocalIndexes, SemanticIndex
     from triskele.index.worker import Worker
@@ -113,6 +115,7 @@ class ModelRuntime:
         self._services: HostedServices | None = None
         self._worker: Worker | None = None
         self._plain: LocalIndexes | None = None
+        self._databases: dict[str, DatabaseIndexes] = {}
         self.watch: Callable[[Sources], Sources] | None = None
         """what measures a recall wraps what it reads"""
 
@@ -242,7 +245,7 @@ class ModelRuntime:
         services = self.services() if is_by_relevance and not local_only else None
         sources = Sources(
             self._store,
-            self.indexes(semantic).corpus,
+            self._corpus(semantic, is_in_force=model is None),
             self._lexical().analyzer,
             semantic.embedder if semantic is not None else None,
             reranker=self.reranker() if plan.rerank == CROSS and uses_models else None,
@@ -259,6 +262,42 @@ class ModelRuntime:
         hosted, problem = services.hosted.asked(query.text, query.scope)
         missing = (*missing, *((problem,) if problem else ()))
         return replace(sources, rewriter=services.rewriter, hosted=hosted, missing=missing)
+
+    def _corpus(self, semantic: SemanticIndex | None, *, is_in_force: bool) -> Callable[[Scope], Corpus]:
+        """What opens the corpus of a scope; another model than the one in force is ranked on this machine."""
+        database = None
+        # A database that cannot be written now is read as it is, or the local corpus serves.
+        with suppress(Unavailable):
+            if is_in_force and (database := self.database(semantic)) is not None:
+                database.catch_up()
+        return database.corpus if database is not None else self.indexes(semantic).corpus
+
+    def database(self, semantic: SemanticIndex | None) -> DatabaseIndexes | None:
+        """The words and vectors inside the database, where the settings say so and the database can rank."""
+        rows = self._store.corpus
+        if self._settings.store.corpus != DATABASE or rows is None or rows.problem:
+            return None
+        fingerprint = semantic.embedder.fingerprint if semantic is not None else ""
+        with self._lock:
+            if fingerprint not in self._databases:
+                from triskele.index.database import DatabaseIndexes
+
+                mentions, analyzer = self.indexes(semantic).mentions, self._lexical().analyzer
+                made = DatabaseIndexes(self._store, rows, analyzer, mentions, {})
+                if semantic is not None:
+                    model = semantic.embedder
+                    made = replace(made, fingerprint=fingerprint, dimensions=model.dimensions)
+                    made = replace(made, token_dimensions=model.token_dimensions)
+                made.prepare()
+                self._databases[fingerprint] = made
+            return self._databases[fingerprint]
+
+    def corpus_notes(self) -> tuple[str, ...]:
+        """What to know where the settings ask for the corpus inside the database."""
+        rows = self._store.corpus
+        if self._settings.store.corpus != DATABASE or rows is None:
+            return ()
+        return (f"{rows.problem}: the local corpus serves",) if rows.problem else (rows.warning,) * bool(rows.warning)
 
     def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
@@ -334,6 +373,11 @@ class ModelRuntime:
 
     def wake(self) -> None:
         """Something was written."""
+        if self._settings.store.corpus == DATABASE:
+            # What cannot be written now is written by the next recall.
+            with suppress(Unavailable):
+                if (database := self.database(self._semantic)) is not None:
+                    database.catch_up()
         if self._worker is not None:
             self._worker.wake()
 

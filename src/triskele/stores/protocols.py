@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from triskele.stores.corpus_store import CorpusStore
 from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
@@ -370,6 +371,11 @@ class OwnerStore(Truth, Protocol):
     @property
     def entities(self) -> EntityStore:
         """What memories mention."""
+        ...
+
+    @property
+    def corpus(self) -> CorpusStore | None:
+        """What ranks inside the database; None where files beside the store alone do."""
         ...
 
     @property

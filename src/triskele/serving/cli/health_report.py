@@ -33,6 +33,7 @@ def health(found: Health, *, deep: bool) -> RenderableType:
         lines.append(note(f"✗ Nothing more could be repaired: {found.repair_problem}", style="red"))
     if found.model_problem is not None:
         lines.append(note(f"✗ The model cannot be loaded, recall uses words only: {found.model_problem}", style="red"))
+    lines += [note(f"· {each}.", style=WARNING) for each in found.corpus_notes]
     if found.vault_problem is not None:
         lines.append(note(f"✗ Secrets cannot be read: {found.vault_problem}", style="red"))
     for id in found.exposed[:_SHOWN_PROBLEMS]:

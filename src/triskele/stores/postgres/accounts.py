@@ -26,7 +26,7 @@ from triskele.stores.access_keys import (
     new_key,
 )
 from triskele.stores.postgres.connections import Connection, Connections, told
-from triskele.stores.postgres.migrations import OWNED
+from triskele.stores.postgres.migrations import DERIVED, OWNED
 from triskele.validation import check_name
 
 _ENTER = "SELECT set_config('triskele.accounts', 'on', true)"
@@ -85,7 +85,7 @@ class Accounts:
                 "SELECT set_config('triskele.owner', %s, true), set_config('triskele.accounts', 'on', true)", [name]
             )
             connection.execute("ALTER TABLE journal DISABLE TRIGGER journal_keeps_lines")
-            for table in reversed(OWNED):
+            for table in (*DERIVED, *reversed(OWNED)):
                 connection.execute(f"DELETE FROM {table} WHERE owner = %s", [name])
             connection.execute("ALTER TABLE journal ENABLE TRIGGER journal_keeps_lines")
             connection.execute("DELETE FROM owners WHERE owner = %s", [name])

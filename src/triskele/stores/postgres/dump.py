@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 from triskele.base.files import disk_errors, settle_folder
 from triskele.errors import BadInput, StoreDamaged, StoreUnavailable
 from triskele.stores.postgres.connections import Connection
-from triskele.stores.postgres.migrations import MIGRATIONS, OWNED
+from triskele.stores.postgres.migrations import DERIVED, MIGRATIONS, OWNED
 
 _TITLE = "triskele backup of a Postgres store"
 _BATCH = 500
@@ -111,7 +111,8 @@ def _head(source: Path, line: bytes) -> list[str]:
 
 def load(connection: Connection, source: Path, owners: list[str]) -> None:
     """Put the rows of a verified backup in the place of all that the tables hold, in the transaction of the caller."""
-    connection.execute(f"TRUNCATE owners, {', '.join(OWNED)}")
+    # Cascades to the embeddings, which are there only where pgvector is.
+    connection.execute(f"TRUNCATE owners, {', '.join((*OWNED, *DERIVED))} CASCADE")
     connection.cursor().executemany("INSERT INTO owners (owner) VALUES (%s)", [(owner,) for owner in owners])
     for table, rows in _batches(source):
         # One owner at a time: what belongs to another is refused by the table itself.

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import psycopg
 
 from triskele.errors import Conflict, NotFound, StoreUnavailable
-from triskele.stores.postgres import sealed_texts, vector_rows
+from triskele.stores.postgres import postings, sealed_texts, vector_rows
 from triskele.stores.postgres.connections import Connection, Connections, OwnerTransactions
 from triskele.stores.postgres.document_rows import delete_about
 from triskele.stores.postgres.entity_rows import drop_unused_names
-from triskele.stores.postgres.migrations import SCHEMA
+from triskele.stores.postgres.migrations import EMBEDDINGS, SCHEMA
 from triskele.stores.postgres.writer import PostgresWriter, insert_version
 from triskele.types import Memory, Outcome, Sealed
 
@@ -20,7 +20,10 @@ UNSCRUBBED = "unscrubbed"
 # The name of the mark that counts them.
 ERASURES = "erasures"
 # The tables that can hold words of a memory, or what was made of them.
-_TABLES = ("versions", "secrets", "documents", "vectors", "names", "mentions", "usage_counts", "given", "echoes")
+_TABLES = (
+    *("versions", "secrets", "documents", "vectors", "names", "mentions", "usage_counts", "given", "echoes"),
+    *("postings", "terms", "term_lengths"),
+)
 
 
 def erase(writer: PostgresWriter, ids: Sequence[str]) -> list[Outcome]:
@@ -86,11 +89,13 @@ def vacuum(transactions: OwnerTransactions, done: str) -> None:
 def vacuum_tables(connections: Connections, *, full: bool = False) -> None:
     """Vacuum every table that holds words; `full` writes them anew, and locks each for as long."""
     with connections.direct() as connection:
-        for table in _TABLES:
+        has_embeddings = connection.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.{EMBEDDINGS}"]).fetchone() != (None,)
+        for table in (*_TABLES, *([EMBEDDINGS] if has_embeddings else [])):
             connection.execute(f"VACUUM {'FULL ' if full else ''}{SCHEMA}.{table}")
 
 
 def _delete(connection: Connection, owner: str, id: str) -> None:
+    postings.remove(connection, owner, id)
     for table in ("versions", "secrets", "usage_counts", "given", "echoes"):
         connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = %s", [owner, id])
     delete_about(connection, owner, id)

@@ -163,6 +163,29 @@ $$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$;
 CREATE TRIGGER audit_keeps_lines BEFORE UPDATE OR DELETE ON audit
 FOR EACH ROW EXECUTE FUNCTION audit_is_append_only();
 """
+# The words of every version, for the corpus inside the database: a posting holds what BM25 needs of its row, so that an
+# index-only scan scores it. `corpora` says how far an owner's postings have come, and under which analyzer.
+_WORDS = """
+CREATE TABLE postings (
+    owner {text} NOT NULL, term {text} NOT NULL, row bigint NOT NULL, content smallint NOT NULL,
+    labels smallint NOT NULL, content_norm integer NOT NULL, label_norm integer NOT NULL,
+    PRIMARY KEY (owner, term, row) INCLUDE (content, labels, content_norm, label_norm)
+);
+CREATE TABLE terms (
+    owner {text} NOT NULL, term {text} NOT NULL, content bigint NOT NULL, labels bigint NOT NULL,
+    PRIMARY KEY (owner, term)
+) WITH (fillfactor = 80);
+CREATE TABLE term_lengths (
+    owner {text} NOT NULL, row bigint NOT NULL, content integer NOT NULL, labels integer NOT NULL,
+    PRIMARY KEY (owner, row)
+);
+CREATE TABLE corpora (
+    owner {text} PRIMARY KEY, analyzer {text} NOT NULL, row bigint NOT NULL, documents bigint NOT NULL,
+    content bigint NOT NULL, labels bigint NOT NULL
+);
+CREATE INDEX conversation_turn ON versions (owner, project, session, coalesce(position, 0), row)
+WHERE known_to IS NULL AND session IS NOT NULL;
+"""
 # Accounts belong to no owner: only a transaction that says so sees them.
 ACCOUNT_TABLES = ("users", "keys", "audit")
 # Every table whose rows have an owner; `secured` gives each its policy.
@@ -185,6 +208,10 @@ OWNED = (
     "mentions",
     "merges",
 )
+# Tables with an owner that are made again from the others: no backup holds them.
+DERIVED = ("postings", "terms", "term_lengths", "corpora")
+# Made where pgvector is installed (`vector_extension`); its rows go with those of `vectors`.
+EMBEDDINGS = "embeddings"
 
 
 def secured(*tables: str) -> str:
@@ -214,6 +241,7 @@ class Migration:
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(_FOUNDATION + secured(*OWNED), breaks=True),
     Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, "current_setting('triskele.accounts', true) = 'on'")),
+    Migration(_WORDS + secured(*DERIVED)),
 )
 
 

@@ -14,9 +14,11 @@ from triskele.errors import BadInput
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
 from triskele.stores.postgres import erasure, sealed_texts
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
+from triskele.stores.postgres.corpus_rows import PostgresCorpus
 from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.entity_rows import PostgresEntities
 from triskele.stores.postgres.job_rows import PostgresJobs
+from triskele.stores.postgres.scopes import in_scope, standing
 from triskele.stores.postgres.upkeep import PostgresMaintenance
 from triskele.stores.postgres.usage_rows import PostgresUsage
 from triskele.stores.postgres.vector_rows import PostgresModels, PostgresVectors
@@ -98,6 +100,7 @@ class PostgresOwnerStore:
         self.snapshot = transactions.snapshot
         self.vectors = PostgresVectors(transactions)
         self.entities = PostgresEntities(transactions)
+        self.corpus = PostgresCorpus(transactions)
         self.jobs = PostgresJobs(transactions)
         self.models = PostgresModels(transactions)
         self.documents = PostgresDocuments(transactions)
@@ -176,7 +179,7 @@ class PostgresOwnerStore:
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
         """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
-        condition, bindings = _standing(known_at)
+        condition, bindings = standing(known_at)
         if not (listed := list(ids)):
             return {}
         sql = f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) AND {condition}"
@@ -218,7 +221,7 @@ class PostgresOwnerStore:
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
         """The links that touch any of these memories and stand now, or stood at a moment."""
-        condition, bindings = _standing(known_at)
+        condition, bindings = standing(known_at)
         if kind is not None:
             condition, bindings = condition + " AND kind = %s", [*bindings, kind.value]
         # Two lookups by index: a single one with OR reads every link of the owner.
@@ -236,7 +239,7 @@ class PostgresOwnerStore:
         """Memories of a scope in order of recency or importance; none where the scope names another owner."""
         if sort not in _ORDERS:
             raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
-        condition, bindings = _in_scope(scope)
+        condition, bindings = in_scope(scope)
         rows = self._all(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND {condition} ORDER BY {_ORDERS[sort]}"
             " LIMIT %s OFFSET %s",
@@ -333,40 +336,6 @@ def _cursor(seq: int, at: datetime) -> Cursor:
 
 def _seq(cursor: Cursor) -> int:
     return int(cursor.partition("@")[0] or 0)
-
-
-def _standing(known_at: datetime | None) -> tuple[str, list[Any]]:
-    if known_at is None:
-        return "known_to IS NULL", []
-    moment = timestamps.to_micros(known_at)
-    return "known_from <= %s AND (known_to IS NULL OR known_to > %s)", [moment, moment]
-
-
-def _in_scope(scope: Scope) -> tuple[str, list[Any]]:
-    condition, bindings = _standing(scope.known_at)
-    conditions, bindings = [condition, "owner = %s"], [*bindings, scope.owner]
-    if scope.projects is not None:
-        conditions.append("project = ANY(%s)")
-        bindings.append(sorted(scope.projects))
-    for column, allowed in (("sensitivity", scope.sensitivities), ("origin", scope.origins)):
-        if allowed is not None:
-            conditions.append(f"{column} = ANY(%s)")
-            bindings.append(sorted(str(value) for value in allowed))
-    if scope.category is not None:
-        conditions.append("category = %s")
-        bindings.append(scope.category)
-    for tag in sorted(scope.tags):
-        conditions.append("jsonb_exists(tags::jsonb, %s)")
-        bindings.append(tag)
-    if not scope.any_time:
-        moment = timestamps.to_micros(scope.as_of)
-        conditions.append("coalesce(valid_from, %s) <= %s AND (valid_to IS NULL OR valid_to > %s)")
-        bindings += [moment, moment, moment]
-    for sign, bound in ((">=", scope.since), ("<", scope.until)):
-        if bound is not None:
-            conditions.append(f"coalesce(valid_from, created_at) {sign} %s")
-            bindings.append(timestamps.to_micros(bound))
-    return " AND ".join(conditions), bindings
 
 
 def _common_prefix(one: str, other: str) -> int:

@@ -87,6 +87,7 @@ class SqliteOwnerStore:
         self.snapshot = database.snapshot
         self.vectors = SqliteVectors(database, owner)
         self.entities = SqliteEntities(database, owner)
+        self.corpus = None
         self.jobs = SqliteJobs(database, owner)
         self.models = SqliteModels(database, owner)
         self.documents = SqliteDocuments(database, owner)

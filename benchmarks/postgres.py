@@ -1,0 +1,485 @@
+"""Recall over a real Postgres: quality and speed of both corpora, beside SQLite and the usual recipe.
+
+    TRISKELE_BENCH_DATA=folder python benchmarks/postgres.py quality STORES RESULT [SET ...]
+    TRISKELE_BENCH_DATA=folder python benchmarks/postgres.py speed STORES RESULT ROWS
+
+STORES is what `benchmarks/golden.py build` made: one embedded store for each data set. `quality` moves rows and vectors
+of each into Postgres and asks the same questions of every arm. `speed` makes a store of ROWS memories of one owner and
+a hundredth as many of another: texts are cut from the data sets, vectors are those of the stores with noise. Queries
+are encoded before any clock runs. Server and client share the machine; `fsync` is off.
+
+The usual recipe is a table with a `tsvector` and a `vector`, a GIN and an HNSW index, and reciprocal rank fusion with
+k = 60 over the best of each, in SQL. Its words are joined by AND (`websearch_to_tsquery`) or by OR.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import apsw
+import numpy as np
+import psycopg
+import texts
+
+from triskele import config
+from triskele.base.ids import content_hash
+from triskele.engine import Engine
+from triskele.evaluation.datasets import BenchQuery, Dataset, windows
+from triskele.evaluation.harness import BenchHarness, best_documents
+from triskele.evaluation.loaders import load_dataset
+from triskele.evaluation.metrics import evaluate
+from triskele.evaluation.retrievers import PrecomputedQueries, RankedDocument
+from triskele.index.database import DatabaseIndexes
+from triskele.recall.plan import Plan
+from triskele.recall.runtime import ModelRuntime
+from triskele.stores.postgres import vector_extension
+from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_memory, version_hash
+from triskele.types import Sort
+
+ASKED = 200
+DEPTH = 100
+# Columns that both stores have; rows keep their numbers.
+TABLES = {
+    "versions": f"row, {VERSION_COLUMNS}, row_hash",
+    "names": "owner, name, key, block, text, any_case, spread, concept",
+    "mentions": "owner, mention, row, name, kind",
+    "merges": "owner, merge, name, before, after, reason, at",
+    "marks": "owner, name, value",
+}
+RECIPE = """
+DROP TABLE IF EXISTS recipe;
+CREATE TABLE recipe (
+    id bigint PRIMARY KEY, owner text NOT NULL, project text NOT NULL, content text NOT NULL, embedding vector({size}),
+    words tsvector GENERATED ALWAYS AS (to_tsvector('english', content)) STORED
+);
+INSERT INTO recipe (id, owner, project, content, embedding)
+SELECT v.row, v.owner, project, content, e.embedding::vector({size}) FROM triskele.versions v
+LEFT JOIN triskele.embeddings e ON e.owner = v.owner AND e.content_hash = v.content_hash;
+CREATE INDEX ON recipe USING gin (words);
+CREATE INDEX ON recipe USING hnsw (embedding vector_cosine_ops);
+ANALYZE recipe;
+"""
+ASK_RECIPE = """
+WITH by_words AS (
+    SELECT id, row_number() OVER (ORDER BY ts_rank_cd(words, asked) DESC) AS rank
+    FROM recipe, {query} AS asked WHERE words @@ asked AND {where}
+    ORDER BY rank LIMIT %(depth)s
+), by_meaning AS (
+    SELECT id, row_number() OVER (ORDER BY distance) AS rank FROM (
+        SELECT id, embedding <=> %(vector)s::vector AS distance FROM recipe WHERE {where}
+        ORDER BY embedding <=> %(vector)s::vector LIMIT %(depth)s) AS near
+)
+SELECT coalesce(w.id, m.id), coalesce(1.0 / (60 + w.rank), 0) + coalesce(1.0 / (60 + m.rank), 0) AS score
+FROM by_words w FULL OUTER JOIN by_meaning m ON m.id = w.id ORDER BY score DESC, 1 LIMIT %(depth)s
+"""
+QUERIES = {"and": "websearch_to_tsquery('english', %(text)s)", "or": "to_tsquery('english', %(any)s)"}
+
+
+def _server_module() -> Any:
+    """The server of the tests, with memory for more rows."""
+    path = Path(__file__).parent.parent / "tests" / "postgres.py"
+    spec = importlib.util.spec_from_file_location("postgres_server", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kept = [setting for setting in module._QUICK if not setting.startswith("shared_buffers")]
+    module._QUICK = (*kept, "shared_buffers=768MB", "maintenance_work_mem=512MB", "max_wal_size=4GB")
+    return module
+
+
+def open_engine(url: str, home: Path, corpus: str, owner: str = "me") -> Engine:
+    """An engine over a store, by one of its corpora."""
+    environment = {"TRISKELE_HOME": str(home), "TRISKELE_STORE_CORPUS": corpus, "TRISKELE_MEMORY_OWNER": owner}
+    return Engine(config.load({**environment, "TRISKELE_PROJECT": "bench"}, store_url=url), home)
+
+
+def rehearse(engine: Engine, known: PrecomputedQueries | None = None) -> PrecomputedQueries:
+    """Let an engine encode every query once, or read what another has encoded."""
+    semantic = engine.semantic()
+    assert semantic is not None, "the benchmark needs the bundled model"
+    embedder = known or PrecomputedQueries(semantic.embedder)
+    engine.runtime._semantic = replace(semantic, embedder=embedder)
+    return embedder
+
+
+def as_text(vector: Any) -> str:
+    """A vector as pgvector reads it."""
+    return "[" + ",".join(f"{number:.6g}" for number in vector.tolist()) + "]"
+
+
+class Recipe:
+    """The usual recipe over the same rows."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self.connection = psycopg.connect(url, autocommit=True)
+        self.connection.execute(RECIPE.format(size=size))
+        self.connection.execute("SET hnsw.iterative_scan = relaxed_order; SET hnsw.ef_search = 100; SET jit = off")
+
+    def ask(self, kind: str, text: str, vector: Any, *, owner: str = "me", project: str | None = None) -> list[Any]:
+        """Rows and scores, best first."""
+        where = "owner = %(owner)s" + ("" if project is None else " AND project = ANY(%(projects)s)")
+        words = [word for word in "".join(c if c.isalnum() else " " for c in text).split() if word]
+        bindings = {"text": text, "any": " | ".join(words), "vector": as_text(vector), "depth": DEPTH, "owner": owner}
+        statement = ASK_RECIPE.format(query=QUERIES[kind], where=where)
+        return self.connection.execute(statement, {**bindings, "projects": [project, ""]}).fetchall()
+
+
+# Quality
+
+
+def quality(stores: Path, names: Sequence[str]) -> dict[str, Any]:
+    """nDCG@10 of every arm on some sets."""
+    found: dict[str, Any] = {}
+    with _server_module().running_server() as server, tempfile.TemporaryDirectory() as scratch:
+        for name in names:
+            url = server.create()
+            sample = Path(str(resources.files("triskele.samples") / name))
+            dataset = load_dataset(sample if sample.is_dir() else texts.data_folder() / name)
+            found[name] = _quality_of(dataset, stores / name, url, Path(scratch) / name)
+            print(json.dumps({name: found[name]}), flush=True)
+            server.drop(url)
+    return found
+
+
+def _quality_of(dataset: Dataset, store: Path, url: str, home: Path) -> dict[str, Any]:
+    for folder in store.glob("harness-*"):
+        shutil.copytree(folder, home / "file")
+    harness = BenchHarness(windows(dataset.documents), folder=home / "file")
+    source = harness.engine
+    source.embed()
+    asked = dataset.ranked()[:: max(1, len(dataset.ranked()) // ASKED)][:ASKED]
+    move(source, url)
+    known = rehearse(source)
+    arms: dict[str, Callable[[BenchQuery], list[str]]] = {"sqlite": _recalled(source, harness)}
+    engines = {corpus: open_engine(url, home / corpus, corpus) for corpus in ("local", "database")}
+    for corpus, engine in engines.items():
+        rehearse(engine, known)
+        arms[f"postgres {corpus}"] = _recalled(engine, harness)
+    documents = {row: harness.document(memory.id) for row, memory in source.store.versions()}
+    engines["database"].recall("anything", all_projects=True, logged=False)
+    recipe = Recipe(url, known.dimensions)
+    for kind in QUERIES:
+        arms[f"recipe {kind}"] = lambda query, kind=kind: _best(
+            documents, recipe.ask(kind, query.text, known.encode_query(query.text).sentence, project=query.scope)
+        )
+    arms["rrf in sql"] = lambda query: _best(documents, _rrf_in_sql(engines["database"], query))
+    result = {name: _measured(arm, asked, dataset) for name, arm in arms.items()}
+    result["differing lists"] = sum(
+        arms["sqlite"](query)[:10] != arms["postgres database"](query)[:10] for query in asked[:50]
+    )
+    recipe.connection.close()
+    for engine in engines.values():
+        engine.close()
+    harness.close()
+    return result
+
+
+def _recalled(engine: Engine, harness: BenchHarness) -> Callable[[BenchQuery], list[str]]:
+    moments = harness.moments
+
+    def ask(query: BenchQuery) -> list[str]:
+        answer = engine.ask(
+            query.text,
+            Plan(),
+            limit=DEPTH,
+            depth=harness.depth,
+            project=query.scope,
+            all_projects=query.scope is None,
+            as_of=moments.get(query.scope),
+            hurried=True,
+        )
+        ranked = [RankedDocument(harness.document(hit.memory.id), hit.score, hit.score) for hit in answer.hits]
+        return [document for document, _ in best_documents(ranked, DEPTH)]
+
+    return ask
+
+
+def _best(documents: dict[int, str], rows: list[Any]) -> list[str]:
+    ranked = [RankedDocument(documents[row], float(score), float(score)) for row, score in rows]
+    return [document for document, _ in best_documents(ranked, DEPTH)]
+
+
+def _rrf_in_sql(engine: Engine, query: BenchQuery) -> list[Any]:
+    """Our own two legs, fused by reciprocal ranks inside the database."""
+    indexes = _indexes(engine)
+    scope = engine.scope(project=query.scope, all_projects=query.scope is None)
+    corpus, rows = indexes.corpus(scope), engine.store.corpus
+    words = corpus._weighted(engine.lexical.analyzer.query_terms(query.text))
+    vector = corpus._query(engine.semantic().embedder.encode_query(query.text).sentence, DEPTH)
+    lexical, bindings = rows._lexical(words, scope, DEPTH, Sort.RELEVANCE, None)
+    dense, more = rows._dense(vector, scope, indexes.fingerprint, DEPTH)
+    statement = (
+        f"WITH lexical AS MATERIALIZED ({lexical}), near AS MATERIALIZED ({dense}), dense AS"
+        " (SELECT row, row_number() OVER (ORDER BY distance, row) AS rank FROM near)"
+        " SELECT coalesce(lexical.row, dense.row), coalesce(1.0 / (60 + lexical.rank), 0)"
+        " + coalesce(1.0 / (60 + dense.rank), 0) AS score"
+        " FROM lexical FULL OUTER JOIN dense ON dense.row = lexical.row ORDER BY score DESC, 1 LIMIT 100"
+    )
+    return rows._transactions.all(statement, [*bindings, *more])
+
+
+def _measured(arm: Callable[[BenchQuery], list[str]], asked: Sequence[BenchQuery], dataset: Dataset) -> dict[str, Any]:
+    for query in asked[:5]:
+        arm(query)
+    run, took, cpu = {}, [], cpu_s()
+    for query in asked:
+        started = time.perf_counter()
+        run[query.id] = arm(query)
+        took.append(time.perf_counter() - started)
+    ids = [query.id for query in asked]
+    scores = evaluate(ids, dataset.qrels, run)
+    return {"queries": len(ids), "ndcg@10": round(float(scores["ndcg@10"].mean()) * 100, 2), **spent(took, cpu)}
+
+
+def spent(took: Sequence[float], cpu_before: float) -> dict[str, float]:
+    """Milliseconds of each call by the clock, and of both processors' time: other work on the machine changes less."""
+    cuts = statistics.quantiles(took, n=20)
+    cpu = (cpu_s() - cpu_before) / len(took)
+    found = {"p50 ms": statistics.median(took), "p95 ms": cuts[-1], "cpu ms": cpu}
+    return {name: round(seconds * 1000, 1) for name, seconds in found.items()}
+
+
+def cpu_s() -> float:
+    """The processor time of this process and of every server that it started."""
+    ticks = 0
+    own = str(os.getpid())
+    stats = {path.parent.name: _stat(path) for path in Path("/proc").glob("[0-9]*/stat")}
+    servers = {pid for pid, fields in stats.items() if fields and fields[1] == own}
+    for fields in stats.values():
+        if fields and fields[1] in servers:
+            ticks += int(fields[11]) + int(fields[12])
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(path: Path) -> list[str]:
+    try:
+        return path.read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def move(source: Engine, url: str) -> None:
+    """Copy rows, names and vectors of a file to Postgres; nothing is embedded or read again."""
+    open_engine(url, Path(tempfile.mkdtemp()), "local").close()
+    semantic = source.semantic()
+    assert semantic is not None
+    file = apsw.Connection(str(config.sqlite_path(source.settings.store.url)))
+    with psycopg.connect(url) as connection:
+        connection.execute("SET search_path = triskele, public; SET triskele.owner = 'me'")
+        connection.execute("INSERT INTO owners VALUES ('me')")
+        for table, columns in TABLES.items():
+            with connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+                at = [name.strip() for name in columns.split(",")].index("any_case") if "any_case" in columns else -1
+                for row in file.execute(f"SELECT {columns} FROM {table}"):
+                    copy.write_row([bool(value) if place == at else value for place, value in enumerate(row)])
+        rows = list(file.execute("SELECT slot, content_hash, fingerprint, vector FROM vectors"))
+        tokens = semantic.tokens.view()
+        with connection.cursor().copy(
+            "COPY vectors (owner, slot, content_hash, fingerprint, vector, tokens) FROM STDIN"
+        ) as copy:
+            for slot, digest, fingerprint, vector in rows:
+                made, _ = tokens.gather(np.array([slot]))
+                copy.write_row(["me", slot, digest, fingerprint, vector, made.tobytes()])
+        connection.commit()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+
+
+# Speed
+
+
+def speed(stores: Path, size: int) -> dict[str, Any]:
+    """Percentiles of a recall at one size, by every corpus and by the recipe; recall@50 of the index."""
+    with _server_module().running_server() as server, tempfile.TemporaryDirectory() as scratch:
+        url, home = server.create(), Path(scratch)
+        questions = texts.questions(80)
+        with open_engine(url, home / "database", "database") as engine:
+            known = rehearse(engine)
+            for text in questions:
+                known.encode_query(text)
+        started = time.perf_counter()
+        _fill(url, size, stores, known)
+        found: dict[str, Any] = {"rows": size, "load s": round(time.perf_counter() - started, 1)}
+        print(json.dumps(found), flush=True)
+        for owner in ("me", "tenant"):
+            for corpus in ("database", "local"):
+                with open_engine(url, home / f"{corpus}-{owner}", corpus, owner) as engine:
+                    rehearse(engine, known)
+                    _time_engine(engine, f"{owner} {corpus}", questions, found)
+                    if (corpus, owner) == ("database", "me"):
+                        found["recall@50"] = _index_recall(engine, known, questions)
+                    print(json.dumps(found), flush=True)
+        recipe = Recipe(url, known.dimensions)
+        for owner, project in (("me", None), ("tenant", None), ("me", "small")):
+            for kind in QUERIES:
+                asked = partial(_ask_recipe, recipe, known, kind, owner, project)
+                found[f"{owner} recipe {kind}{' small project' if project else ''}"] = _times(asked, questions)
+        recipe.connection.close()
+        found |= _sizes(url)
+    return found
+
+
+def _time_engine(engine: Engine, name: str, questions: Sequence[str], found: dict[str, Any]) -> None:
+    for label, filters in {"": {"all_projects": True}, " small project": {"project": "small"}}.items():
+        found[f"{name}{label}"] = _times(partial(engine.recall, logged=False, **filters), questions)
+    if name.endswith("database"):
+        indexes = _indexes(engine)
+        embedder = engine.semantic().embedder
+
+        def both_legs(text: str) -> None:
+            with engine.store.snapshot():
+                corpus = indexes.corpus(engine.scope(all_projects=True))
+                corpus._asked(
+                    corpus._weighted(engine.lexical.analyzer.query_terms(text)),
+                    corpus._query(embedder.encode_query(text).sentence, 110),
+                    110,
+                )
+
+        found[f"{name}, the one statement"] = _times(both_legs, questions)
+
+
+def _ask_recipe(
+    recipe: Recipe, known: PrecomputedQueries, kind: str, owner: str, project: str | None, text: str
+) -> None:
+    recipe.ask(kind, text, known.encode_query(text).sentence, owner=owner, project=project)
+
+
+def _times(call: Callable[[str], object], questions: Sequence[str]) -> dict[str, float]:
+    """Of one call for each question, without the first ones."""
+    for text in questions[:10]:
+        call(text)
+    took, cpu = [], cpu_s()
+    for text in questions[10:]:
+        started = time.perf_counter()
+        call(text)
+        took.append(time.perf_counter() - started)
+    return spent(took, cpu)
+
+
+def _indexes(engine: Engine) -> DatabaseIndexes:
+    runtime: ModelRuntime = engine.runtime
+    found = runtime.database(engine.semantic())
+    assert found is not None, engine.runtime.corpus_notes()
+    found.catch_up()
+    return found
+
+
+def _index_recall(engine: Engine, known: PrecomputedQueries, questions: Sequence[str]) -> dict[str, float]:
+    """The share of the exact 50 nearest that the index finds, in the whole store and in one hundredth of it."""
+    indexes, shares = _indexes(engine), {}
+    rows = engine.store.corpus
+    for label, options in {"all": {"all_projects": True}, "small project": {"project": "small"}}.items():
+        scope = engine.scope(**options)
+        corpus, got, least = indexes.corpus(scope), [], 50
+        for text in questions:
+            vector = known.encode_query(text).sentence
+            near = [
+                {each.row for each in rows.candidates(scope, known.fingerprint, None, asked, limit=110)[:50]}
+                for asked in (corpus._query(vector, 110, is_exact=is_exact) for is_exact in (True, False))
+            ]
+            got.append(len(near[0] & near[1]) / max(1, len(near[0])))
+            least = min(least, len(near[1]))
+        shares[label] = round(statistics.mean(got), 4)
+        shares[f"{label}, fewest returned"] = least
+    return shares
+
+
+def _fill(url: str, size: int, stores: Path, known: PrecomputedQueries) -> None:
+    """Memories of two owners with vectors, words and the index."""
+    contents = texts.memories(size + size // 100, characters=200)
+    vectors = _vectors(stores, len(contents), known.dimensions)
+    chance = np.random.default_rng(7)
+    tokens = [chance.integers(-40, 40, (26, known.token_dimensions), np.int8).tobytes() for _ in range(256)]
+    with tempfile.TemporaryDirectory() as folder, open_engine(url, Path(folder), "database") as engine:
+        # One draft: checking a hundred thousand texts for secrets would take longer than the rest.
+        draft = engine.draft(contents[0])
+    with psycopg.connect(url) as connection:
+        connection.execute("SET search_path = triskele, public")
+        for owner, chosen in (("me", range(size)), ("tenant", range(size, len(contents)))):
+            connection.execute("SELECT set_config('triskele.owner', %s, false)", [owner])
+            connection.execute("INSERT INTO owners VALUES (%s) ON CONFLICT DO NOTHING", [owner])
+            marked = "INSERT INTO marks VALUES (%s, 'model', %s) ON CONFLICT DO NOTHING"
+            connection.execute(marked, [owner, known.fingerprint])
+            with connection.cursor().copy(f"COPY versions ({VERSION_COLUMNS}, row_hash) FROM STDIN") as copy:
+                for place in chosen:
+                    project = "small" if place % 100 == 0 else "large"
+                    made = replace(draft, id=f"{place:016d}", content=contents[place], owner=owner, project=project)
+                    values = from_memory(replace(made, content_hash=content_hash(contents[place])))
+                    copy.write_row([*values, version_hash(values)])
+            with connection.cursor().copy(
+                "COPY vectors (owner, content_hash, fingerprint, vector, tokens) FROM STDIN"
+            ) as copy:
+                for place in chosen:
+                    digest = content_hash(contents[place])
+                    both = vectors[place].tobytes(), tokens[place % len(tokens)]
+                    copy.write_row([owner, digest, known.fingerprint, *both])
+        connection.commit()
+    _index(url, known)
+
+
+def _index(url: str, known: PrecomputedQueries) -> None:
+    """Words and vectors first, then the HNSW index over all of them: as a running store is switched over."""
+    made, vector_extension._make_index = vector_extension._make_index, lambda *_: None
+    for owner in ("me", "tenant"):
+        with tempfile.TemporaryDirectory() as folder, open_engine(url, Path(folder), "database", owner) as engine:
+            rehearse(engine, known)
+            _indexes(engine)
+    vector_extension._make_index = made
+    with tempfile.TemporaryDirectory() as folder, open_engine(url, Path(folder), "database") as engine:
+        rehearse(engine, known)
+        _indexes(engine)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+
+
+def _vectors(stores: Path, count: int, size: int) -> Any:
+    """Vectors of the stores with noise: as near to each other and to questions as real ones."""
+    real = []
+    for path in sorted(stores.glob("*/harness-*/memories.db")):
+        rows = apsw.Connection(str(path)).execute("SELECT vector FROM vectors")
+        real += [np.frombuffer(vector, "<f4") for (vector,) in rows if len(vector) == 4 * size]
+    chance = np.random.default_rng(7)
+    drawn = np.array(real, dtype=np.float32)[chance.integers(0, len(real), count)]
+    noise = chance.standard_normal(drawn.shape, dtype=np.float32)
+    drawn = drawn + 0.5 * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("<f4")
+
+
+def _sizes(url: str) -> dict[str, int]:
+    tables = ("versions", "vectors", "postings", "terms", "embeddings")
+    with psycopg.connect(url) as connection:
+        sql = "SELECT pg_total_relation_size(%s::regclass)"
+        return {f"{table} MB": connection.execute(sql, [f"triskele.{table}"]).fetchone()[0] >> 20 for table in tables}
+
+
+def main() -> int:
+    """Run the verb that was asked for."""
+    verb, *rest = sys.argv[1:] or [""]
+    if verb == "quality" and len(rest) >= 2:
+        sets = rest[2:] or ["2wikimultihopqa", "hotpotqa_dev500", "locomo", "team"]
+        Path(rest[1]).write_text(json.dumps(quality(Path(rest[0]), sets), indent=1))
+        return 0
+    if verb == "speed" and len(rest) == 3:
+        Path(rest[1]).write_text(json.dumps(speed(Path(rest[0]), int(rest[2])), indent=1))
+        return 0
+    print(__doc__)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
