@@ -13,7 +13,8 @@ from triskele.errors import BadInput
 from triskele.ingest import Drafter
 from triskele.serving.web import listing
 from triskele.serving.web.listing import ANY, CURRENT, SORTS, STATES, Filters
-from triskele.serving.web.rendering import Handler, PageRequest, gone_to, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
+from triskele.stores.access_keys import WRITE
 from triskele.types import Change, Forget, Memory, Revise
 
 PAGE = 50
@@ -138,7 +139,7 @@ def _relabelled(asked: PageRequest, memory: Memory) -> list[Change]:
     return secrecy.revision(memory, revised)
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "/browse", show),
-    ("POST", "/bulk", change_many),
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/browse", show),
+    PageRoute("POST", "/bulk", change_many, WRITE),
 )

@@ -13,7 +13,7 @@ from triskele.errors import TriskeleError, Unavailable
 from triskele.index.entity_linking import read_names
 from triskele.serving.web import neighbourhood
 from triskele.serving.web.neighbourhood import MAX_NODES, USUAL_NODES
-from triskele.serving.web.rendering import Handler, PageRequest, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, page
 from triskele.serving.web.sessions import HEADERS
 
 # New memories are read at once up to this number; more are left to the background.
@@ -76,4 +76,4 @@ def _months(first: datetime | None) -> list[str]:
     return [f"{month // 12}-{month % 12 + 1:02d}-01" for month in months[-600:]]
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (("GET", "/graph", show), ("GET", "/graph/data", data))
+ROUTES: tuple[PageRoute, ...] = (PageRoute("GET", "/graph", show), PageRoute("GET", "/graph/data", data))

@@ -12,7 +12,7 @@ from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.recall.plan import DEFAULT, FUSIONS, LEGS, RERANKS
 from triskele.recall.reasons import sentence
 from triskele.serving import shapes
-from triskele.serving.web.rendering import Handler, PageRequest, fragment, page, query
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page, query
 from triskele.serving.web.sessions import PREFIX
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path, Sort
 
@@ -149,13 +149,15 @@ def hits(asked: PageRequest) -> Response:
     form = SearchForm.of(asked)
     # The address follows what is asked, so that it can be reloaded and kept.
     headers = {"HX-Replace-Url": f"{PREFIX}{query(asked.values)}"}
-    return fragment("_hits.html", headers=headers, form=form, census=asked.engine.census(), **_answer(asked, form))
+    census, answer = asked.engine.census(), _answer(asked, form)
+    return fragment("_hits.html", headers=headers, form=form, census=census, viewer=asked.viewer, **answer)
 
 
 def _answer(asked: PageRequest, form: SearchForm) -> dict[str, Any]:
     if not form.text:
         recent = asked.engine.browse(sort=Sort.RECENCY, limit=8, all_projects=True)
         return {"answer": None, "problem": "", "recent": recent, "short": asked.short([each.id for each in recent])}
+    asked.policy.admit_models(asked.principal)
     try:
         answer = asked.engine.recall(form.text, logged=False, **form.options())
     except BadInput as error:
@@ -229,6 +231,7 @@ def why_not(asked: PageRequest) -> Response:
     form, expected = SearchForm.of(asked), asked.text("expected").strip()
     if not form.text or not expected:
         return fragment("_why_not.html", problem="Ask a question above, then name the memory that you expected.")
+    asked.policy.admit_models(asked.principal)
     try:
         memory = _expected(asked, expected)
         found = asked.engine.why_not(memory.id, form.text, **form.options())
@@ -254,8 +257,8 @@ def _expected(asked: PageRequest, text: str) -> Memory:
     return answer.hits[0].memory
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "", show),
-    ("GET", "/hits", hits),
-    ("GET", "/why-not", why_not),
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "", show),
+    PageRoute("GET", "/hits", hits),
+    PageRoute("GET", "/why-not", why_not),
 )

@@ -163,8 +163,23 @@ $$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$;
 CREATE TRIGGER audit_keeps_lines BEFORE UPDATE OR DELETE ON audit
 FOR EACH ROW EXECUTE FUNCTION audit_is_append_only();
 """
+_CONVERSATIONS = """
+ALTER TABLE conversations ADD COLUMN client {text} NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN project {text} NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN tokens bigint NOT NULL DEFAULT 0;
+ALTER TABLE given ADD COLUMN tokens bigint NOT NULL DEFAULT 0;
+"""
+_SESSIONS = """
+CREATE TABLE sessions (
+    hash bytea PRIMARY KEY, key {text} NOT NULL REFERENCES keys ON DELETE CASCADE,
+    created_at bigint NOT NULL, expires_at bigint NOT NULL
+);
+CREATE INDEX session_key ON sessions (key, created_at);
+"""
 # Accounts belong to no owner: only a transaction that says so sees them.
 ACCOUNT_TABLES = ("users", "keys", "audit")
+SESSION_TABLES = ("sessions",)
+_ACCOUNT_ROWS = "current_setting('triskele.accounts', true) = 'on'"
 # Every table whose rows have an owner; `secured` gives each its policy.
 OWNED = (
     "versions",
@@ -213,7 +228,8 @@ class Migration:
 
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(_FOUNDATION + secured(*OWNED), breaks=True),
-    Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, "current_setting('triskele.accounts', true) = 'on'")),
+    Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, _ACCOUNT_ROWS)),
+    Migration(_CONVERSATIONS + _SESSIONS + _secured(SESSION_TABLES, _ACCOUNT_ROWS)),
 )
 
 

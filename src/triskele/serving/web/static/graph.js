@@ -88,7 +88,7 @@
       if (!answer.ok) return told("Nothing of this was known at that time.");
       draw((await answer.json()).elements);
     } catch {
-      told("The server does not answer. Run “triskele ui” in a terminal.");
+      told("The server does not answer.");
     }
   };
 
