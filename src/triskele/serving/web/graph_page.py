@@ -18,6 +18,13 @@ from triskele.serving.web.sessions import HEADERS
 
 # New memories are read at once up to this number; more are left to the background.
 _READ_FIRST = 500
+EDGE_GROUPS = (
+    ("subject", "is about"),
+    ("mentions", "mentions"),
+    ("tie", "between concepts"),
+    ("link", "between memories"),
+    ("closed", "no longer holds"),
+)
 SIZES = (40, USUAL_NODES, 150, MAX_NODES)
 
 
@@ -43,6 +50,7 @@ def show(asked: PageRequest) -> Response:
         memory=memory,
         size=size,
         sizes=SIZES,
+        edge_groups=EDGE_GROUPS,
         at=asked.text("at", most=40),
         months=_months(neighbourhood.first_moment(asked.engine)),
         found=found,
@@ -60,7 +68,7 @@ def data(asked: PageRequest) -> Response:
         at=_moment(asked),
         most=asked.number("size", USUAL_NODES, most=MAX_NODES),
     )
-    return JSONResponse({"elements": found.elements(), "left_out": found.left_out}, headers=HEADERS)
+    return JSONResponse({**found.drawing(), "left_out": found.left_out}, headers=HEADERS)
 
 
 def _moment(asked: PageRequest) -> datetime | None:

@@ -52,6 +52,7 @@ class GraphEdge:
     source: str
     target: str
     kind: str
+    group: str
     is_open: bool = True
     since: str = ""
     until: str = ""
@@ -68,24 +69,19 @@ class Neighbourhood:
     concepts: Sequence[Concept]
     left_out: int
 
-    def elements(self) -> list[dict[str, Any]]:
-        """The drawing as values for the script."""
+    def drawing(self) -> dict[str, list[dict[str, Any]]]:
+        """Nodes and edges as values for the script."""
         nodes = [
-            {
-                "data": {"id": node.key, "label": node.label, "kind": node.kind, "weight": node.weight,
-                         "focus": int(node.is_focus)},
-                "position": {"x": round(float(x), 1), "y": round(float(y), 1)},
-            }
+            {"id": node.key, "label": node.label, "kind": node.kind, "weight": node.weight, "focus": node.is_focus,
+             "x": round(float(x), 1), "y": round(float(y), 1)}
             for node, (x, y) in zip(self.nodes, self.places, strict=True)
         ]  # fmt: skip
         edges = [
-            {
-                "data": {"id": f"e{number}", "source": edge.source, "target": edge.target, "kind": edge.kind,
-                         "open": int(edge.is_open), "since": edge.since, "until": edge.until}
-            }
-            for number, edge in enumerate(self.edges)
+            {"source": edge.source, "target": edge.target, "kind": edge.kind, "group": edge.group,
+             "open": edge.is_open, "since": edge.since, "until": edge.until}
+            for edge in self.edges
         ]  # fmt: skip
-        return [*nodes, *edges]
+        return {"nodes": nodes, "edges": edges}
 
 
 def open_view(engine: Engine, at: datetime | None) -> View:
@@ -210,7 +206,8 @@ def _mentions(
         row = int(rows[at])
         if number in named and row in memories and (row, number) not in seen:
             seen.add((row, number))
-            yield GraphEdge(f"m{memories[row].id}", f"c{number}", "subject" if subject else "mentions")
+            kind = "subject" if subject else "mentions"
+            yield GraphEdge(f"m{memories[row].id}", f"c{number}", kind, kind)
 
 
 def _ties(view: View, named: Mapping[int, Concept]) -> Iterable[GraphEdge]:
@@ -225,14 +222,14 @@ def _ties(view: View, named: Mapping[int, Concept]) -> Iterable[GraphEdge]:
             ended = edge.valid_to is not None and edge.valid_to <= moment
             is_open = edge.known_to is None and not ended
             since, until = (f"{each:%Y-%m-%d}" if each else "" for each in (edge.valid_from, edge.valid_to))
-            yield GraphEdge(f"c{edge.source}", f"c{edge.target}", edge.kind, is_open, since, until)
+            yield GraphEdge(f"c{edge.source}", f"c{edge.target}", edge.kind, "tie", is_open, since, until)
 
 
 def _links(links: Iterable[Link], keys: set[str]) -> Iterable[GraphEdge]:
     for link in links:
         source, target = f"m{link.source}", f"m{link.target}"
         if source in keys and target in keys:
-            yield GraphEdge(source, target, str(link.kind))
+            yield GraphEdge(source, target, str(link.kind), "link")
 
 
 def arranged(keys: Sequence[str], pairs: Sequence[tuple[str, str]], focus: str) -> Floats:
