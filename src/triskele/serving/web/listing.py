@@ -58,6 +58,11 @@ class Filters:
         names = ("project", "category", "tag", "origin", "state", "since", "until", "sort")
         return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(Filters(), name)}
 
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything is left out; an order leaves nothing out."""
+        return bool(self.values().keys() - {"sort"})
+
     def scope(self, engine: Engine) -> Scope:
         """The filters as a scope; every moment counts."""
         wanted: dict[str, Any] = {}
