@@ -68,14 +68,14 @@ def test_the_number_of_nodes_is_bounded(browser: Browser) -> None:
 
 
 def test_pages_with_and_without_a_focus(engine: Engine, browser: Browser) -> None:
-    assert ">billing</a>" in browser.get("/ui/graph").text
+    assert ">billing</a>" in browser.get("/ui/graph/start").text and "/ui/graph/start" in browser.get("/ui/graph").text
     assert "Grace Hopper" in browser.get("/ui/graph?focus=argo+cd").text
     unknown = browser.get("/ui/graph?focus=nothing+like+it")
     assert unknown.status_code == 404 and "no concept is called" in unknown.text
 
 
 def test_an_empty_graph_says_so(browser: Browser) -> None:
-    assert "The graph is empty" in browser.get("/ui/graph").text
+    assert "The graph is empty" in browser.get("/ui/graph/start").text
 
 
 def test_the_same_graph_looks_the_same_and_no_nodes_share_a_place() -> None:

@@ -132,6 +132,6 @@ def test_a_fault_becomes_a_page_and_a_line_without_its_message(
         raise RuntimeError("the text of a prompt")
 
     monkeypatch.setattr(browser.engine, "census", fail)
-    answer = browser.get("/ui")
+    answer = browser.get("/ui/health/store")
     assert answer.status_code == 503 and "prompt" not in answer.text
     assert browser.lines and "prompt" not in browser.lines[0] and "RuntimeError" in browser.lines[0]

@@ -13,7 +13,7 @@ from triskele.errors import TriskeleError, Unavailable
 from triskele.index.entity_linking import read_names
 from triskele.serving.web import neighbourhood
 from triskele.serving.web.neighbourhood import MAX_NODES, USUAL_NODES
-from triskele.serving.web.rendering import PageRequest, PageRoute, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.serving.web.sessions import HEADERS
 
 # New memories are read at once up to this number; more are left to the background.
@@ -21,9 +21,9 @@ _READ_FIRST = 500
 EDGE_GROUPS = (
     ("subject", "is about"),
     ("mentions", "mentions"),
-    ("tie", "between concepts"),
-    ("link", "between memories"),
-    ("closed", "no longer holds"),
+    ("tie", "ties"),
+    ("link", "links"),
+    ("closed", "ended"),
 )
 SIZES = (40, USUAL_NODES, 150, MAX_NODES)
 
@@ -55,8 +55,12 @@ def show(asked: PageRequest) -> Response:
         months=_months(neighbourhood.first_moment(asked.engine)),
         found=found,
         problem=problem,
-        stats=None if found else neighbourhood.starting_points(asked.engine),
     )
+
+
+def start(asked: PageRequest) -> Response:
+    """The most mentioned concepts, to begin with."""
+    return fragment("_hubs.html", stats=neighbourhood.starting_points(asked.engine))
 
 
 def data(asked: PageRequest) -> Response:
@@ -84,4 +88,8 @@ def _months(first: datetime | None) -> list[str]:
     return [f"{month // 12}-{month % 12 + 1:02d}-01" for month in months[-600:]]
 
 
-ROUTES: tuple[PageRoute, ...] = (PageRoute("GET", "/graph", show), PageRoute("GET", "/graph/data", data))
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/graph", show),
+    PageRoute("GET", "/graph/start", start),
+    PageRoute("GET", "/graph/data", data),
+)

@@ -26,11 +26,8 @@ def show(asked: PageRequest) -> Response:
         asked,
         "health.html",
         "health",
-        census=engine.census(),
         # What is true of the whole server is no business of one of its users.
         process=asked.request.app.state.process() if is_local else {},
-        address=config.shown_url(engine.settings.store.url) if is_local else "",
-        owner=engine.settings.memory.owner,
         model=engine.runtime.model,
         is_at_work=engine.runtime.is_at_work,
         jobs=engine.store.jobs.counts(),
@@ -42,6 +39,18 @@ def show(asked: PageRequest) -> Response:
         vault_problem=engine.vault.problem(),
         copies=[_copy(each) for each in engine.earlier_copies()] if is_local else [],
         short=asked.short([each.id for each in secrets.memories]),
+    )
+
+
+def store(asked: PageRequest) -> Response:
+    """Counts of everything that is stored, which takes longer than the rest of the page."""
+    engine, is_local = asked.engine, asked.viewer.user is None
+    return fragment(
+        "_store.html",
+        viewer=asked.viewer,
+        census=engine.census(),
+        address=config.shown_url(engine.settings.store.url) if is_local else "",
+        owner=engine.settings.memory.owner,
     )
 
 
@@ -60,6 +69,7 @@ def check(asked: PageRequest) -> Response:
 
 ROUTES: tuple[PageRoute, ...] = (
     PageRoute("GET", "/health", show),
+    PageRoute("GET", "/health/store", store),
     # It reads the whole database, which has one owner on a personal machine only.
     PageRoute("POST", "/health/check", check, is_local=True),
 )

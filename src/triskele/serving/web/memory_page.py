@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response
 
 from triskele.errors import BadInput
+from triskele.serving.web import listing
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
 from triskele.stores.access_keys import REVEAL, WRITE
 from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Revise, Sensitivity, is_secret
@@ -102,7 +103,7 @@ def show(asked: PageRequest) -> Response:
 
 def _choices(asked: PageRequest) -> dict[str, Any]:
     settings = asked.engine.settings.memory
-    projects = sorted(filter(None, asked.engine.census().by_project))
+    projects = sorted(filter(None, listing.counts(asked.engine).projects))
     return {"categories": settings.categories, "projects": projects, "most": settings.max_characters}
 
 

@@ -182,7 +182,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {each.__name__: each for each in (age, day, moment, count, query, size, pairs)}
+    made.filters |= {each.__name__: each for each in (age, day, moment, count, counted, query, size, pairs)}
     made.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
     return made
 
@@ -280,6 +280,11 @@ def moment(value: datetime | None) -> str:
 def count(value: int) -> str:
     """A number with separators."""
     return f"{value:,}"
+
+
+def counted(value: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{value:,} {one if value == 1 else many}"
 
 
 def size(value: int) -> str:

@@ -136,7 +136,8 @@ class _Served:
         address = request.client.host if request.client else ""
         self._metrics.count("triskele_requests_total", operation=operation, status=str(status))
         self._metrics.observe("triskele_request_seconds", took_s, operation=operation)
-        if self._route.scope != READ or status in (403, 429):
+        is_change = self._route.method == "POST" and self._route.scope != READ
+        if is_change or status in (403, 429):
             try:
                 policy.audit(Access(principal, operation, target, status, address))
             except Exception as error:
