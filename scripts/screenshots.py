@@ -22,6 +22,7 @@ from triskele.evaluation.own import gate, run
 from triskele.evaluation.own.questions import Label, make_question, save_labels, save_questions
 from triskele.serving import hook_client, resident
 from triskele.serving.cli.demo import temporary_memory
+from triskele.serving.http.demo_server import demo_environment
 from triskele.stores.protocols import Use
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ ARGUMENTS = (
 ).split()
 _SAMPLE = resources.files("triskele.samples") / "team"
 _QUESTIONS = 90
+SERVER_PAGES = {"sign-in", "admin"}
 
 
 def furnish(engine: Engine) -> dict[str, str]:
@@ -45,7 +47,11 @@ def furnish(engine: Engine) -> dict[str, str]:
     engine.edit(deploy.id, content=deploy.content.replace("three minutes", "five minutes"), tags=["argo-cd", "deploys"])
     memories = list(found.values())
     engine.store.usage.recalled([Use(each.id, 20) for each in memories[:40]])
-    engine.store.usage.injected("4f2c-example", [Use(each.id, 24, each.content_hash) for each in memories[:12]])
+    for number, project in enumerate(("platform", "berthd", "")):
+        given = [Use(each.id, 24 + number, each.content_hash) for each in memories[number : 12 - 3 * number]]
+        engine.store.usage.injected(
+            f"example-{number}", given, client=("claude-code", "codex", "")[number], project=project
+        )
     _propose(engine)
     _judge(engine)
     engine.embed()
@@ -104,6 +110,7 @@ def pages(ids: dict[str, str]) -> dict[str, str]:
         "concepts": "/graph",
         "code": "/code?q=how+are+legs+fused",
         "review": "/review",
+        "conversation": "/conversation/example-0",
         "quality": "/quality",
         "health": "/health",
     }
@@ -130,23 +137,51 @@ def browser_at(home: Path) -> Iterator[tuple[Any, str]]:
         resident.stop(hook_client.address(environ))
 
 
+@contextmanager
+def server() -> Iterator[tuple[str, str]]:
+    """The address of a server with users on a throw-away Postgres, and the key of an admin."""
+    with demo_environment(lambda _: None) as (environ, keys):
+        command = [sys.executable, "-m", "triskele", "serve", "--http", "127.0.0.1:0", "--json"]
+        with subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            told = "".join(iter(process.stdout.readline, "}\n"))
+            try:
+                yield json.loads(told + "}")["http"], keys["ada"]
+            finally:
+                process.terminate()
+
+
+def picture(page: Any, address: str, path: Path) -> None:
+    """Three pictures of one page: light, dark, and as on a phone."""
+    for form in ("light", "dark", "phone"):
+        page.emulate_media(color_scheme="dark" if form == "dark" else "light")
+        page.set_viewport_size({"width": 390 if form == "phone" else 1200, "height": 820})
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+        page.screenshot(path=path.with_name(f"{path.name}-{form}.png"))
+    print(path.name)
+
+
 def main() -> None:
-    """Write NAME-light.png, NAME-dark.png and, for some pages, NAME-phone.png."""
+    """Write NAME-light.png, NAME-dark.png and NAME-phone.png of every page, or of the named ones."""
     folder, wanted = Path(sys.argv[1]), sys.argv[2:]
     folder.mkdir(parents=True, exist_ok=True)
     with temporary_memory() as engine:
         ids = furnish(engine)
         with browser_at(engine.settings.home) as (page, base):
             for name, path in pages(ids).items():
-                if wanted and name not in wanted:
-                    continue
-                for form in ("light", "dark", "phone"):
-                    page.emulate_media(color_scheme="dark" if form == "dark" else "light")
-                    page.set_viewport_size({"width": 390 if form == "phone" else 1200, "height": 820})
-                    page.goto(base + path)
-                    page.wait_for_load_state("networkidle")
-                    page.screenshot(path=folder / f"{name}-{form}.png")
-                print(name)
+                if not wanted or name in wanted:
+                    picture(page, base + path, folder / name)
+            if wanted and not SERVER_PAGES & set(wanted):
+                return
+            with server() as (address, key):
+                picture(page, f"{address}/ui", folder / "sign-in")
+                page.fill("input[name=key]", key)
+                page.click("#sign-in button")
+                page.wait_for_selector("header.bar")
+                picture(page, f"{address}/ui/admin", folder / "admin")
 
 
 if __name__ == "__main__":

@@ -77,11 +77,35 @@ def test_a_conversation_knows_what_it_was_given(
     store.usage.injected("other", [_use(two)])
     store.usage.recalled([_use(one)])
     assert store.usage.given("talk") == [
-        (two.id, two.content_hash, NOON + timedelta(hours=1), False),
-        (one.id, one.content_hash, NOON, False),
+        (two.id, two.content_hash, NOON + timedelta(hours=1), False, 10),
+        (one.id, one.content_hash, NOON, False, 10),
     ]
     assert _given(store, "other") == [two.id]
     assert _given(store, "nobody") == []
+
+
+def test_conversations_are_listed_with_what_they_cost(
+    store: OwnerStore, add: Make, clock: Callable[[datetime], None]
+) -> None:
+    one, two = add(), add()
+    clock(NOON)
+    store.usage.injected("talk", [_use(one, 20), _use(two, 5)], client="claude-code", project="shop")
+    clock(NOON + timedelta(hours=1))
+    store.usage.injected("other", [_use(two, 7)])
+    store.usage.injected(None, [_use(two, 7)], client="nobody")
+    store.usage.recalled([_use(one, 3)])
+    other = ("other", NOON + timedelta(hours=1), "", "", 1, 7)
+    assert store.usage.conversations() == [other, ("talk", NOON, "claude-code", "shop", 2, 25)]
+    store.usage.lose("talk")
+    clock(NOON + timedelta(hours=2))
+    store.usage.injected("talk", [_use(one, 20)], client="claude-code", project="garden")
+    talk = ("talk", NOON + timedelta(hours=2), "claude-code", "garden", 1, 45)
+    assert store.usage.conversations() == [talk, other]
+    assert store.usage.conversations(1) == [talk] and store.usage.conversations(1, 1) == [other]
+    store.erase([one.id], batch="gone")
+    assert store.usage.conversations(1) == [(*talk[:4], 0, 45)]
+    store.usage.forget("talk")
+    assert store.usage.conversations() == [other]
 
 
 def test_what_was_lost_is_forgotten_with_the_next_thing_given(store: OwnerStore, add: Make) -> None:

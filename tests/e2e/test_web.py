@@ -18,6 +18,8 @@ from triskele.engine import Engine
 from triskele.index.entity_linking import read_names
 from triskele.serving import hook_client, resident
 from triskele.serving.cli.demo import temporary_memory
+from triskele.stores.access_keys import SCOPES
+from triskele.stores.postgres.accounts import Accounts
 
 pytestmark = pytest.mark.e2e
 
@@ -234,26 +236,54 @@ PATHS = {
 }  # fmt: skip
 
 
-def test_no_page_has_serious_findings_or_breaks_the_policy(large: Pages, npm: Callable[..., Path]) -> None:
-    axe = (npm(AXE, into="axe").parent / "axe-core" / "axe.min.js").read_text()
-    found: dict[str, list[str]] = {}
+@pytest.fixture(scope="module")
+def axe(npm: Callable[..., Path]) -> Callable[[Any], list[str]]:
+    """Gives the serious findings of axe on a page."""
+    script = (npm(AXE, into="axe").parent / "axe-core" / "axe.min.js").read_text()
+
+    def serious(page: Any) -> list[str]:
+        page.evaluate(script)
+        result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{page.url} {each['id']}: {each['nodes'][0]['html'][:120]}"
+            for each in result["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+
+    return serious
+
+
+def test_no_page_has_serious_findings_or_breaks_the_policy(large: Pages, axe: Callable[[Any], list[str]]) -> None:
+    found: list[str] = []
     for theme in ("light", "dark"):
         large.page.emulate_media(color_scheme=theme)
         for name, path in PATHS.items():
             page = large.open(path, name=f"{name}-{theme}")
             assert "broken" not in page.title()
-            page.evaluate(axe)
-            result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-            serious = [
-                f"{each['id']}: {each['nodes'][0]['html'][:120]}"
-                for each in result["violations"]
-                if each["impact"] in ("serious", "critical")
-            ]
-            if serious:
-                found[f"{name} {theme}"] = serious
-    assert found == {}
+            found += axe(page)
+    assert found == []
     assert [each for each in large.wrong if "status of 404" not in each] == []
     large.wrong.clear()
+
+
+EMPTY = {
+    "": "Nothing has been remembered yet", "/browse": "Nothing has been remembered yet",
+    "/browse?view=timeline": "Nothing has been remembered yet", "/graph": "The graph is empty",
+    "/code": "No source tree is indexed", "/review": "Nothing waits", "/quality": "Nothing has been measured yet",
+    "/health": "None is known",
+}  # fmt: skip
+
+
+def test_every_page_of_an_empty_store_says_what_to_do(
+    opened: Callable[[Path], Pages], tmp_path: Path, axe: Callable[[Any], list[str]]
+) -> None:
+    (tmp_path / "config.toml").write_text('[recall]\nmodel = "none"\n')
+    pages = opened(tmp_path)
+    for number, (path, words) in enumerate(EMPTY.items()):
+        page = pages.open(path, name=f"empty-{number}")
+        assert words in page.locator("main").inner_text(), path
+        assert axe(page) == []
+    assert pages.wrong == []
 
 
 def test_a_phone_needs_no_sideways_scrolling(large: Pages) -> None:
@@ -280,3 +310,89 @@ def test_secrets_sign_out_and_a_server_that_is_gone(large: Pages) -> None:
     page.wait_for_selector(".notice.error:has-text('does not answer')")
     large.sign_in()
     assert re.search(r"/ui$", page.url)
+
+
+@pytest.fixture
+def server(postgres_url: str, tmp_path: Path) -> Iterator[tuple[str, Accounts, subprocess.Popen[str]]]:
+    """The address of a running server with users, its accounts, and its process."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
+    environ |= {"TRISKELE_HOME": str(tmp_path), "TRISKELE_STORE": postgres_url, "TRISKELE_PRIVACY_KEY": "file"}
+    environ["TRISKELE_RECALL_MODEL"] = "none"
+    accounts = Accounts(postgres_url)
+    accounts.create_user("ada", is_admin=True)
+    with Engine(config.load({**environ, "TRISKELE_MEMORY_OWNER": "ada"}), tmp_path) as engine:
+        engine.remember(f"The zeppelin lands at noon {PAYLOAD}", tags=[PAYLOAD])
+    command = [sys.executable, "-m", "triskele", "serve", "--http", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        while not lines or lines[-1] != "}\n":
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
+        yield json.loads("".join(lines))["http"], accounts, process
+        process.terminate()
+        process.wait(30)
+    accounts.close()
+
+
+def test_a_server_is_signed_into_by_key_and_managed_by_an_admin(
+    chromium: Any, server: tuple[str, Accounts, subprocess.Popen[str]], axe: Callable[[Any], list[str]]
+) -> None:
+    address, accounts, process = server
+    pages = Pages(chromium, {}, Path(kept) if (kept := os.environ.get("TRISKELE_SCREENSHOTS")) else None)
+    pages.base, page = f"{address}/ui", pages.page
+    page.on("dialog", lambda dialog: dialog.accept())
+
+    def look(path: str, name: str) -> list[str]:
+        found = []
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            found += axe(pages.open(path, name=f"{name}-{theme}"))
+        page.set_viewport_size({"width": 390, "height": 800})
+        pages.open(path, name=f"{name}-phone")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.set_viewport_size({"width": 1200, "height": 820})
+        return found
+
+    def sign_in(key: str) -> None:
+        page.fill("input[name=key]", key)
+        page.keyboard.press("Enter")
+
+    assert look("/browse", "sign-in") == []
+    sign_in("tsk_000000000000_guess")
+    page.wait_for_selector("#state:has-text('unknown, expired or revoked')")
+    sign_in(accounts.create_key("ada", scopes=SCOPES)[0])
+    page.wait_for_selector(".who:has-text('ada')")
+    assert page.url.endswith("/ui/browse") and "broken" not in page.title()
+    assert look("", "server-search") == look("/health", "server-health") == look("/admin", "admin") == []
+    page.click("summary:has-text('Add a user')")
+    page.fill("input[name=name]", "bob")
+    page.click("text='Add'")
+    page.wait_for_selector("th:has-text('bob')")
+    page.click("summary:has-text('Make a key')")
+    page.select_option("select[name=user]", "bob")
+    page.uncheck("input[name=scope][value=write]")
+    page.click("text='Make'")
+    key = page.wait_for_selector("#key-text").input_value()
+    assert axe(page) == []
+    ada_memory = pages.open("").locator("a[data-open]").first.get_attribute("href").removeprefix("/ui")
+    page.click("text=Sign out")
+    page.wait_for_selector("#sign-in")
+    sign_in(key)
+    page.wait_for_selector(".who:has-text('bob')")
+    assert page.locator("text=zeppelin").count() == page.locator("a[href='/ui/new']").count() == 0
+    assert "Not found" in pages.open(ada_memory).locator("main").inner_text()
+    pages.open("?q=zeppelin")
+    [bobs] = accounts.keys("bob")
+    accounts.revoke_key(bobs.id)
+    page.fill("#q", "another question")
+    page.wait_for_selector("#sign-in")
+    sign_in(accounts.create_key("bob")[0])
+    page.wait_for_selector("#q")
+    assert [each for each in pages.wrong if "status of 40" not in each] == []
+    process.terminate()
+    process.wait(30)
+    page.fill("#q", "a third question")
+    page.wait_for_selector(".notice.error:has-text('does not answer')")

@@ -90,6 +90,8 @@ def note_injection(
     conversation: str | None,
     tokens: Mapping[str, int],
     labels: Mapping[str, str] | None = None,
+    client: str = "",
+    project: str = "",
 ) -> None:
     """Count memories that were injected into a conversation; keep the fingerprints of their texts and labels."""
     known = {id: (echo.label_print(label),) for id, label in (labels or {}).items()}
@@ -98,4 +100,4 @@ def note_injection(
         for each in memories
     ]
     if injected:
-        store.usage.injected(conversation, injected)
+        store.usage.injected(conversation, injected, client=client, project=project)

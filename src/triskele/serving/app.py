@@ -31,7 +31,7 @@ from triskele.serving.http import mount
 from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
 from triskele.serving.http.metrics import Metrics
 from triskele.serving.http.problems import refused
-from triskele.serving.web.sessions import PREFIX, Sessions, is_page
+from triskele.serving.web.sessions import PREFIX, SESSIONS, PageSessions, Sessions, is_page
 from triskele.stores.access_keys import READ
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class AppContext:
     policy: AccessPolicy | None = None
     """what admits requests on a server with users; on a personal machine there is one owner"""
     verify: Callable[[str], Principal | None] | None = None
+    sessions: PageSessions | None = None
+    """how users sign in to the pages of a server with users"""
     hosts: Sequence[str] = ()
     """the names of a server besides those of this machine"""
     log_request: Callable[[dict[str, Any]], None] | None = None
@@ -76,7 +78,7 @@ class Application:
         self.metrics = Metrics()
         self.mcp = McpMount(context)
         self.sessions = Sessions()
-        self.pages = PageMount(context, self.sessions)
+        self.pages = PageMount(context, self.metrics)
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
@@ -102,7 +104,8 @@ class Application:
 
     def for_listener(self, rules: Rules) -> ASGIApp:
         """The application behind the guard of one listener."""
-        return Guard(self._routed, rules, self._context.note_use, self.sessions)
+        sessions = self.sessions if rules.verify is None else self._context.sessions
+        return Guard(self._routed, rules, self._context.note_use, sessions)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Mounted by hand: clients ask for /mcp, and a redirect to /mcp/ costs a second request.
@@ -163,7 +166,9 @@ class Application:
             raise HTTPException(404)
         if not self._serves(request):
             return refused(409, OTHER_STORE)
-        return JSONResponse({"url": f"{self._context.page_address()}{PREFIX}#{self.sessions.code()}"})
+        address = f"{self._context.page_address()}{PREFIX}"
+        # Where users have keys, a key opens the pages.
+        return JSONResponse({"url": f"{address}#{self.sessions.code()}" if self._context.verify is None else address})
 
     def _serves(self, request: Request) -> bool:
         choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,").split(",")]
@@ -246,16 +251,16 @@ class McpMount:
 class PageMount:
     """The web pages, imported on the first request: hooks need no templates."""
 
-    def __init__(self, context: AppContext, sessions: Sessions) -> None:
+    def __init__(self, context: AppContext, metrics: Metrics) -> None:
         self._context = context
-        self._sessions = sessions
+        self._metrics = metrics
         self._app: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if self._app is None:
             site = await to_thread.run_sync(import_module, "triskele.serving.web.site")
-            self._app = site.pages(self._context.open_engine, self._context.state, self._sessions, self._context.log)
+            self._app = site.pages(self._context, self._metrics)
         assert self._app is not None
         await self._app(scope, receive, send)
 
@@ -327,13 +332,13 @@ class Guard:
     """Passes on requests that keep the rules, and reports each of them to `note_use`."""
 
     def __init__(
-        self, app: ASGIApp, rules: Rules, note_use: Callable[[], None], sessions: Sessions | None = None
+        self, app: ASGIApp, rules: Rules, note_use: Callable[[], None], sessions: PageSessions | None = None
     ) -> None:
         self._app = app
         self._rules = rules
         self._note_use = note_use
         # Without any, no page opens.
-        self._sessions = sessions or Sessions()
+        self._sessions: PageSessions = sessions or Sessions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or refuse a request."""
@@ -353,7 +358,12 @@ class Guard:
             await refusal(scope, receive, send)
             return
         self._note_use()
-        known = {_IS_OWNER: self._rules.is_owner, PRINCIPAL: principal, "client": self._client(request)}
+        known = {
+            _IS_OWNER: self._rules.is_owner,
+            PRINCIPAL: principal,
+            SESSIONS: self._sessions,
+            "client": self._client(request),
+        }
         try:
             await self._app({**scope, **known}, _bounded(receive, most), send)
         except HTTPException as error:
@@ -375,12 +385,8 @@ class Guard:
 
     async def _admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
         """Who sends the request, or the refusal of who proves it neither by a key nor, for pages, by a session."""
-        path = request.scope["path"]
-        if self._rules.verify is not None and (is_page(path) or path == SIGN_IN):
-            # Pages show the memories of one owner; a server with users has none yet.
-            return refused(404, "this server has no pages"), None
-        if is_page(path):
-            return self._sessions.refusal(request), OWNER
+        if is_page(request.scope["path"]):
+            return await self._sessions.admitted(request)
         principal = await self._principal(request)
         if principal is None:
             return refused(401, _NO_TOKEN, {"WWW-Authenticate": self._rules.challenge}), None

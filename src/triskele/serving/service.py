@@ -29,6 +29,7 @@ from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import LOOPBACK, Address
 from triskele.serving.http.access import Principal
 from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
+from triskele.serving.web.key_sessions import KeySessions
 from triskele.stores.access_keys import SCOPES
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ class Service:
         return {
             "policy": tenants,
             "verify": tenants.verify,
+            "sessions": KeySessions(tenants),
             "hosts": [host.partition(":")[0] for host in self._settings.allowed_hosts],
             "log_request": _log_request,
             "waiting": tenants.waiting,
@@ -162,6 +164,8 @@ class Service:
 
     def _page_address(self, serve: Callable[[Socket, Rules], None]) -> str:
         """Where a browser reaches this process; a loopback port is opened where none is."""
+        if self._tenants is not None:
+            return self.addresses()["http"]
         found = next((each for each in self._extra if each.path is None), None)
         if found is None:
             self._token = self._token or standing_token(Path(self._place.file("token")))

@@ -190,6 +190,21 @@ class Given(NamedTuple):
     content_hash: str
     at: datetime
     lost: bool = False
+    tokens: int = 0
+
+
+class ConversationUse(NamedTuple):
+    """A conversation that was given memories: when it last was, by which client in which project, and what it cost.
+
+    `memories` are those that its context may still hold; `tokens` is the sum of all that it was ever given.
+    """
+
+    conversation: str
+    at: datetime
+    client: str
+    project: str
+    memories: int
+    tokens: int
 
 
 class UsageStore(Protocol):
@@ -202,8 +217,12 @@ class UsageStore(Protocol):
         """Count memories that a recall returned."""
         ...
 
-    def injected(self, conversation: str | None, uses: Sequence[Use]) -> None:
+    def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:
         """Count memories that were injected into a conversation; what it had lost counts as never given."""
+        ...
+
+    def conversations(self, limit: int = 50, offset: int = 0) -> list[ConversationUse]:
+        """The conversations that were given something, the newest first."""
         ...
 
     def given(self, conversation: str) -> list[Given]:

@@ -23,12 +23,13 @@ class Browser:
     engine: Engine
     lines: list[str] = field(default_factory=list)
     cookies: httpx.Cookies = field(default_factory=httpx.Cookies)
+    rules: Rules = field(default_factory=lambda: Rules.local("token", 8377))
 
     def ask(self, method: str, path: str, **details: Any) -> httpx.Response:
         """One request with the cookies so far."""
 
         async def request() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app.for_listener(Rules.local("token", 8377)))
+            transport = httpx.ASGITransport(self.app.for_listener(self.rules))
             async with httpx.AsyncClient(
                 transport=transport, base_url=f"http://{HOST}", cookies=self.cookies
             ) as client:
@@ -46,6 +47,6 @@ class Browser:
         """A change, sent as the script of a page does."""
         return self.ask("POST", path, data=data, headers=OWN if headers is None else headers)
 
-    def sign_in(self) -> httpx.Response:
-        """Exchange a fresh code for a session."""
-        return self.ask("POST", "/ui/session", content=self.app.sessions.code(), headers=OWN)
+    def sign_in(self, proof: str = "") -> httpx.Response:
+        """Exchange a fresh code, or a key, for a session."""
+        return self.ask("POST", "/ui/session", content=proof or self.app.sessions.code(), headers=OWN)

@@ -10,6 +10,7 @@ from page_client import Browser
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.web import listing
+from triskele.serving.web.browse_page import _bars
 from triskele.serving.web.listing import Filters
 from triskele.serving.web.memory_page import difference
 from triskele.types import LinkKind, Origin, Sensitivity
@@ -104,6 +105,13 @@ def test_the_table_is_paged(engine: Engine, browser: Browser) -> None:
 def test_the_timeline_groups_by_month(engine: Engine, browser: Browser) -> None:
     page = browser.get("/ui/browse?view=timeline&sort=oldest").text
     assert 'id="m2024-03"' in page and "2024-03: 1" in page
+
+
+def test_a_bar_stands_at_its_month() -> None:
+    bars = _bars([("2019-01", 9), ("2024-11", 2), ("2025-01", 4), ("2025-02", 1)])
+    assert [bar["month"] for bar in bars] == ["2024-11", "2025-01", "2025-02"]
+    assert [bar["x"] for bar in bars] == [0, 50, 75] and [bar["height"] for bar in bars] == [50, 100, 25]
+    assert _bars([]) == []
 
 
 def _ids(engine: Engine, **filters: str) -> list[str]:

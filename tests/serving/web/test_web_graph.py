@@ -8,6 +8,7 @@ from page_client import Browser
 
 from triskele.engine import Engine
 from triskele.serving.web import neighbourhood
+from triskele.serving.web.graph_page import EDGE_GROUPS
 from triskele.types import LinkKind
 
 
@@ -33,6 +34,9 @@ def test_a_concept_leads_to_memories_and_on_to_others(engine: Engine) -> None:
     assert {"Argo CD", "Grace Hopper"} <= labels and not any("plant" in label for label in labels)
     assert [node.label for node in found.nodes if node.is_focus] == ["Argo CD"]
     assert "see-also" in {edge.kind for edge in found.edges}
+    groups = {(edge.kind, edge.group) for edge in found.edges}
+    assert {("see-also", "link"), ("mentions", "mentions")} <= groups
+    assert {group for _, group in groups} <= {name for name, _ in EDGE_GROUPS}
     assert {edge.source for edge in found.edges} | {edge.target for edge in found.edges} <= {n.key for n in found.nodes}
 
 
@@ -44,8 +48,8 @@ def test_a_memory_can_be_the_focus(engine: Engine) -> None:
 
 def test_the_past_has_no_later_memories(engine: Engine, browser: Browser) -> None:
     def kept(at: str) -> int:
-        elements = browser.get("/ui/graph/data", params={"focus": "billing", "at": at}).json()["elements"]
-        return sum(each["data"].get("kind") == "memory" for each in elements)
+        nodes = browser.get("/ui/graph/data", params={"focus": "billing", "at": at}).json()["nodes"]
+        return sum(each["kind"] == "memory" for each in nodes)
 
     assert (kept("2025-03-01"), kept("2025-07-01"), kept("")) == (1, 2, 3)
     assert browser.get("/ui/graph/data", params={"focus": "billing", "at": "2024-01-01"}).status_code == 404
@@ -64,14 +68,14 @@ def test_the_number_of_nodes_is_bounded(browser: Browser) -> None:
 
 
 def test_pages_with_and_without_a_focus(engine: Engine, browser: Browser) -> None:
-    assert ">billing</a>" in browser.get("/ui/graph").text
+    assert ">billing</a>" in browser.get("/ui/graph/start").text and "/ui/graph/start" in browser.get("/ui/graph").text
     assert "Grace Hopper" in browser.get("/ui/graph?focus=argo+cd").text
     unknown = browser.get("/ui/graph?focus=nothing+like+it")
     assert unknown.status_code == 404 and "no concept is called" in unknown.text
 
 
 def test_an_empty_graph_says_so(browser: Browser) -> None:
-    assert "The graph is empty" in browser.get("/ui/graph").text
+    assert "The graph is empty" in browser.get("/ui/graph/start").text
 
 
 def test_the_same_graph_looks_the_same_and_no_nodes_share_a_place() -> None:

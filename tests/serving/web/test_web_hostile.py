@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from page_client import Browser
@@ -49,7 +50,9 @@ def hostile(browser: Browser, tmp_path: Path) -> tuple[Browser, list[str]]:
         ids.append(engine.remember(f"{payload} deploy {number}", **details).id)
     engine.edit(ids[0], content=f"{BREAKING} deploy edited")
     engine.link(ids[0], LinkKind.SUPERSEDES, ids[1])
-    engine.store.usage.injected(MARKUP, [Use(ids[2], 3, engine.get(ids[2]).content_hash)])
+    for payload in PAYLOADS:
+        use = Use(ids[2], 3, engine.get(ids[2]).content_hash)
+        engine.store.usage.injected(payload, [use], client=payload, project=payload)
     pair = PairDecision(
         Verdict.UPDATE, engine.get(ids[0]), engine.get(ids[2]), 0.5, (Rationale(MARKUP, MARKUP, MARKUP),)
     )
@@ -60,6 +63,8 @@ def hostile(browser: Browser, tmp_path: Path) -> tuple[Browser, list[str]]:
     (tree / "deploy.py").write_text(f"def deploy():\n    return '''{MARKUP} {BREAKING}'''\n")
     opened(engine.settings.home, tree).index()
     paths = ["", "/browse", "/browse?view=timeline", "/review", "/health", "/quality", "/graph", "/code?q=deploy"]
+    paths += ["/health/store", "/graph/start"]
+    paths += [f"/conversation/{quote(payload)}" for payload in PAYLOADS]
     paths += [f"/memory/{id}" for id in ids] + ["/hits?q=deploy", f"/why-not?q=deploy&expected={ids[1]}"]
     return browser, paths
 
@@ -80,13 +85,11 @@ def test_markup_in_stored_texts_stays_text(hostile: tuple[Browser, list[str]]) -
     [
         "/?q={}", "/hits?q={}&tag={}&as_of={}", "/hits?fusion={}&q=x", "/why-not?q={}&expected={}",
         "/browse?tag={}&project={}",
-        "/browse?state={}", "/graph?focus={}", "/graph?memory={}", "/code?q={}&tree={}", "/review?conversation={}",
+        "/browse?state={}", "/graph?focus={}", "/graph?memory={}", "/code?q={}&tree={}", "/conversation/{}",
         "/quality?metric={}&run={}", "/memory/{}", "/new?supersedes={}", "/?done={}&said={}",
     ],
 )  # fmt: skip
 def test_markup_in_an_address_stays_text(hostile: tuple[Browser, list[str]], path: str, payload: str) -> None:
-    from urllib.parse import quote
-
     address = path.replace("{}", quote(payload, safe="")).replace("/?", "?", 1)
     answer = hostile[0].get(f"/ui{address}")
     assert answer.status_code in (200, 404, 422)

@@ -61,12 +61,30 @@ def test_a_proposal_is_rejected_for_good(browser: Browser) -> None:
 
 def test_what_was_handed_out_is_counted(browser: Browser) -> None:
     memory = browser.engine.get(browser.engine.remember("the backup runs at night").id)
-    browser.engine.store.usage.injected("talk-1", [Use(memory.id, 123, memory.content_hash)])
-    browser.engine.store.usage.recalled([Use(memory.id, 0)])
-    page = browser.get("/ui/review?conversation=talk-1").text
-    assert page.count("the backup runs at night") == 2 and "123" in page
-    assert "was given nothing" in browser.get("/ui/review?conversation=talk-2").text
+    usage = browser.engine.store.usage
+    assert "No conversation was given anything yet" in browser.get("/ui/review").text
+    usage.injected("talk-1", [Use(memory.id, 123, memory.content_hash)], client="claude-code", project="shop")
+    usage.recalled([Use(memory.id, 0)])
+    page = browser.get("/ui/review").text
+    assert "claude-code</td><td>shop</td>" in page and 'href="/ui/conversation/talk-1"' in page
+    talk = browser.get("/ui/conversation/talk-1").text
+    assert "the backup runs at night" in talk and "123 tokens injected in all" in talk and "edited since" not in talk
+    browser.engine.edit(memory.id, content="the backup runs at noon")
+    assert "edited since" in browser.get("/ui/conversation/talk-1").text
+    usage.lose("talk-1")
+    lost = browser.get("/ui/conversation/talk-1").text
+    assert "lost by a compaction" in lost and "0 of them in its context" in lost
+    assert browser.get("/ui/conversation/talk-2").status_code == 404
     assert "1×, 123 tokens" in browser.get(f"/ui/memory/{memory.id}").text
+
+
+def test_conversations_are_paged(browser: Browser) -> None:
+    memory = browser.engine.get(browser.engine.remember("the backup runs at night").id)
+    for number in range(25):
+        browser.engine.store.usage.injected(f"talk-{number}", [Use(memory.id, 1, memory.content_hash)])
+    first, second = browser.get("/ui/review").text, browser.get("/ui/review?page=2").text
+    assert (first.count('href="/ui/conversation/'), second.count('href="/ui/conversation/')) == (20, 5)
+    assert "Older" in first and "Newer" not in first and "Newer" in second and "Older" not in second
 
 
 def test_what_left_the_machine_is_listed(browser: Browser) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from page_client import HOST, OWN, Browser
 from starlette.requests import Request
 
+from triskele.serving.http.access import OWNER
 from triskele.serving.web import site
 from triskele.serving.web.sessions import CODE_S, POLICY, SESSION_S, Sessions, is_page
 
-PATHS = [(method, path.replace("{id}", "1abc")) for method, path, _ in site.ROUTES]
+PATHS = [(each.method, each.path.replace("{id}", "1abc")) for each in site.ROUTES]
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
@@ -56,12 +59,12 @@ def test_codes_and_sessions_expire() -> None:
 
     old = sessions.code()
     now[0] += CODE_S
-    assert sessions.exchange(asked(), old).status_code == 401
-    given = sessions.exchange(asked(), sessions.code()).headers["set-cookie"].split(";")[0]
-    assert sessions.refusal(asked(given)) is None
+    assert asyncio.run(sessions.exchange(asked(), old)).status_code == 401
+    given = asyncio.run(sessions.exchange(asked(), sessions.code())).headers["set-cookie"].split(";")[0]
+    assert asyncio.run(sessions.admitted(asked(given))) == (None, OWNER)
     now[0] += SESSION_S
-    refused = sessions.refusal(asked(given))
-    assert refused is not None and refused.status_code == 401
+    refused, principal = asyncio.run(sessions.admitted(asked(given)))
+    assert refused is not None and refused.status_code == 401 and principal is None
 
 
 def test_signing_out_ends_the_session(browser: Browser) -> None:
@@ -102,6 +105,17 @@ def test_every_answer_carries_the_policy(browser: Browser) -> None:
     assert browser.get("/ui/static/..%2fsite.py").status_code == 404
 
 
+def test_the_cookie_is_secure_where_the_page_is(stranger: Browser) -> None:
+    plain = stranger.sign_in().headers["set-cookie"].lower()
+    assert "secure" not in plain
+    request = Request({
+        "type": "http", "method": "POST", "path": "/ui/session", "query_string": b"",
+        "headers": [(b"host", HOST.encode()), (b"origin", b"https://memory.example.com")],
+    })  # fmt: skip
+    code = stranger.app.sessions.code()
+    assert "secure" in asyncio.run(stranger.app.sessions.exchange(request, code)).headers["set-cookie"].lower()
+
+
 def test_pages_are_told_by_their_path() -> None:
     assert is_page("/ui") and is_page("/ui/browse")
     assert not is_page("/uix") and not is_page("/") and not is_page("/mcp")
@@ -118,6 +132,6 @@ def test_a_fault_becomes_a_page_and_a_line_without_its_message(
         raise RuntimeError("the text of a prompt")
 
     monkeypatch.setattr(browser.engine, "census", fail)
-    answer = browser.get("/ui")
+    answer = browser.get("/ui/health/store")
     assert answer.status_code == 503 and "prompt" not in answer.text
     assert browser.lines and "prompt" not in browser.lines[0] and "RuntimeError" in browser.lines[0]

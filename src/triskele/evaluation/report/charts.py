@@ -9,20 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from triskele.evaluation.comparison import Decision, decision
-from triskele.evaluation.report.formatting import (
-    Html,
-    detectable,
-    element,
-    interval,
-    joined,
-    p_value,
-    questions,
-    scrolling,
-    signed,
-    underpowered,
-    value,
-)
-from triskele.evaluation.report.summary import Group, ReportView
+from triskele.evaluation.report.formatting import detectable, interval, p_value, signed
+from triskele.evaluation.report.summary import ReportView
+from triskele.evaluation.report.templating import Html, element, joined, table
 
 _ROW_PX = 22
 _MIDDLE_PX = _ROW_PX / 2
@@ -91,19 +80,12 @@ def forest(view: ReportView, metric: str) -> Html:
     if not ends:
         return element("p", "No arm was compared with another.", class_="quiet")
     scale = Scale.around([0.0, *ends])
-    bodies = (_panel(group, several, scale) for group, several in found.items() if several)
-    axis = element("tr", element("td"), element("td", _axis(scale), class_="plot"), element("td", class_="numbers"))
-    return element("table", *bodies, element("tfoot", axis), class_="forest")
+    panels = [(group, [_forest_row(each, scale) for each in several]) for group, several in found.items() if several]
+    return table("forest", panels, _axis(scale))
 
 
-def _panel(group: Group, found: Sequence[Mapping[str, Any]], scale: Scale) -> Html:
-    heading = element(
-        "th", group.label, " ", element("small", questions(group.n)), underpowered(group.is_underpowered), colspan="3"
-    )
-    return element("tbody", element("tr", heading), *(_forest_row(each, scale) for each in found))
-
-
-def _forest_row(each: Mapping[str, Any], scale: Scale) -> Html:
+def _forest_row(each: Mapping[str, Any], scale: Scale) -> tuple[str, Html, str]:
+    """The arm, its plot and its numbers."""
     low, high = each["ci95"]
     decided = decision(each)
     title = f"{each['a']} − {each['b']}: {signed(each['delta'])} ({interval(each)}, {p_value(each['p_holm'])})"
@@ -116,12 +98,7 @@ def _forest_row(each: Mapping[str, Any], scale: Scale) -> Html:
     )
     least = f", {detectable(each)}" if decided is Decision.UNDECIDED else ""
     numbers = f"{signed(each['delta'])} ({interval(each)}){least}"
-    return element(
-        "tr",
-        element("th", each["a"], scope="row"),
-        element("td", plot, class_="plot"),
-        element("td", numbers, class_="numbers"),
-    )
+    return each["a"], plot, numbers
 
 
 def _grid(scale: Scale) -> list[Html]:
@@ -171,7 +148,8 @@ def recall_curves(view: ReportView) -> Html:
         name: [float(arm["overall"][f"recall@{depth}"] or 0.0) for depth in DEPTHS] for name, arm in view.arms.items()
     }
     styles = _styles(view)
-    return joined((_drawing(known, styles), scrolling(_legend(known, styles), "recall by depth")))
+    swatches = {name: _swatch(*style) for name, style in styles.items()}
+    return table("recall", _drawing(known, styles), known, swatches, DEPTHS)
 
 
 def _styles(view: ReportView) -> dict[str, tuple[str, str]]:
@@ -192,8 +170,7 @@ def _drawing(known: Mapping[str, Points], styles: Mapping[str, tuple[str, str]])
         *(text(f"@{depth}", along.across(depth), _BOTTOM_PX + 20, text_anchor="middle") for depth in DEPTHS),
     ]
     drawn = [_curve(points, up, along, styles[name]) for name, points in known.items()]
-    drawing = svg("recall by depth, one line per arm", _HEIGHT_PX, *frame, *drawn, *_labels(known, up, styles))
-    return element("div", drawing, class_="curves")
+    return svg("recall by depth, one line per arm", _HEIGHT_PX, *frame, *drawn, *_labels(known, up, styles))
 
 
 def _curve(points: Points, up: Scale, along: Scale, style: tuple[str, str]) -> Html:
@@ -224,19 +201,6 @@ def apart(heights: Sequence[float]) -> list[float]:
         placed[place] = min(placed[place], limit)
         limit = placed[place] - _LABEL_PX
     return placed
-
-
-def _legend(known: Mapping[str, Points], styles: Mapping[str, tuple[str, str]]) -> Html:
-    head = element("tr", element("th", "arm", scope="col"), *(element("th", f"@{depth}") for depth in DEPTHS))
-    rows = (
-        element(
-            "tr",
-            element("th", _swatch(*styles[name]), name, scope="row"),
-            *(element("td", value(number)) for number in points),
-        )
-        for name, points in known.items()
-    )
-    return element("table", element("thead", head), element("tbody", *rows), class_="legend")
 
 
 def _swatch(colour: str, dash: str) -> Html:

@@ -1,11 +1,9 @@
-"""HTML elements that escape plain text, and how numbers and names are written."""
+"""How numbers, differences and names of a report are written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-from markupsafe import Markup
 
 _METRICS = {"ndcg@10": "nDCG@10", "mrr": "MRR", "map": "MAP", "recall_all@5": "all@5", "recall_any@5": "any@5"}
 _LISTED = 6
@@ -21,35 +19,6 @@ MEANINGS = {
     "mrr": "one over the rank of the first relevant memory",
     "map": "the precision at each relevant memory, averaged",
 }
-
-
-# Text that is markup, not to be escaped: templates know it too.
-Html = Markup
-
-
-def element(name: str, *children: str, **attributes: object) -> Html:
-    """An element with its children; `class_` stands for class, `text_anchor` for text-anchor, None for no attribute."""
-    named = Html("").join(
-        Html(' {}="{}"').format(key.rstrip("_").replace("_", "-"), str(value))
-        for key, value in attributes.items()
-        if value is not None
-    )
-    return Html("<{0}{1}>{2}</{0}>").format(name, named, joined(children))
-
-
-def joined(children: Iterable[str]) -> Html:
-    """Children one after the other; plain text is escaped."""
-    return Html("").join(children)
-
-
-def scrolling(table: Html, about: str) -> Html:
-    """A table that scrolls sideways on a narrow page."""
-    return element("div", table, class_="wide", role="region", tabindex="0", aria_label=about)
-
-
-def underpowered(is_small: bool) -> Html:
-    """The mark of a group that has too few queries."""
-    return element("span", "underpowered", class_="mark") if is_small else Html()
 
 
 def metric_name(metric: str) -> str:

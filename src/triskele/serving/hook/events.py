@@ -95,6 +95,8 @@ def _given(engine: Engine, given: Injection, conversation: Conversation) -> str:
                 conversation=conversation.key,
                 tokens=given.tokens,
                 labels=given.labels,
+                client=conversation.client,
+                project=conversation.project,
             )
         )
     return given.document

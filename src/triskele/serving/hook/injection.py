@@ -193,14 +193,16 @@ class Conversation:
     project: str
     sees_private: bool
     given: Mapping[str, Given]
+    client: str = ""
 
     @staticmethod
     def of(engine: Engine, payload: Mapping[str, Any]) -> Conversation:
         """The conversation of a hook call."""
         key = key_of(payload)
         given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
-        is_trusted = engine.settings.agents.shows_private_to(text_in(payload, "client"))
-        return Conversation(key, _project(engine, payload), is_trusted, given)
+        client = text_in(payload, "client")
+        is_trusted = engine.settings.agents.shows_private_to(client)
+        return Conversation(key, _project(engine, payload), is_trusted, given, client)
 
     @property
     def filters(self) -> dict[str, Any]:

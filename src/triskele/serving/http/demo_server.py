@@ -149,7 +149,7 @@ Two users with keys of their own; {USERS[0]} is an admin and has the sample memo
   {USERS[0]}: {ada}
   {USERS[1]}: {bob}
 
-Try:
+Open {address}/ui in a browser and sign in with one of the keys. Or try:
   {ask} 'Authorization: Bearer {ada}' {address}/v1/recall -d '{question}'
   {ask} 'Authorization: Bearer {bob}' {address}/v1/recall -d '{question}'
   TRISKELE_SERVER={address} TRISKELE_KEY={bob} triskele add "We drink tea at four"

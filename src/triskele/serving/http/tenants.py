@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from triskele.stores import factory
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
-    from triskele.stores.access_keys import Quotas
+    from triskele.stores.access_keys import Quotas, VerifiedKey
     from triskele.stores.postgres.accounts import Accounts
     from triskele.stores.protocols import Store
 
@@ -66,10 +67,24 @@ class Tenants:
     def verify(self, key: str) -> Principal | None:
         """Who a key belongs to; None where it is not valid."""
         found = self.accounts.verify(key)
+        return None if found is None else _principal(found)
+
+    def sign_in(self, key: str, most_s: float) -> tuple[str, float, Principal] | None:
+        """A browser session for a key: its text, how long it lasts and whose it is; None for an invalid key."""
+        found = self.accounts.verify(key)
         if found is None:
             return None
-        allowed = set(found.key.scopes) - (set() if found.user.is_admin else {"admin"})
-        return Principal(found.user.name, found.key.id, frozenset(allowed), found.user.quotas)
+        text, ends = self.accounts.open_session(found.key, timedelta(seconds=most_s))
+        return text, (ends - timestamps.now()).total_seconds(), _principal(found)
+
+    def session(self, text: str) -> Principal | None:
+        """Whose browser session it is, with what the key allows now; None where it has ended."""
+        found = self.accounts.session(text)
+        return None if found is None else _principal(found)
+
+    def sign_out(self, text: str) -> None:
+        """End a browser session."""
+        self.accounts.end_session(text)
 
     def engine_of(self, principal: Principal) -> Engine:
         """The memory of a user; on a socket of this machine, that of the owner of the settings."""
@@ -200,6 +215,11 @@ class Tenants:
         if self._store is not None:
             self._store.close()
         self.accounts.close()
+
+
+def _principal(found: VerifiedKey) -> Principal:
+    allowed = set(found.key.scopes) - (set() if found.user.is_admin else {"admin"})
+    return Principal(found.user.name, found.key.id, frozenset(allowed), found.user.quotas)
 
 
 def _limit(own: int | None, usual: int) -> int:

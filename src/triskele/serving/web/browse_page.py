@@ -13,11 +13,13 @@ from triskele.errors import BadInput
 from triskele.ingest import Drafter
 from triskele.serving.web import listing
 from triskele.serving.web.listing import ANY, CURRENT, SORTS, STATES, Filters
-from triskele.serving.web.rendering import Handler, PageRequest, gone_to, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
+from triskele.stores.access_keys import WRITE
 from triskele.types import Change, Forget, Memory, Revise
 
 PAGE = 50
 MOST_AT_ONCE = 10_000
+MOST_MONTHS = 72
 _LABELS = ("category", "project")
 
 
@@ -70,15 +72,23 @@ def _by_month(memories: Any) -> list[tuple[str, list[tuple[str, Memory]]]]:
 
 
 def _bars(months: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Bars for a chart over the months, the newest ones where there are many."""
-    shown = months[-60:]
-    most = max((count for _, count in shown), default=1)
-    width = 100 / max(len(shown), 1)
+    """Bars for a chart over the months, each at its time; the newest years where there are many."""
+    if not months:
+        return []
+    last = _number_of(months[-1][0])
+    shown = [(month, count) for month, count in months if last - _number_of(month) < MOST_MONTHS]
+    first, most = _number_of(shown[0][0]), max(count for _, count in shown)
+    width = 100 / (last - first + 1)
     return [
-        {"month": month, "count": count, "x": round(place * width, 3), "width": round(width * 0.8, 3),
-         "height": round(100 * count / most, 2), "until": _next_month(month)}
-        for place, (month, count) in enumerate(shown)
+        {"month": month, "count": count, "x": round((_number_of(month) - first) * width, 3),
+         "width": round(width * 0.8, 3), "height": round(100 * count / most, 2), "until": _next_month(month)}
+        for month, count in shown
     ]  # fmt: skip
+
+
+def _number_of(month: str) -> int:
+    year, number = map(int, month.split("-"))
+    return 12 * year + number
 
 
 def _next_month(month: str) -> str:
@@ -138,7 +148,7 @@ def _relabelled(asked: PageRequest, memory: Memory) -> list[Change]:
     return secrecy.revision(memory, revised)
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "/browse", show),
-    ("POST", "/bulk", change_many),
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/browse", show),
+    PageRoute("POST", "/bulk", change_many, WRITE),
 )

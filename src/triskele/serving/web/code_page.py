@@ -14,7 +14,7 @@ from triskele.base.text import STOP_WORDS
 from triskele.code import symbols, tree_index
 from triskele.code.search import CodeAnswer, CodeHit, opened
 from triskele.errors import NotFound, TriskeleError
-from triskele.serving.web.rendering import Handler, PageRequest, fragment, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.serving.web.search_page import segments
 
 if TYPE_CHECKING:
@@ -128,4 +128,7 @@ def _spans(text: str, wanted: set[str]) -> Iterator[tuple[int, int]]:
         yield from ((match.start(), match.end()) for match in re.finditer(re.escape(word), lowered))
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (("GET", "/code", show), ("GET", "/code/places", places))
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/code", show, is_local=True),
+    PageRoute("GET", "/code/places", places, is_local=True),
+)

@@ -13,11 +13,18 @@ from triskele.errors import TriskeleError, Unavailable
 from triskele.index.entity_linking import read_names
 from triskele.serving.web import neighbourhood
 from triskele.serving.web.neighbourhood import MAX_NODES, USUAL_NODES
-from triskele.serving.web.rendering import Handler, PageRequest, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.serving.web.sessions import HEADERS
 
 # New memories are read at once up to this number; more are left to the background.
 _READ_FIRST = 500
+EDGE_GROUPS = (
+    ("subject", "is about"),
+    ("mentions", "mentions"),
+    ("tie", "ties"),
+    ("link", "links"),
+    ("closed", "ended"),
+)
 SIZES = (40, USUAL_NODES, 150, MAX_NODES)
 
 
@@ -43,12 +50,17 @@ def show(asked: PageRequest) -> Response:
         memory=memory,
         size=size,
         sizes=SIZES,
+        edge_groups=EDGE_GROUPS,
         at=asked.text("at", most=40),
         months=_months(neighbourhood.first_moment(asked.engine)),
         found=found,
         problem=problem,
-        stats=None if found else neighbourhood.starting_points(asked.engine),
     )
+
+
+def start(asked: PageRequest) -> Response:
+    """The most mentioned concepts, to begin with."""
+    return fragment("_hubs.html", stats=neighbourhood.starting_points(asked.engine))
 
 
 def data(asked: PageRequest) -> Response:
@@ -60,7 +72,7 @@ def data(asked: PageRequest) -> Response:
         at=_moment(asked),
         most=asked.number("size", USUAL_NODES, most=MAX_NODES),
     )
-    return JSONResponse({"elements": found.elements(), "left_out": found.left_out}, headers=HEADERS)
+    return JSONResponse({**found.drawing(), "left_out": found.left_out}, headers=HEADERS)
 
 
 def _moment(asked: PageRequest) -> datetime | None:
@@ -76,4 +88,8 @@ def _months(first: datetime | None) -> list[str]:
     return [f"{month // 12}-{month % 12 + 1:02d}-01" for month in months[-600:]]
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (("GET", "/graph", show), ("GET", "/graph/data", data))
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/graph", show),
+    PageRoute("GET", "/graph/start", start),
+    PageRoute("GET", "/graph/data", data),
+)

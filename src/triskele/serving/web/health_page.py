@@ -7,11 +7,12 @@ from typing import Any
 
 from starlette.responses import Response
 
+from triskele import config
 from triskele.base import timestamps
 from triskele.recall.hosted import egress_log
 from triskele.serving.web import listing
 from triskele.serving.web.listing import Filters
-from triskele.serving.web.rendering import Handler, PageRequest, fragment, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 
 _SECRETS = 20
 _MICROS = 1_000_000
@@ -19,15 +20,14 @@ _MICROS = 1_000_000
 
 def show(asked: PageRequest) -> Response:
     """The state of everything that can be told without a search for damage."""
-    engine = asked.engine
+    engine, is_local = asked.engine, asked.viewer.user is None
     secrets = listing.find(engine, Filters(state="secret"), limit=_SECRETS)
     return page(
         asked,
         "health.html",
         "health",
-        census=engine.census(),
-        process=asked.request.app.state.process(),
-        settings=engine.settings,
+        # What is true of the whole server is no business of one of its users.
+        process=asked.request.app.state.process() if is_local else {},
         model=engine.runtime.model,
         is_at_work=engine.runtime.is_at_work,
         jobs=engine.store.jobs.counts(),
@@ -37,8 +37,20 @@ def show(asked: PageRequest) -> Response:
         left=list(reversed(egress_log.days(engine.store))),
         secrets=secrets,
         vault_problem=engine.vault.problem(),
-        copies=[_copy(each) for each in engine.earlier_copies()],
+        copies=[_copy(each) for each in engine.earlier_copies()] if is_local else [],
         short=asked.short([each.id for each in secrets.memories]),
+    )
+
+
+def store(asked: PageRequest) -> Response:
+    """Counts of everything that is stored, which takes longer than the rest of the page."""
+    engine, is_local = asked.engine, asked.viewer.user is None
+    return fragment(
+        "_store.html",
+        viewer=asked.viewer,
+        census=engine.census(),
+        address=config.shown_url(engine.settings.store.url) if is_local else "",
+        owner=engine.settings.memory.owner,
     )
 
 
@@ -55,4 +67,9 @@ def check(asked: PageRequest) -> Response:
     return fragment("_check.html", health=asked.engine.inspect(repair=False))
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (("GET", "/health", show), ("POST", "/health/check", check))
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/health", show),
+    PageRoute("GET", "/health/store", store),
+    # It reads the whole database, which has one owner on a personal machine only.
+    PageRoute("POST", "/health/check", check, is_local=True),
+)

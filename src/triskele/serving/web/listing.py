@@ -58,6 +58,11 @@ class Filters:
         names = ("project", "category", "tag", "origin", "state", "since", "until", "sort")
         return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(Filters(), name)}
 
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything is left out; an order leaves nothing out."""
+        return bool(self.values().keys() - {"sort"})
+
     def scope(self, engine: Engine) -> Scope:
         """The filters as a scope; every moment counts."""
         wanted: dict[str, Any] = {}
@@ -83,6 +88,15 @@ class ListedPage:
 
     memories: Sequence[Memory]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many current memories there are, and each project and category has."""
+
+    memories: int
+    projects: Mapping[str, int]
+    categories: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +132,28 @@ def months(engine: Engine, filters: Filters) -> list[tuple[str, int]]:
     return [(str(month), int(count)) for month, count in zip(*counted, strict=True)]
 
 
+def counts(engine: Engine) -> Counts:
+    """What is current, counted in the columns: a store would read every row for it."""
+    columns = _columns(engine)
+    current = columns.known_to == _EVER
+    return Counts(
+        int(current.sum()),
+        _counted(columns.places[current], [project for _, project in columns.codes.places.copy()]),
+        _counted(columns.categories[current], list(columns.codes.categories.copy())),
+    )
+
+
 def facets(engine: Engine) -> Facets:
     """What the filters can choose from."""
     columns = _columns(engine)
     current = columns.known_to == _EVER
-    codes = columns.codes
+    codes, counted = columns.codes, counts(engine)
     access = _counted(columns.access[current], [origin for _, origin in codes.access.copy()])
-    counts = {tag: int(np.isin(columns.rows[current], rows).sum()) for tag, rows in codes.tagged.copy().items()}
-    tagged = sorted((tag for tag, count in counts.items() if count), key=lambda tag: (-counts[tag], tag))
+    of_tag = {tag: int(np.isin(columns.rows[current], rows).sum()) for tag, rows in codes.tagged.copy().items()}
+    tagged = sorted((tag for tag, count in of_tag.items() if count), key=lambda tag: (-of_tag[tag], tag))
     return Facets(
-        projects=_counted(columns.places[current], [project for _, project in codes.places.copy()]),
-        categories=_counted(columns.categories[current], list(codes.categories.copy())),
+        projects=counted.projects,
+        categories=counted.categories,
         origins=access,
         tags=tagged[:_MOST_TAGS],
     )

@@ -11,7 +11,9 @@ from typing import Any
 from starlette.responses import Response
 
 from triskele.errors import BadInput
-from triskele.serving.web.rendering import Handler, PageRequest, fragment, gone_to, page
+from triskele.serving.web import listing
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
+from triskele.stores.access_keys import REVEAL, WRITE
 from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Revise, Sensitivity, is_secret
 
 _FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
@@ -101,7 +103,7 @@ def show(asked: PageRequest) -> Response:
 
 def _choices(asked: PageRequest) -> dict[str, Any]:
     settings = asked.engine.settings.memory
-    projects = sorted(filter(None, asked.engine.census().by_project))
+    projects = sorted(filter(None, listing.counts(asked.engine).projects))
     return {"categories": settings.categories, "projects": projects, "most": settings.max_characters}
 
 
@@ -113,6 +115,7 @@ def new(asked: PageRequest) -> Response:
 def create(asked: PageRequest) -> Response:
     """Remember a text, which may replace another memory."""
     older = asked.text("supersedes", most=40).strip() or None
+    asked.policy.admit_memories(asked.principal, 1)
     return _done(asked.engine.remember(_content(asked), supersedes=older, **_details(asked)))
 
 
@@ -122,6 +125,8 @@ def edit(asked: PageRequest) -> Response:
     changes = _details(asked)
     if not is_secret(memory):
         changes["content"] = _content(asked)
+    # A form without a category keeps it: every memory has one.
+    changes["category"] = changes["category"] or memory.category
     given = {name: value for name, value in changes.items() if value != _kept(memory, name)}
     if not given:
         return gone_to(f"/memory/{memory.id}", said="unchanged")
@@ -221,15 +226,15 @@ def _done(outcome: Outcome) -> Response:
     return gone_to(f"/memory/{outcome.id}", "" if said else outcome.batch, **more)
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "/memory/{id}", show),
-    ("GET", "/new", new),
-    ("POST", "/memories", create),
-    ("POST", "/memory/{id}/edit", edit),
-    ("POST", "/memory/{id}/forget", forget),
-    ("POST", "/memory/{id}/restore", restore),
-    ("POST", "/memory/{id}/link", connect),
-    ("POST", "/memory/{id}/unlink", disconnect),
-    ("POST", "/memory/{id}/reveal", reveal),
-    ("POST", "/undo", undo),
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/memory/{id}", show),
+    PageRoute("GET", "/new", new, WRITE),
+    PageRoute("POST", "/memories", create, WRITE),
+    PageRoute("POST", "/memory/{id}/edit", edit, WRITE),
+    PageRoute("POST", "/memory/{id}/forget", forget, WRITE),
+    PageRoute("POST", "/memory/{id}/restore", restore, WRITE),
+    PageRoute("POST", "/memory/{id}/link", connect, WRITE),
+    PageRoute("POST", "/memory/{id}/unlink", disconnect, WRITE),
+    PageRoute("POST", "/memory/{id}/reveal", reveal, REVEAL),
+    PageRoute("POST", "/undo", undo, WRITE),
 )

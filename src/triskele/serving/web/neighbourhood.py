@@ -29,6 +29,7 @@ _LABEL = 48
 _ROUNDS = 3
 _NODE_PX = 46.0
 _WIDER = 1.4
+_LEAST_DISTANCE = 0.05
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -52,6 +53,7 @@ class GraphEdge:
     source: str
     target: str
     kind: str
+    group: str
     is_open: bool = True
     since: str = ""
     until: str = ""
@@ -63,29 +65,26 @@ class Neighbourhood:
 
     nodes: Sequence[GraphNode]
     edges: Sequence[GraphEdge]
-    places: Floats
     memories: Sequence[Memory]
     concepts: Sequence[Concept]
     left_out: int
 
-    def elements(self) -> list[dict[str, Any]]:
-        """The drawing as values for the script."""
+    def drawing(self) -> dict[str, list[dict[str, Any]]]:
+        """Nodes with their places, and edges, as values for the script."""
+        focus = next((node.key for node in self.nodes if node.is_focus), "")
+        ends = [(edge.source, edge.target) for edge in self.edges]
+        places = arranged([node.key for node in self.nodes], ends, focus)
         nodes = [
-            {
-                "data": {"id": node.key, "label": node.label, "kind": node.kind, "weight": node.weight,
-                         "focus": int(node.is_focus)},
-                "position": {"x": round(float(x), 1), "y": round(float(y), 1)},
-            }
-            for node, (x, y) in zip(self.nodes, self.places, strict=True)
+            {"id": node.key, "label": node.label, "kind": node.kind, "weight": node.weight, "focus": node.is_focus,
+             "x": round(float(x), 1), "y": round(float(y), 1)}
+            for node, (x, y) in zip(self.nodes, places, strict=True)
         ]  # fmt: skip
         edges = [
-            {
-                "data": {"id": f"e{number}", "source": edge.source, "target": edge.target, "kind": edge.kind,
-                         "open": int(edge.is_open), "since": edge.since, "until": edge.until}
-            }
-            for number, edge in enumerate(self.edges)
+            {"source": edge.source, "target": edge.target, "kind": edge.kind, "group": edge.group,
+             "open": edge.is_open, "since": edge.since, "until": edge.until}
+            for edge in self.edges
         ]  # fmt: skip
-        return [*nodes, *edges]
+        return {"nodes": nodes, "edges": edges}
 
 
 def open_view(engine: Engine, at: datetime | None) -> View:
@@ -186,14 +185,12 @@ def _drawn(view: View, rows: Ints, concepts: Ints, left_out: int, *, is_memory: 
         ),
         *(GraphNode(f"m{each.id}", _label(each), "memory", 1, f"m{each.id}" == focus) for each in memories.values()),
     ]
-    keys = [node.key for node in nodes]
     edges = [
         *_mentions(view, rows, memories, named),
         *_ties(view, named),
-        *_links(view.store.links([each.id for each in memories.values()]), set(keys)),
+        *_links(view.store.links([each.id for each in memories.values()]), {node.key for node in nodes}),
     ]
-    places = arranged(keys, [(edge.source, edge.target) for edge in edges], focus)
-    return Neighbourhood(nodes, edges, places, list(memories.values()), list(named.values()), left_out)
+    return Neighbourhood(nodes, edges, list(memories.values()), list(named.values()), left_out)
 
 
 def _label(memory: Memory) -> str:
@@ -210,7 +207,8 @@ def _mentions(
         row = int(rows[at])
         if number in named and row in memories and (row, number) not in seen:
             seen.add((row, number))
-            yield GraphEdge(f"m{memories[row].id}", f"c{number}", "subject" if subject else "mentions")
+            kind = "subject" if subject else "mentions"
+            yield GraphEdge(f"m{memories[row].id}", f"c{number}", kind, kind)
 
 
 def _ties(view: View, named: Mapping[int, Concept]) -> Iterable[GraphEdge]:
@@ -225,14 +223,14 @@ def _ties(view: View, named: Mapping[int, Concept]) -> Iterable[GraphEdge]:
             ended = edge.valid_to is not None and edge.valid_to <= moment
             is_open = edge.known_to is None and not ended
             since, until = (f"{each:%Y-%m-%d}" if each else "" for each in (edge.valid_from, edge.valid_to))
-            yield GraphEdge(f"c{edge.source}", f"c{edge.target}", edge.kind, is_open, since, until)
+            yield GraphEdge(f"c{edge.source}", f"c{edge.target}", edge.kind, "tie", is_open, since, until)
 
 
 def _links(links: Iterable[Link], keys: set[str]) -> Iterable[GraphEdge]:
     for link in links:
         source, target = f"m{link.source}", f"m{link.target}"
         if source in keys and target in keys:
-            yield GraphEdge(source, target, str(link.kind))
+            yield GraphEdge(source, target, str(link.kind), "link")
 
 
 def arranged(keys: Sequence[str], pairs: Sequence[tuple[str, str]], focus: str) -> Floats:
@@ -247,14 +245,15 @@ def arranged(keys: Sequence[str], pairs: Sequence[tuple[str, str]], focus: str) 
     places -= places[middle]
     ideal = 1.8
     for step in range(_STEPS):
-        apart = places[:, None, :] - places[None, :, :]
-        distance = np.maximum(np.sqrt((apart**2).sum(axis=2)), 0.05)
-        force = (apart * (ideal**2 / distance**2)[:, :, None]).sum(axis=1)
+        across, down = (places[:, [axis]] - places[:, axis] for axis in (0, 1))
+        push = ideal**2 / np.maximum(across**2 + down**2, _LEAST_DISTANCE**2)
+        force = np.stack([(across * push).sum(axis=1), (down * push).sum(axis=1)], axis=1)
         if len(ends):
             pull = places[ends[:, 0]] - places[ends[:, 1]]
             pull *= (np.sqrt((pull**2).sum(axis=1)) / ideal)[:, None]
-            np.add.at(force, ends[:, 0], -pull)
-            np.add.at(force, ends[:, 1], pull)
+            for axis in (0, 1):
+                force[:, axis] -= np.bincount(ends[:, 0], pull[:, axis], count)
+                force[:, axis] += np.bincount(ends[:, 1], pull[:, axis], count)
         # Weak gravity keeps parts without an edge near the others.
         force -= 0.08 * places
         length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)

@@ -14,7 +14,7 @@ from triskele.evaluation.own.questions import load_labels, load_questions
 from triskele.evaluation.own.run import RUN
 from triskele.evaluation.report.formatting import interval, metric_name, signed
 from triskele.recall import plan as plans
-from triskele.serving.web.rendering import Handler, PageRequest, fragment, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 
 METRICS = ("ndcg@10", "recall@5", "recall@10", "mrr")
 _OVERALL = "overall"
@@ -124,4 +124,4 @@ def run_gate(asked: PageRequest) -> Response:
     return fragment("_gate.html", gate=gates.gate(asked.engine))
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (("GET", "/quality", show), ("POST", "/quality/gate", run_gate))
+ROUTES: tuple[PageRoute, ...] = (PageRoute("GET", "/quality", show), PageRoute("POST", "/quality/gate", run_gate))

@@ -1,4 +1,4 @@
-"""How pages are made: requests as values, templates with autoescape, and responses with their headers."""
+"""How pages are made: requests as values, who looks at them, templates with autoescape, responses with headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,7 +20,10 @@ from triskele import __version__
 from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
 from triskele.serving.error_messages import error_line
+from triskele.serving.http.access import AccessPolicy, Principal
+from triskele.serving.http.problems import AccessDenied, QuotaExceeded
 from triskele.serving.web.sessions import HEADERS, PREFIX
+from triskele.stores.access_keys import ADMIN, READ, REVEAL, WRITE
 from triskele.types import Action, JournalEntry
 
 if TYPE_CHECKING:
@@ -28,7 +31,13 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 4000
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
-_STATUS: tuple[tuple[type[TriskeleError], int], ...] = ((NotFound, 404), (Conflict, 409), (BadInput, 422))
+_STATUS: tuple[tuple[type[TriskeleError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (BadInput, 422),
+    (AccessDenied, 403),
+    (QuotaExceeded, 429),
+)
 _AGES = (("y", 365 * 86400), ("mo", 30 * 86400), ("d", 86400), ("h", 3600), ("min", 60))
 NAVIGATION = (
     ("search", "Search", ""),
@@ -38,10 +47,15 @@ NAVIGATION = (
     ("review", "Review", "/review"),
     ("quality", "Quality", "/quality"),
     ("health", "Health", "/health"),
+    ("admin", "Users", "/admin"),
 )
+# Indexed source trees lie in the data folder of a machine, and belong to no user of a server.
+LOCAL_PAGES = frozenset({"code"})
 _NOTES = {
     "unchanged": {"text": "Nothing changed.", "can_undo": False},
     "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
+    "user": {"text": "Added a user. Make a key for them next.", "can_undo": False},
+    "revoked": {"text": "Revoked; the key and its sessions open nothing any more.", "can_undo": False},
     "duplicate": {"text": "This text is known already: here it is.", "can_undo": False},
 }
 _DONE = {
@@ -56,13 +70,58 @@ _DONE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at a page: a user of a server (None on a personal machine), and what their key allows."""
+
+    user: str | None
+    scopes: frozenset[str]
+
+    @property
+    def can_write(self) -> bool:
+        """Whether pages offer changes."""
+        return WRITE in self.scopes
+
+    @property
+    def can_reveal(self) -> bool:
+        """Whether pages offer to show secrets."""
+        return REVEAL in self.scopes
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether there are users that they may manage."""
+        return self.user is not None and ADMIN in self.scopes
+
+    @property
+    def place(self) -> str:
+        """Where the memories lie."""
+        return "this machine" if self.user is None else "this server"
+
+    @property
+    def navigation(self) -> list[tuple[str, str, str]]:
+        """The pages that they can open."""
+        hidden = LOCAL_PAGES if self.user is not None else frozenset()
+        return [each for each in NAVIGATION if each[0] not in hidden and (each[0] != "admin" or self.is_admin)]
+
+
 @dataclass(frozen=True)
 class PageRequest:
-    """One request of a browser: the engine that answers it, its path parameters, and what its form or query says."""
+    """One request of a browser: whose memory answers it, its path parameters, and what its form or query says."""
 
-    engine: Engine
+    policy: AccessPolicy
+    principal: Principal
     request: Request
     body: bytes = b""
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The memory of who asks, and of nobody else."""
+        return self.policy.engine_of(self.principal)
+
+    @cached_property
+    def viewer(self) -> Viewer:
+        """Who asks, as pages show it."""
+        return viewer_of(self.principal)
 
     @cached_property
     def values(self) -> Mapping[str, list[str]]:
@@ -98,6 +157,21 @@ class PageRequest:
 Handler = Callable[[PageRequest], Response]
 
 
+class PageRoute(NamedTuple):
+    """Which function answers an address below /ui, and the scope it needs; some exist on a personal machine only."""
+
+    method: str
+    path: str
+    handler: Handler
+    scope: str = READ
+    is_local: bool = False
+
+
+def viewer_of(principal: Principal | None) -> Viewer:
+    """Who a principal is to the pages; a file that is not there is asked for by nobody."""
+    return Viewer(None, frozenset()) if principal is None else Viewer(principal.user, principal.scopes)
+
+
 @cache
 def environment() -> Environment:
     """The templates: everything that is not markup of ours is escaped."""
@@ -108,8 +182,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {each.__name__: each for each in (age, day, moment, count, query, size, pairs)}
-    made.globals |= {"static": static, "prefix": PREFIX, "version": __version__, "navigation": NAVIGATION}
+    made.filters |= {each.__name__: each for each in (age, day, moment, count, counted, query, size, pairs)}
+    made.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
     return made
 
 
@@ -117,7 +191,7 @@ def page(asked: PageRequest, template: str, active: str, *, status: int = 200, *
     """A whole page; after a change it says what was done and offers to undo it."""
     done, said = asked.text("done", most=64), asked.text("said", most=20)
     notice = change_notice(asked.engine, done) if done else _NOTES.get(said)
-    return fragment(template, status=status, active=active, notice=notice, **values)
+    return fragment(template, status=status, active=active, notice=notice, viewer=asked.viewer, **values)
 
 
 def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
@@ -132,14 +206,14 @@ def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
     return Response(status_code=204, headers={**HEADERS, "HX-Redirect": f"{PREFIX}{path}{values}"})
 
 
-def failure(asked_by_script: bool, error: TriskeleError) -> Response:
+def failure(viewer: Viewer, error: TriskeleError, *, asked_by_script: bool) -> Response:
     """An error as a notice on the page that asked, or as a page of its own."""
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
     message = error_line(error)
     if asked_by_script:
         headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
         return fragment("_error.html", status=status, headers=headers, message=message)
-    return fragment("error.html", status=status, active="", notice=None, message=message, code=status)
+    return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
 
 
 def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
@@ -206,6 +280,11 @@ def moment(value: datetime | None) -> str:
 def count(value: int) -> str:
     """A number with separators."""
     return f"{value:,}"
+
+
+def counted(value: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{value:,} {one if value == 1 else many}"
 
 
 def size(value: int) -> str:

@@ -1,4 +1,4 @@
-"""The review page: what curation proposes, side by side, and what was handed to agents."""
+"""The review page: what curation proposes, side by side, and what was handed to agents in which conversation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from triskele.errors import NotFound
 from triskele.serving.cli.curation_report import VERBS, reasons_text
 from triskele.serving.web.memory_page import Piece, difference
-from triskele.serving.web.rendering import Handler, PageRequest, gone_to, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
+from triskele.stores.access_keys import WRITE
 
 if TYPE_CHECKING:
     from triskele.curation.proposals import Proposal
 
 SHOWN = 50
+CONVERSATIONS = 20
+# More than stores keep.
+_EVERY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +34,14 @@ class ShownProposal:
 
 
 def show(asked: PageRequest) -> Response:
-    """The queue, the newest counts of use, and what one conversation was given."""
+    """The queue, the newest counts of use, and the conversations that were given something."""
     engine = asked.engine
     waiting = engine.proposals.list()
     usage = engine.store.usage
-    used, conversation = usage.most_used(20), asked.text("conversation", most=200).strip()
-    given = usage.given(conversation) if conversation else []
-    memories = engine.store.memories([*(each.id for each in used), *(each.id for each in given)])
+    used, number = usage.most_used(10), asked.number("page", 1, most=1_000)
+    # One more than is shown tells whether there is another page.
+    talks = usage.conversations(CONVERSATIONS + 1, (number - 1) * CONVERSATIONS)
+    memories = engine.store.memories([each.id for each in used])
     ids = [*memories, *(side.id for each in waiting[:SHOWN] for side in (each.new, each.old) if side)]
     return page(
         asked,
@@ -45,9 +51,29 @@ def show(asked: PageRequest) -> Response:
         shown=[_shown(each) for each in waiting[:SHOWN]],
         used=[(memories[each.id], each) for each in used if each.id in memories],
         days=usage.days(14),
-        conversation=conversation,
-        given=[(memories.get(each.id), each) for each in given],
+        conversations=talks[:CONVERSATIONS],
+        number=number,
+        is_last=len(talks) <= CONVERSATIONS,
         short=asked.short([id for id in ids if id]),
+    )
+
+
+def conversation(asked: PageRequest) -> Response:
+    """What one conversation was given, and what each of it cost."""
+    key, usage = asked.named("key"), asked.engine.store.usage
+    given = usage.given(key)
+    talk = next((each for each in usage.conversations(_EVERY) if each.conversation == key), None)
+    if talk is None:
+        raise NotFound("this conversation is not known, or not any more: they are kept for 30 days")
+    memories = asked.engine.store.memories([each.id for each in given])
+    return page(
+        asked,
+        "conversation.html",
+        "review",
+        talk=talk,
+        given=[(memories.get(each.id), each) for each in given],
+        held=sum(each.tokens for each in given if not each.lost),
+        short=asked.short(list(memories)),
     )
 
 
@@ -58,6 +84,7 @@ def _shown(proposal: Proposal) -> ShownProposal:
 
 def accept(asked: PageRequest) -> Response:
     """Carry a proposal out; the page offers to undo it."""
+    asked.policy.admit_memories(asked.principal, 1)
     outcomes = asked.engine.proposals.accept(asked.named("id"))
     return gone_to("/review", outcomes[0].batch if outcomes else "")
 
@@ -68,8 +95,9 @@ def reject(asked: PageRequest) -> Response:
     return gone_to("/review", said="rejected")
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "/review", show),
-    ("POST", "/review/{id}/accept", accept),
-    ("POST", "/review/{id}/reject", reject),
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/review", show),
+    PageRoute("GET", "/conversation/{key:path}", conversation),
+    PageRoute("POST", "/review/{id}/accept", accept, WRITE),
+    PageRoute("POST", "/review/{id}/reject", reject, WRITE),
 )

@@ -12,12 +12,14 @@ from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.recall.plan import DEFAULT, FUSIONS, LEGS, RERANKS
 from triskele.recall.reasons import sentence
 from triskele.serving import shapes
-from triskele.serving.web.rendering import Handler, PageRequest, fragment, page, query
+from triskele.serving.web import listing
+from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page, query
 from triskele.serving.web.sessions import PREFIX
-from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path, Sort
+from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path
 
 LIMITS = (10, 20, 50)
 EVERY_PROJECT = "*"
+_RECENT = 8
 _LEG_NAMES = {
     "lexical": "words",
     "dense": "meaning",
@@ -132,16 +134,16 @@ class SearchForm:
 
 def show(asked: PageRequest) -> Response:
     """The page, with its answer where the address asks a question."""
-    form, census = SearchForm.of(asked), asked.engine.census()
+    form, counts = SearchForm.of(asked), listing.counts(asked.engine)
     choices: dict[str, Any] = {
-        "projects": sorted(census.by_project),
-        "categories": sorted(census.by_category),
+        "projects": sorted(counts.projects),
+        "categories": sorted(counts.categories),
         "legs": [(leg, _LEG_NAMES[leg]) for leg in LEGS],
         "fusions": FUSIONS,
         "reranks": RERANKS,
         "limits": LIMITS,
     }
-    return page(asked, "search.html", "search", form=form, census=census, **choices, **_answer(asked, form))
+    return page(asked, "search.html", "search", form=form, total=counts.memories, **choices, **_answer(asked, form))
 
 
 def hits(asked: PageRequest) -> Response:
@@ -149,13 +151,15 @@ def hits(asked: PageRequest) -> Response:
     form = SearchForm.of(asked)
     # The address follows what is asked, so that it can be reloaded and kept.
     headers = {"HX-Replace-Url": f"{PREFIX}{query(asked.values)}"}
-    return fragment("_hits.html", headers=headers, form=form, census=asked.engine.census(), **_answer(asked, form))
+    total, answer = listing.counts(asked.engine).memories, _answer(asked, form)
+    return fragment("_hits.html", headers=headers, form=form, total=total, viewer=asked.viewer, **answer)
 
 
 def _answer(asked: PageRequest, form: SearchForm) -> dict[str, Any]:
     if not form.text:
-        recent = asked.engine.browse(sort=Sort.RECENCY, limit=8, all_projects=True)
+        recent = listing.find(asked.engine, listing.Filters(), limit=_RECENT).memories
         return {"answer": None, "problem": "", "recent": recent, "short": asked.short([each.id for each in recent])}
+    asked.policy.admit_models(asked.principal)
     try:
         answer = asked.engine.recall(form.text, logged=False, **form.options())
     except BadInput as error:
@@ -229,6 +233,7 @@ def why_not(asked: PageRequest) -> Response:
     form, expected = SearchForm.of(asked), asked.text("expected").strip()
     if not form.text or not expected:
         return fragment("_why_not.html", problem="Ask a question above, then name the memory that you expected.")
+    asked.policy.admit_models(asked.principal)
     try:
         memory = _expected(asked, expected)
         found = asked.engine.why_not(memory.id, form.text, **form.options())
@@ -254,8 +259,8 @@ def _expected(asked: PageRequest, text: str) -> Memory:
     return answer.hits[0].memory
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "", show),
-    ("GET", "/hits", hits),
-    ("GET", "/why-not", why_not),
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "", show),
+    PageRoute("GET", "/hits", hits),
+    PageRoute("GET", "/why-not", why_not),
 )

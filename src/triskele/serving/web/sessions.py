@@ -1,4 +1,4 @@
-"""Browser sessions: a code that works once buys a cookie, and the cookie opens the pages until it expires."""
+"""Browser sessions: what proves who someone is buys a cookie, and the cookie opens the pages until it expires."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import hashlib
 import secrets
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import resources
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from triskele.serving.http.access import OWNER, Principal
+
 PREFIX = "/ui"
 CODE_S = 600.0
 SESSION_S = 12 * 3600.0
+# Where the guard puts the sessions of a listener, which the page that signs in asks.
+SESSIONS = "triskele.sessions"
 _MAX_KEPT = 64
 _STATIC = f"{PREFIX}/static/"
 _EXCHANGE = f"{PREFIX}/session"
@@ -39,8 +45,76 @@ def is_page(path: str) -> bool:
     return path == PREFIX or path.startswith(f"{PREFIX}/")
 
 
-class Sessions:
-    """Codes and sessions of one process; they end with it."""
+class OpenedSession(NamedTuple):
+    """A new session: the value of its cookie, and how long it lasts."""
+
+    value: str
+    lasts_s: float
+
+
+class PageSessions(ABC):
+    """Sessions of whatever kind: the cookie, which requests pass, and the answer to who is signed out."""
+
+    signed_out_page: str
+
+    async def admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
+        """The refusal of a request to the pages, or who sent it; files and the sign-in itself need nobody."""
+        path = request.scope["path"]
+        if request.method not in ("GET", "HEAD") and not _is_own(request):
+            return Response("This request does not come from a page of triskele.", 403, HEADERS), None
+        if path.startswith(_STATIC) or path == _EXCHANGE:
+            return None, None
+        principal = await self.principal(request.cookies.get(_cookie(request), ""))
+        return (self._signed_out(), None) if principal is None else (None, principal)
+
+    async def exchange(self, request: Request, proof: str) -> Response:
+        """A session cookie for a proof; 401 where it proves nothing."""
+        made = await self.opened(request, proof)
+        if made is None:
+            return self._signed_out()
+        response = Response(status_code=204, headers=HEADERS)
+        # The origin that the browser names was checked: it tells whether TLS is used, behind a proxy too.
+        is_secure = request.headers.get("origin", "").startswith("https://")
+        response.set_cookie(
+            _cookie(request),
+            made.value,
+            max_age=int(made.lasts_s),
+            path=PREFIX,
+            httponly=True,
+            samesite="strict",
+            secure=is_secure,
+        )
+        return response
+
+    async def end(self, request: Request) -> Response:
+        """Close the session of a request."""
+        await self.closed(request.cookies.get(_cookie(request), ""))
+        response = Response(status_code=204, headers={**HEADERS, "HX-Redirect": PREFIX})
+        response.delete_cookie(_cookie(request), path=PREFIX, httponly=True, samesite="strict")
+        return response
+
+    @abstractmethod
+    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
+        """A new session; None where the proof is none."""
+
+    @abstractmethod
+    async def principal(self, value: str) -> Principal | None:
+        """Whose session a cookie belongs to; None where it is not open."""
+
+    @abstractmethod
+    async def closed(self, value: str) -> None:
+        """End the session of a cookie."""
+
+    def _signed_out(self) -> Response:
+        text = resources.files(__package__).joinpath("static", self.signed_out_page).read_text(encoding="utf-8")
+        # A page that is open asks for parts of itself: let it load as a whole, which shows why.
+        return Response(text, 401, {**HEADERS, "HX-Refresh": "true"}, "text/html")
+
+
+class Sessions(PageSessions):
+    """Codes and sessions of one process, for the owner of a personal machine; they end with it."""
+
+    signed_out_page = "signed-out.html"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -52,44 +126,25 @@ class Sessions:
         """A code for the fragment of the address; it works once and not for long."""
         return self._new(self._codes, CODE_S)
 
-    def exchange(self, request: Request, code: str) -> Response:
-        """A session cookie for a code; 401 for an unknown one."""
-        if not self._take(code):
-            return self._signed_out()
-        response = Response(status_code=204, headers=HEADERS)
-        value = self._new(self._open, SESSION_S)
-        response.set_cookie(
-            _cookie(request), value, max_age=int(SESSION_S), path=PREFIX, httponly=True, samesite="strict"
-        )
-        return response
-
-    def end(self, request: Request) -> Response:
-        """Close the session of a request."""
-        with self._mutex:
-            self._open.pop(_digest(request.cookies.get(_cookie(request), "")), None)
-        response = Response(status_code=204, headers={**HEADERS, "HX-Redirect": PREFIX})
-        response.delete_cookie(_cookie(request), path=PREFIX, httponly=True, samesite="strict")
-        return response
-
-    def refusal(self, request: Request) -> Response | None:
-        """Why a request to the pages is refused; None where it may pass."""
-        path = request.scope["path"]
-        if request.method not in ("GET", "HEAD") and not _is_own(request):
-            return Response("This request does not come from a page of triskele.", 403, HEADERS)
-        if path.startswith(_STATIC) or path == _EXCHANGE or self._is_open(request):
-            return None
-        return self._signed_out()
-
-    def _is_open(self, request: Request) -> bool:
-        given = request.cookies.get(_cookie(request), "")
-        with self._mutex:
-            self._drop_expired(self._open)
-            return _digest(given) in self._open
-
-    def _take(self, code: str) -> bool:
+    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
+        """A session for a code."""
+        del request
         with self._mutex:
             self._drop_expired(self._codes)
-            return self._codes.pop(_digest(code), None) is not None
+            if self._codes.pop(_digest(proof), None) is None:
+                return None
+        return OpenedSession(self._new(self._open, SESSION_S), SESSION_S)
+
+    async def principal(self, value: str) -> Principal | None:
+        """The owner, where the session is open."""
+        with self._mutex:
+            self._drop_expired(self._open)
+            return OWNER if _digest(value) in self._open else None
+
+    async def closed(self, value: str) -> None:
+        """Forget a session."""
+        with self._mutex:
+            self._open.pop(_digest(value), None)
 
     def _new(self, kept: dict[str, float], seconds: float) -> str:
         value = secrets.token_urlsafe(32)
@@ -103,12 +158,6 @@ class Sessions:
     def _drop_expired(self, kept: dict[str, float]) -> None:
         for value in [each for each, ends in kept.items() if ends <= self._clock()]:
             del kept[value]
-
-    @staticmethod
-    def _signed_out() -> Response:
-        text = resources.files(__package__).joinpath("static", "signed-out.html").read_text(encoding="utf-8")
-        # A page that is open asks for parts of itself: let it load as a whole, which shows why.
-        return Response(text, 401, {**HEADERS, "HX-Refresh": "true"}, "text/html")
 
 
 def _is_own(request: Request) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import errors
@@ -35,6 +37,7 @@ _KEY = "keys.id, keys.user_name, keys.label, keys.scopes, keys.created_at, keys.
 _AUDIT = "entry, at, user_name, key, operation, target, status, address"
 # Verifying a key, and noting a request, must not wait for one another.
 _MOST_CONNECTIONS = 8
+_MOST_SESSIONS = 20
 
 
 class Accounts:
@@ -145,9 +148,39 @@ class Accounts:
             row = connection.execute(sql, [id]).fetchone()
         if not is_proven(key, None if row is None else bytes(row[0])) or row is None:
             return None
-        found = _key(row[1:8])
-        is_over = found.expires_at is not None and found.expires_at <= timestamps.now()
-        return None if is_over or found.revoked_at is not None else VerifiedKey(found, _user(row[8:]))
+        return _standing(row[1:])
+
+    def open_session(self, key: AccessKey, lasts: timedelta) -> tuple[str, datetime]:
+        """A new session of a key, told only now, and when it ends; of many sessions of one key the oldest go."""
+        now, text = timestamps.now(), secrets.token_urlsafe(32)
+        ends = min(now + lasts, key.expires_at or now + lasts)
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM sessions WHERE expires_at <= %s", [_number(now)])
+            connection.execute(
+                "DELETE FROM sessions WHERE hash IN"
+                " (SELECT hash FROM sessions WHERE key = %s ORDER BY created_at DESC OFFSET %s)",
+                [key.id, _MOST_SESSIONS - 1],
+            )
+            connection.execute(
+                "INSERT INTO sessions (hash, key, created_at, expires_at) VALUES (%s, %s, %s, %s)",
+                [_session(text), key.id, _number(now), _number(ends)],
+            )
+        return text, ends
+
+    def session(self, text: str) -> VerifiedKey | None:
+        """The key and the user of a session; None where it has ended, or its key has."""
+        sql = (
+            f"SELECT {_KEY}, {_USER} FROM sessions JOIN keys ON keys.id = sessions.key"
+            " JOIN users ON users.name = keys.user_name WHERE sessions.hash = %s AND sessions.expires_at > %s"
+        )
+        with self._transaction() as connection:
+            row = connection.execute(sql, [_session(text), _number(timestamps.now())]).fetchone()
+        return None if row is None else _standing(row)
+
+    def end_session(self, text: str) -> None:
+        """End a session at once."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM sessions WHERE hash = %s", [_session(text)])
 
     def note(self, *, user: str, key: str, operation: str, target: str, status: int, address: str) -> None:
         """Add a line to the audit log."""
@@ -173,6 +206,17 @@ class Accounts:
         with told(self._connections.address), self._connections.transaction("BEGIN", "", _ENTER) as (connection, _):
             yield connection
             connection.execute("COMMIT")
+
+
+def _standing(row: Any) -> VerifiedKey | None:
+    """A key with its user; None where it has expired or was revoked."""
+    found = _key(row[:7])
+    is_over = found.expires_at is not None and found.expires_at <= timestamps.now()
+    return None if is_over or found.revoked_at is not None else VerifiedKey(found, _user(row[7:]))
+
+
+def _session(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 
 def _number(at: datetime | None) -> int | None:

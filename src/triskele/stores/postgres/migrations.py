@@ -186,8 +186,23 @@ CREATE TABLE corpora (
 CREATE INDEX conversation_turn ON versions (owner, project, session, coalesce(position, 0), row)
 WHERE known_to IS NULL AND session IS NOT NULL;
 """
+_CONVERSATIONS = """
+ALTER TABLE conversations ADD COLUMN client {text} NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN project {text} NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN tokens bigint NOT NULL DEFAULT 0;
+ALTER TABLE given ADD COLUMN tokens bigint NOT NULL DEFAULT 0;
+"""
+_SESSIONS = """
+CREATE TABLE sessions (
+    hash bytea PRIMARY KEY, key {text} NOT NULL REFERENCES keys ON DELETE CASCADE,
+    created_at bigint NOT NULL, expires_at bigint NOT NULL
+);
+CREATE INDEX session_key ON sessions (key, created_at);
+"""
 # Accounts belong to no owner: only a transaction that says so sees them.
 ACCOUNT_TABLES = ("users", "keys", "audit")
+SESSION_TABLES = ("sessions",)
+_ACCOUNT_ROWS = "current_setting('triskele.accounts', true) = 'on'"
 # Every table whose rows have an owner; `secured` gives each its policy.
 OWNED = (
     "versions",
@@ -240,8 +255,9 @@ class Migration:
 
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(_FOUNDATION + secured(*OWNED), breaks=True),
-    Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, "current_setting('triskele.accounts', true) = 'on'")),
+    Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, _ACCOUNT_ROWS)),
     Migration(_WORDS + secured(*DERIVED)),
+    Migration(_CONVERSATIONS + _SESSIONS + _secured(SESSION_TABLES, _ACCOUNT_ROWS)),
 )
 
 

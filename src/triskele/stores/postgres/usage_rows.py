@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
-from triskele.stores.protocols import DayCount, Given, Use, UseCount
+from triskele.stores.protocols import ConversationUse, DayCount, Given, Use, UseCount
 from triskele.stores.sqlite.usage import KEPT, KEPT_WHEN_OVER, MOST_CONVERSATIONS
 
 _MOST_WAITING = 1000
@@ -32,9 +32,22 @@ class PostgresUsage:
         """Count memories that a recall returned."""
         self._write(_Handed(None, tuple(uses), is_injected=False, at=timestamps.now()))
 
-    def injected(self, conversation: str | None, uses: Sequence[Use]) -> None:
+    def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:
         """Count memories that a conversation was given unasked; whatever it had lost counts as never given."""
-        self._write(_Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now()))
+        handed = _Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now())
+        self._write(replace(handed, client=client, project=project))
+
+    def conversations(self, limit: int = 50, offset: int = 0) -> list[ConversationUse]:
+        """The conversations that were given something, the newest first; what still waits to be written is left out."""
+        self.flush()
+        sql = (
+            "SELECT c.conversation, c.at, c.client, c.project, count(g.id), c.tokens FROM conversations AS c"
+            " LEFT JOIN given AS g ON g.owner = c.owner AND g.conversation = c.conversation WHERE c.owner = %s"
+            " GROUP BY c.conversation, c.at, c.client, c.project, c.tokens ORDER BY c.at DESC, c.conversation"
+            " LIMIT %s OFFSET %s"
+        )
+        rows = self._all(sql, limit, offset)
+        return [ConversationUse(*row)._replace(at=timestamps.from_micros(row[1])) for row in rows]
 
     def lose(self, conversation: str) -> None:
         """A conversation was compacted: what it was given is no longer in its context."""
@@ -51,9 +64,10 @@ class PostgresUsage:
     def given(self, conversation: str) -> list[Given]:
         """What a conversation was given, the newest first."""
         self.flush()
-        sql = "SELECT id, content_hash, at, lost FROM given WHERE owner = %s AND conversation = %s ORDER BY at DESC, id"
+        columns = "id, content_hash, at, lost, tokens"
+        sql = f"SELECT {columns} FROM given WHERE owner = %s AND conversation = %s ORDER BY at DESC, id"
         rows = self._all(sql, conversation)
-        known = {row[0]: Given(row[0], row[1], timestamps.from_micros(row[2]), bool(row[3])) for row in rows}
+        known = {row[0]: Given(row[0], row[1], timestamps.from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
         with self._lock:
             for entry in self._waiting:
                 if entry.conversation == conversation:
@@ -105,8 +119,8 @@ class PostgresUsage:
     def _counted(self, sql: str, binding: Any) -> list[UseCount]:
         return [UseCount(*row)._replace(last=timestamps.from_micros(row[-1])) for row in self._all(sql, binding)]
 
-    def _all(self, sql: str, binding: Any) -> list[Any]:
-        return self._transactions.all(sql, [self._owner, binding])
+    def _all(self, sql: str, *bindings: Any) -> list[Any]:
+        return self._transactions.all(sql, [self._owner, *bindings])
 
 
 class _Entry(Protocol):
@@ -126,11 +140,13 @@ class _Handed:
     uses: tuple[Use, ...]
     is_injected: bool
     at: datetime
+    client: str = ""
+    project: str = ""
 
     def write(self, connection: Connection, owner: str) -> None:
         micros = timestamps.to_micros(self.at)
         if self.conversation is not None:
-            _open(connection, owner, self.conversation, self.at)
+            _open(connection, owner, self)
             connection.execute(
                 "DELETE FROM given WHERE owner = %s AND conversation = %s AND lost", [owner, self.conversation]
             )
@@ -162,7 +178,7 @@ class _Handed:
     def replay(self, known: dict[str, Given]) -> None:
         for id in [id for id, each in known.items() if each.lost]:
             del known[id]
-        known |= {use.id: Given(use.id, use.content_hash, self.at) for use in self.uses}
+        known |= {use.id: Given(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +221,21 @@ class _Ended:
         """Nothing is taken from what was given."""
 
 
-def _open(connection: Connection, owner: str, conversation: str, at: datetime) -> None:
+def _open(connection: Connection, owner: str, handed: _Handed) -> None:
     """Note a conversation; a new one takes the place of old ones."""
-    known = connection.execute(
-        "UPDATE conversations SET at = %s, ended = false WHERE owner = %s AND conversation = %s",
-        [timestamps.to_micros(at), owner, conversation],
+    at, conversation = handed.at, handed.conversation
+    known = [timestamps.to_micros(at), handed.client, handed.project, sum(use.tokens for use in handed.uses)]
+    changed = connection.execute(
+        "UPDATE conversations SET at = %s, ended = false, client = %s, project = %s, tokens = tokens + %s"
+        " WHERE owner = %s AND conversation = %s",
+        [*known, owner, conversation],
     )
-    if known.rowcount:
+    if changed.rowcount:
         return
     connection.execute(
-        "INSERT INTO conversations VALUES (%s, %s, %s, false)", [owner, conversation, timestamps.to_micros(at)]
+        "INSERT INTO conversations (at, client, project, tokens, owner, conversation, ended)"
+        " VALUES (%s, %s, %s, %s, %s, %s, false)",
+        [*known, owner, conversation],
     )
     over = {"kept": timestamps.to_micros(at - KEPT), "ended": timestamps.to_micros(at - KEPT_WHEN_OVER)}
     gone = connection.execute(
@@ -238,10 +259,11 @@ def _keep_text(connection: Connection, owner: str, conversation: str | None, use
         return
     if conversation is not None:
         connection.execute(
-            "INSERT INTO given (owner, conversation, id, content_hash, at, lost) VALUES (%s, %s, %s, %s, %s, false)"
+            "INSERT INTO given (owner, conversation, id, content_hash, tokens, at, lost)"
+            " VALUES (%s, %s, %s, %s, %s, %s, false)"
             " ON CONFLICT (owner, conversation, id) DO UPDATE"
-            " SET content_hash = excluded.content_hash, at = excluded.at, lost = false",
-            [owner, conversation, use.id, use.content_hash, micros],
+            " SET content_hash = excluded.content_hash, tokens = excluded.tokens, at = excluded.at, lost = false",
+            [owner, conversation, use.id, use.content_hash, use.tokens, micros],
         )
     connection.execute(
         "INSERT INTO echoes SELECT %s, print, %s FROM unnest(%s::text[]) AS left_by (print) ON CONFLICT DO NOTHING",

@@ -148,6 +148,13 @@ CREATE TABLE places (
 ) STRICT;
 """
 
+_CONVERSATIONS = """
+ALTER TABLE conversations ADD COLUMN client TEXT NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN project TEXT NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE given ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+"""
+
 # A step is SQL, or a function of the connection and of the owner whom rows without another one go to.
 Step = str | Callable[[apsw.Connection, str], None]
 
@@ -164,6 +171,7 @@ MIGRATIONS: tuple[Step, ...] = (
     ownership.own_names,
     _SPEAKERS,
     _PLACES,
+    _CONVERSATIONS,
 )
 
 

@@ -6,7 +6,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
-from triskele.stores.protocols import DayCount, Given, Use, UseCount
+from triskele.stores.protocols import ConversationUse, DayCount, Given, Use, UseCount
 from triskele.stores.sqlite.database import Database
 
 MOST_CONVERSATIONS = 500
@@ -37,9 +37,22 @@ class SqliteUsage:
         """Count memories that a recall returned."""
         self._write(_Handed(None, tuple(uses), is_injected=False, at=timestamps.now()))
 
-    def injected(self, conversation: str | None, uses: Sequence[Use]) -> None:
+    def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:
         """Count memories that a conversation was given unasked; whatever it had lost counts as never given."""
-        self._write(_Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now()))
+        handed = _Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now())
+        self._write(replace(handed, client=client, project=project))
+
+    def conversations(self, limit: int = 50, offset: int = 0) -> list[ConversationUse]:
+        """The conversations that were given something, the newest first; what still waits to be written is left out."""
+        self.flush()
+        sql = (
+            "SELECT c.conversation, c.at, c.client, c.project, count(g.id), c.tokens FROM conversations AS c"
+            " LEFT JOIN given AS g ON g.owner = c.owner AND g.conversation = c.conversation WHERE c.owner = ?"
+            " GROUP BY c.conversation, c.at, c.client, c.project, c.tokens ORDER BY c.at DESC, c.conversation"
+            " LIMIT ? OFFSET ?"
+        )
+        rows = self._all(sql, limit, offset)
+        return [ConversationUse(*row)._replace(at=timestamps.from_micros(row[1])) for row in rows]
 
     def lose(self, conversation: str) -> None:
         """A conversation was compacted: what it was given is no longer in its context."""
@@ -56,9 +69,10 @@ class SqliteUsage:
     def given(self, conversation: str) -> list[Given]:
         """What a conversation was given, the newest first."""
         self.flush()
-        sql = "SELECT id, content_hash, at, lost FROM given WHERE owner = ? AND conversation = ? ORDER BY at DESC, id"
+        columns = "id, content_hash, at, lost, tokens"
+        sql = f"SELECT {columns} FROM given WHERE owner = ? AND conversation = ? ORDER BY at DESC, id"
         rows = self._all(sql, conversation)
-        known = {row[0]: Given(row[0], row[1], timestamps.from_micros(row[2]), bool(row[3])) for row in rows}
+        known = {row[0]: Given(row[0], row[1], timestamps.from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
         with self._lock:
             for entry in self._waiting:
                 if entry.conversation == conversation:
@@ -110,8 +124,8 @@ class SqliteUsage:
     def _counted(self, sql: str, binding: str | int) -> list[UseCount]:
         return [UseCount(*row)._replace(last=timestamps.from_micros(row[-1])) for row in self._all(sql, binding)]
 
-    def _all(self, sql: str, binding: str | int) -> list[Any]:
-        return self._database.all(sql, [self._owner, binding])
+    def _all(self, sql: str, *bindings: str | int) -> list[Any]:
+        return self._database.all(sql, [self._owner, *bindings])
 
 
 class _Entry(Protocol):
@@ -131,11 +145,13 @@ class _Handed:
     uses: tuple[Use, ...]
     is_injected: bool
     at: datetime
+    client: str = ""
+    project: str = ""
 
     def write(self, connection: apsw.Connection, owner: str) -> None:
         micros = timestamps.to_micros(self.at)
         if self.conversation is not None:
-            _open(connection, owner, self.conversation, self.at)
+            _open(connection, owner, self)
             connection.execute(
                 "DELETE FROM given WHERE owner = ? AND conversation = ? AND lost", [owner, self.conversation]
             )
@@ -166,7 +182,7 @@ class _Handed:
     def replay(self, known: dict[str, Given]) -> None:
         for id in [id for id, each in known.items() if each.lost]:
             del known[id]
-        known |= {use.id: Given(use.id, use.content_hash, self.at) for use in self.uses}
+        known |= {use.id: Given(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +221,22 @@ class _Ended:
         """Nothing is taken from what was given."""
 
 
-def _open(connection: apsw.Connection, owner: str, conversation: str, at: datetime) -> None:
+def _open(connection: apsw.Connection, owner: str, handed: _Handed) -> None:
     """Note a conversation; a new one takes the place of old ones."""
+    at, conversation = handed.at, handed.conversation
+    known = [timestamps.to_micros(at), handed.client, handed.project, sum(use.tokens for use in handed.uses)]
     connection.execute(
-        "UPDATE conversations SET at = ?, ended = 0 WHERE owner = ? AND conversation = ?",
-        [timestamps.to_micros(at), owner, conversation],
+        "UPDATE conversations SET at = ?, ended = 0, client = ?, project = ?, tokens = tokens + ?"
+        " WHERE owner = ? AND conversation = ?",
+        [*known, owner, conversation],
     )
     if connection.changes():
         return
-    connection.execute("INSERT INTO conversations VALUES (?, ?, ?, 0)", [owner, conversation, timestamps.to_micros(at)])
+    connection.execute(
+        "INSERT INTO conversations (at, client, project, tokens, owner, conversation, ended)"
+        " VALUES (?, ?, ?, ?, ?, ?, 0)",
+        [*known, owner, conversation],
+    )
     ends = [timestamps.to_micros(at - KEPT), timestamps.to_micros(at - KEPT_WHEN_OVER)]
     connection.execute(
         # Never the new one itself: after a clock was set back, it is the oldest of all.
@@ -235,8 +258,9 @@ def _keep_text(connection: apsw.Connection, owner: str, conversation: str | None
         return
     if conversation is not None:
         connection.execute(
-            "INSERT OR REPLACE INTO given (owner, conversation, id, content_hash, at, lost) VALUES (?, ?, ?, ?, ?, 0)",
-            [owner, conversation, use.id, use.content_hash, micros],
+            "INSERT OR REPLACE INTO given (owner, conversation, id, content_hash, tokens, at, lost)"
+            " VALUES (?, ?, ?, ?, ?, ?, 0)",
+            [owner, conversation, use.id, use.content_hash, use.tokens, micros],
         )
     connection.executemany(
         "INSERT OR IGNORE INTO echoes VALUES (?, ?, ?)", [(owner, print, use.id) for print in use.prints]

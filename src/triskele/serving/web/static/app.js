@@ -46,7 +46,7 @@
 
   // Keys
 
-  const pages = { s: "", b: "/browse", g: "/graph", c: "/code", r: "/review", q: "/quality", h: "/health" };
+  const pages = { s: "", b: "/browse", g: "/graph", c: "/code", r: "/review", q: "/quality", h: "/health", u: "/admin" };
   let isGoing = false;
 
   const toSearch = () => {
@@ -63,7 +63,7 @@
       return $("textarea, input", form).focus();
     }
     const link = chosen() && $("a[data-open]", chosen());
-    if (link) location.assign(`${link.getAttribute("href")}?edit=1`);
+    if (link && $("a[href='/ui/new']")) location.assign(`${link.getAttribute("href")}?edit=1`);
   };
 
   const keys = {
@@ -71,7 +71,7 @@
     j: () => choose(1),
     k: () => choose(-1),
     e: edit,
-    n: () => location.assign("/ui/new"),
+    n: () => $("a[href='/ui/new']") && location.assign("/ui/new"),
     u: () => $("[data-undo]")?.click(),
     x: () => chosen() && $("input[type=checkbox]", chosen())?.click(),
     g: () => {
@@ -90,7 +90,8 @@
       return $(event.target.dataset.enter).click();
     }
     if (inField || $("dialog[open]")) return;
-    const action = isGoing && event.key in pages ? () => location.assign(`/ui${pages[event.key]}`) : keys[event.key];
+    const page = isGoing && event.key in pages && $(`nav a[href="/ui${pages[event.key]}"]`);
+    const action = page ? () => page.click() : keys[event.key];
     if (!action) return;
     event.preventDefault();
     isGoing = false;
@@ -147,14 +148,29 @@
     if (target.id === "theme") switchTheme();
     if (target.id === "help") $("#keys").showModal();
     if ("dismiss" in target.dataset) target.closest(".notice").remove();
-    if (target.dataset.fill) $(target.dataset.fill).value = target.dataset.value;
+    if (target.dataset.copy) copy($(target.dataset.copy), target);
   });
 
+  const copy = async (field, button) => {
+    field.select();
+    try {
+      await navigator.clipboard.writeText(field.value);
+      button.textContent = "Copied";
+    } catch {
+      // Without a secure address there is no clipboard: the text is selected.
+      button.textContent = "Press Ctrl+C";
+    }
+  };
+
   // A request that a page leaves behind ends too, and tells nothing of the server.
+  const gone =
+    document.body.dataset.place === "this server"
+      ? "The server does not answer. Try again in a moment; nothing was changed."
+      : "The server does not answer. It ends when nobody uses it: run “triskele ui” in a terminal to start it again.";
   let isLeaving = false;
   addEventListener("beforeunload", () => (isLeaving = true));
   document.addEventListener("htmx:sendError", () =>
-    isLeaving || say("The server does not answer. It ends when nobody uses it: run “triskele ui” in a terminal to start it again."),
+    isLeaving || say(gone),
   );
   document.addEventListener("htmx:timeout", () => say("The server took too long to answer. Try again."));
 
