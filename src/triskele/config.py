@@ -16,14 +16,15 @@ from triskele.errors import BadInput
 BUNDLED, NO_MODEL = "bundled", "none"
 KEY_FILE = "vault.key"
 CONFIG_FILE = "config.toml"
+SERVER_KEY_FILE = "server.key"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
 LEARNING = ("off", "strict", "normal", "all")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file", "environment", "command")
 
-# The variables that choose a store and an owner.
-_CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
+# The variables that choose a store, an owner and a server.
+_CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 # Settings that may hold a path.
 _PATHS = (".model", ".key_file", ".certificate_file", ".private_key_file")
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
@@ -164,7 +165,8 @@ class AgentSettings:
 class ServerSettings:
     """A server for others: names it answers to, proxies it believes, TLS files, quotas per user (0: none).
 
-    `url` and `key_file` point this machine's own commands at such a server.
+    `url` points commands, hooks and agents of this machine at such a server; the key is in `key_file`, by default
+    `server.key` in the data folder.
     """
 
     url: str = ""

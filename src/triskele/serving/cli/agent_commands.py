@@ -194,6 +194,8 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
         return _report_status(invocation, environ, stop=stop)
     if demo:
         return _serve_demo(invocation, http or "127.0.0.1:0")
+    if http:
+        invocation.refuse_server()
     is_public = not invocation.settings().store.url.startswith("sqlite:")
     extra_addresses = resident.ExtraAddresses(
         listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
