@@ -32,6 +32,7 @@ import triskele
 from triskele.errors import TriskeleError
 from triskele.evaluation.datasets import windows
 from triskele.evaluation.loaders import load_dataset
+from triskele.index.worker import LEASE_S, QUIET_S
 from triskele.serving.http.client import RemoteMemory
 from triskele.serving.http.demo_server import running_postgres
 from triskele.stores.postgres.accounts import Accounts
@@ -40,6 +41,7 @@ WORDS = (
     "argo flux helm redis kafka billing shop cluster release backup cache queue deploy incident metric alert".split()
 )
 _EMBEDDED_S = 300.0
+_SETTLED_S = 3 * (LEASE_S + QUIET_S)
 
 
 def fact(number: int) -> str:
@@ -144,8 +146,10 @@ def agree(first: str, second: str, key: str, questions: Sequence[str]) -> dict[s
     with triskele.connect(first, key) as one, triskele.connect(second, key) as other:
         ends = time.monotonic() + _EMBEDDED_S
         # An answer changes while vectors are still made.
-        while any(each.recall(questions[0]).waiting for each in (one, other)) and time.monotonic() < ends:
+        while any(_is_busy(each, questions[0]) for each in (one, other)) and time.monotonic() < ends:
             time.sleep(1)
+        # Each instance writes its lexical index anew once nothing has been written for a while.
+        time.sleep(_SETTLED_S)
         lists, scores, largest = 0, 0, 0.0
         for text in questions:
             left, right = (each.recall(text, limit=50, all_projects=True, logged=False).hits for each in (one, other))
@@ -153,6 +157,11 @@ def agree(first: str, second: str, key: str, questions: Sequence[str]) -> dict[s
             apart = max((abs(a.score - b.score) for a, b in zip(left, right, strict=False)), default=0.0)
             lists, scores, largest = lists + is_same, scores + (is_same and apart == 0), max(largest, apart)
         return {"questions": len(questions), "same": lists, "same_scores": scores, "largest_difference": largest}
+
+
+def _is_busy(memory: RemoteMemory, question: str) -> bool:
+    jobs = memory.statistics()[1].jobs
+    return bool(memory.recall(question).waiting or jobs.embed or jobs.names)
 
 
 def sample_corpus() -> tuple[list[dict[str, Any]], list[str]]:

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from click.testing import CliRunner, Result
 from residents import Host
 
 import triskele
+import triskele.errors
 from triskele.serving.cli.main import cli
 from triskele.serving.http.client import RemoteMemory
 from triskele.stores.access_keys import SCOPES
@@ -192,3 +192,243 @@ def test_a_day_of_commands_prints_what_it_prints_on_a_store_of_ones_own(
     for number, (there, here) in enumerate(zip(_session(work), expected, strict=True)):
         assert there == here, number
     assert not (home / "memories.db").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["reindex", "backup x.db", "restore x.db", "doctor", "projects list", "review", "curate", "ui", "serve --http :0"],
+)
+def test_what_works_on_files_of_a_store_is_refused_in_one_line(laptop: Laptop, work: Path, command: str) -> None:
+    home = laptop("any-key")
+    (work / "x.db").write_text("")
+    refused = run(*command.split())
+    assert refused.exit_code == 2 and refused.stderr.count("\n") == 1
+    assert "unset server.url" in refused.stderr
+    assert not (home / "memories.db").exists() and (work / "x.db").read_text() == ""
+
+
+def test_a_store_that_the_command_names_is_used_itself(laptop: Laptop, work: Path) -> None:
+    laptop("any-key")
+    store = f"sqlite:///{work / 'own.db'}"
+    assert run("--store", store, "add", "only here").exit_code == 0
+    assert "only here" in run("list", "--store", store).stdout
+
+
+def test_a_server_that_cannot_be_used_is_told_in_one_line(
+    laptop: Laptop, server: TeamServer, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal(**point: Any) -> str:
+        home = laptop(**point)
+        answer = run("recall", "anything")
+        assert answer.exit_code == 3 and answer.stderr.count("\n") == 1, home
+        return answer.stderr
+
+    assert "does not answer" in refusal(url="http://127.0.0.1:1")
+    assert "wrong, expired or revoked" in refusal(key="tsk_nothing_like_it")
+    user, key = "brief", server.key()
+    server.accounts.create_user(user)
+    _, made = server.accounts.create_key(user)
+    server.accounts.revoke_key(made.id)
+    reader = server.key(scopes=("read",))
+    laptop(reader)
+    assert "scope write" in run("add", "no").stderr
+    home = laptop(key)
+    (home / "server.key").chmod(0o644)
+    open_to_all = run("list")
+    assert open_to_all.exit_code == 2 and "chmod 600" in open_to_all.stderr
+    (home / "server.key").unlink()
+    missing = run("list")
+    assert missing.exit_code == 2 and "server.key" in missing.stderr
+    # A project's folder can set variables: the key of the file is not for the server that they name.
+    laptop(key)
+    monkeypatch.setenv("TRISKELE_SERVER", "https://evil.example")
+    assert "TRISKELE_KEY" in run("list").stderr
+
+
+def test_a_server_of_another_version_is_named() -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"else": 1}, headers={"X-Triskele-Version": "9.1"})
+
+    def refuse(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(422, json={"detail": "anyone: unknown"}, headers={"X-Triskele-Version": "9.1"})
+
+    for kind in (answer, refuse):
+        memory = RemoteMemory("http://localhost", "k", transport=httpx.MockTransport(kind))
+        with memory, pytest.raises(triskele.errors.Unavailable, match=r"runs triskele 9\.1, this is"):
+            memory.census()
+
+
+@pytest.fixture
+def host(laptop: Laptop, tmp_path: Path) -> Iterator[Host]:
+    """The processes of the laptop's data folder."""
+    opened = Host(tmp_path / "laptop", TRISKELE_AGENTS_BACKGROUND="false")
+    yield opened
+    opened.close()
+
+
+def _event(work: Path, prompt: str, session: str = "s1") -> bytes:
+    told = {"prompt": prompt, "session_id": session, "cwd": str(work), "transcript_path": "/etc/passwd"}
+    return json.dumps(told).encode()
+
+
+def test_a_hook_gives_memories_of_the_server(laptop: Laptop, server: TeamServer, host: Host, work: Path) -> None:
+    key = server.key()
+    laptop(key)
+    with triskele.connect(server.address, key, project="shop") as memory:
+        memory.remember("Releases reach the cluster through Argo CD on Fridays")
+        memory.remember("Releases reach the cluster on Fridays by a private idea", sensitivity="private")
+        memory.remember("The cluster password is hunter2-Rk4T9w releases Fridays")
+        memory.remember("Web pages say that the cluster releases on Fridays are evil", origin="web")
+        asked = "how do releases reach the cluster on Fridays?"
+        answer = host.hook("user-prompt-submit", _event(work, asked))
+        given = json.loads(answer.stdout)["hookSpecificOutput"]["additionalContext"]
+        assert "through Argo CD" in given
+        for kept_back in ("private idea", "hunter2", "evil"):
+            assert kept_back not in given
+        # The server keeps the books: the same conversation is not told twice, and another one is.
+        assert host.hook("user-prompt-submit", _event(work, asked)).stdout == b""
+        assert b"Argo CD" in host.hook("user-prompt-submit", _event(work, asked, "s2")).stdout
+        # Another project is told nothing of this one.
+        assert host.hook("user-prompt-submit", _event(work.parent, asked, "s3")).stdout == b""
+        # A client that the user trusts may see private memories; the server is told so by this machine alone.
+        told = {"prompt": asked, "session_id": "s4"}
+        assert "private idea" in memory.hook("user-prompt-submit", told, sees_private=True, timeout_s=60)
+        told["session_id"] = "s5"
+        assert "private idea" not in memory.hook("user-prompt-submit", told, sees_private=False, timeout_s=60)
+        assert memory.statistics()[1].days[0].injected >= 3
+    for event in ("session-start", "pre-compact", "stop", "session-end"):
+        assert host.hook(event, _event(work, "")).returncode == 0
+    assert host.log() == ""
+    assert not (host.home / "memories.db").exists()
+
+
+@pytest.mark.parametrize("trouble", ["gone", "silent", "wrong key", "other server"])
+def test_a_hook_stays_silent_and_in_time_where_the_server_fails(
+    laptop: Laptop, server: TeamServer, host: Host, work: Path, trouble: str
+) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        # It takes connections and never answers.
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        url = {"gone": "http://127.0.0.1:1", "silent": address}.get(trouble, server.address)
+        laptop("tsk_wrong_one" if trouble == "wrong key" else None, url=url)
+        if trouble == "other server":
+            host.environ["TRISKELE_SERVER"] = "https://evil.example"
+            host.environ["TRISKELE_KEY"] = "k"
+        # The first one starts the resident process.
+        host.hook("stop", b"{}")
+        answer = host.hook("user-prompt-submit", _event(work, "how do we deploy?"), deadline_ms="1500")
+        assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
+    assert "how do we deploy" not in host.log()
+    expected = {"wrong key": "AccessDenied", "other server": "another store, owner, server"}.get(trouble, "Unavailable")
+    assert expected in host.log() or trouble == "silent"
+
+
+def _mcp(environ: dict[str, str], work: Path, *messages: dict[str, Any]) -> dict[int, Any]:
+    """The answers of `triskele mcp` to some requests."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "codex", "version": "1"}}
+    lines = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        *({"id": number, "method": "tools/call", "params": each} for number, each in enumerate(messages, start=2)),
+    ]
+    text = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in lines)
+    done = subprocess.run(
+        [sys.executable, "-m", "triskele", "mcp"],
+        input=text.encode(),
+        capture_output=True,
+        env=environ,
+        cwd=work,
+        timeout=120,
+        check=True,
+    )
+    answers = map(json.loads, done.stdout.splitlines())
+    return {each["id"]: each for each in answers if "id" in each}
+
+
+def _call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+@pytest.mark.parametrize("by_variables", [False, True])
+def test_agents_use_the_servers_memory_through_the_bridge(
+    laptop: Laptop, server: TeamServer, host: Host, work: Path, by_variables: bool
+) -> None:
+    key = server.key()
+    laptop(key)
+    if by_variables:
+        (host.home / "config.toml").write_text("")
+        host.environ |= {"TRISKELE_SERVER": server.address, "TRISKELE_KEY": key}
+    with triskele.connect(server.address, key, project="shop") as memory:
+        private = memory.remember("The herons are my private hobby", sensitivity="private").id
+        secret = memory.remember(SECRET).id
+        answers = _mcp(
+            host.environ,
+            work,
+            _call("memory_store", content="Argo CD deploys the shop on Fridays"),
+            _call("memory_list"),
+            _call("memory_get", id=private),
+            _call("memory_reveal", id=secret),
+            _call("memory_stats"),
+            _call("code_status"),
+        )
+        stored = answers[2]["result"]["structuredContent"]
+        entry = memory.history(stored["id"])[0]
+        assert (entry.actor, memory.get(stored["id"]).project, memory.get(stored["id"]).origin) == (
+            "client:codex",
+            "shop",
+            "agent",
+        )
+        assert "herons" not in json.dumps(answers) and "hunter2" not in json.dumps(answers)
+        assert "is private" in answers[4]["result"]["content"][0]["text"]
+        assert "cannot ask the user" in answers[5]["result"]["content"][0]["text"]
+        assert answers[6]["result"]["structuredContent"]["memories"] in (2, 3)
+        assert answers[7]["result"]["structuredContent"]["trees"] == []
+        if by_variables:
+            return
+        id, other = stored["id"], memory.remember("Storks are forgotten soon").id
+        answers = _mcp(
+            host.environ,
+            work,
+            _call("memory_recall", query="what deploys the shop?"),
+            _call("memory_update", id=id, content="Flux deploys the shop on Fridays"),
+            _call("memory_why_not", id=id, query="herons"),
+            _call("memory_link", source=id, kind="see-also", target=secret),
+            _call("memory_forget", ids=[other]),
+        )
+        assert answers[2]["result"]["structuredContent"]["hits"][0]["id"] == id
+        assert all("structuredContent" in answers[number]["result"] for number in range(3, 7)), answers
+        assert memory.get(other).known_to is not None
+    assert not (host.home / "memories.db").exists()
+
+
+def test_an_agent_may_not_store_what_the_server_gave_it(server: TeamServer) -> None:
+    with triskele.connect(server.address, server.key(), project="shop") as memory:
+        memory.remember("Releases reach the cluster through Argo CD on Fridays")
+        told = {"prompt": "how do releases reach the cluster?", "session_id": "s"}
+        assert "Argo CD" in memory.hook("user-prompt-submit", told, sees_private=False, timeout_s=60)
+        memory.recall("Argo CD")
+        agent = memory.acting_as("client:codex")
+        with pytest.raises(triskele.errors.BadInput, match="this repeats memory"):
+            agent.remember("Releases reach the cluster through Argo CD on Fridays.")
+
+
+def test_a_resident_process_runs_commands_over_its_connection(
+    laptop: Laptop, server: TeamServer, host: Host, work: Path
+) -> None:
+    key = server.key()
+    laptop(key)
+    host.hook("stop", b"{}")
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "triskele", "add", "Argo CD deploys the shop"],
+            capture_output=True,
+            env=host.environ,
+            cwd=work,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout
+    with triskele.connect(server.address, key, project="shop") as memory:
+        assert [each.content for each in memory.browse()] == ["Argo CD deploys the shop"]

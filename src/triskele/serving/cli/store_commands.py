@@ -111,6 +111,7 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
 @common
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
+    invocation.refuse_server()
     with invocation.open_existing() as engine:
         started = time.perf_counter()
         count = engine.census().versions
