@@ -263,17 +263,18 @@ def file_of(environment: Mapping[str, str], home: Path) -> Path:
 
 
 def without_choice(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment that leaves store and owner to the settings file."""
+    """An environment that leaves store, owner and server to the settings file."""
     return {name: value for name, value in environment.items() if name not in _CHOICE}
 
 
 def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
-    """Whether store and owner are those of the settings file, however they were named."""
-    if not any(settings.origins[key].startswith(("environment", "argument")) for key in ("store.url", "memory.owner")):
+    """Whether store, owner and server are those of the settings file, however they were named."""
+    chosen = ("store.url", "memory.owner", "server.url")
+    if not any(settings.origins[key].startswith(("environment", "argument")) for key in chosen):
         return True
     named = load(without_choice(environment))
-    same_owner = named.memory.owner == settings.memory.owner
-    return same_owner and is_same_store(named.store.url, settings.store.url)
+    is_same = (named.memory.owner, named.server.url) == (settings.memory.owner, settings.server.url)
+    return is_same and is_same_store(named.store.url, settings.store.url)
 
 
 def is_same_store(one: str, other: str) -> bool:

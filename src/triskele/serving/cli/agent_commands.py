@@ -26,8 +26,8 @@ _DIFF = click.option("--diff", is_flag=True, help="Show the exact changes of the
 _YES = click.option("--yes", is_flag=True, help="Write without asking.")
 _UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
 _OTHER_STORE = (
-    "The store or owner is not that of the settings file: hooks will stay silent, and MCP works without the background"
-    " process. Name the store in config.toml instead ([store] url)."
+    "The store, owner or server is not that of the settings file: hooks will stay silent, and MCP works without the"
+    " background process. Name the store in config.toml instead ([store] url, [server] url)."
 )
 _PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
 
