@@ -1,13 +1,15 @@
 """Concurrent users of one server: errors, latencies, an ingest in which nothing may be lost, and two instances.
 
-    python benchmarks/server_load.py --users 50 --seconds 60 --ingest 10000 --out load.json
+    python benchmarks/server_load.py --users 50 --seconds 60 --ingest 10000 --set PATH --out load.json
 
-Starts a throw-away Postgres (extra `demo`) and two server processes on it, on loopback.
+Starts a throw-away Postgres (extra `demo`) and two server processes on it, on loopback. The instances are compared over
+the ingested texts, the sample corpus and the data sets that `--set` names: lists of 50 with their scores.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -19,14 +21,18 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import triskele
 from triskele.errors import TriskeleError
+from triskele.evaluation.datasets import windows
+from triskele.evaluation.loaders import load_dataset
+from triskele.index.worker import LEASE_S, QUIET_S
 from triskele.serving.http.client import RemoteMemory
 from triskele.serving.http.demo_server import running_postgres
 from triskele.stores.postgres.accounts import Accounts
@@ -35,6 +41,7 @@ WORDS = (
     "argo flux helm redis kafka billing shop cluster release backup cache queue deploy incident metric alert".split()
 )
 _EMBEDDED_S = 300.0
+_SETTLED_S = 3 * (LEASE_S + QUIET_S)
 
 
 def fact(number: int) -> str:
@@ -110,27 +117,79 @@ def _latency(values: list[float]) -> dict[str, float]:
     return {"n": len(values), "p50_ms": round(cuts[49], 1), "p95_ms": round(cuts[94], 1), "p99_ms": round(cuts[98], 1)}
 
 
-def ingest(address: str, key: str, count: int) -> dict[str, Any]:
-    """Store many memories through the API, a hundred at a time, and count what is there."""
+def ingest(address: str, key: str, texts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Store memories through the API, a hundred at a time, and compare what an export holds with what was sent."""
     started = time.perf_counter()
-    with triskele.connect(address, key) as memory:
-        for start in range(0, count, 100):
-            memory.remember_all([{"content": fact(number)} for number in range(start, min(start + 100, count))])
+    with triskele.connect(address, key) as memory, tempfile.TemporaryDirectory() as folder:
+        for start in range(0, len(texts), 100):
+            memory.remember_all(texts[start : start + 100])
         took_s = time.perf_counter() - started
-        return {"sent": count, "stored": memory.census().memories, "seconds": round(took_s, 1)}
+        target = Path(folder) / "all.jsonl"
+        memory.export_memories(target, include_private=True)
+        records = map(json.loads, target.read_text(encoding="utf-8").splitlines())
+        kept = [each["memory"]["content"] for each in records if "memory" in each]
+        return {
+            "sent": len(texts),
+            "stored": memory.census().memories,
+            "seconds": round(took_s, 1),
+            "hash_of_sent": _digest(each["content"] for each in texts),
+            "hash_of_stored": _digest(kept),
+        }
 
 
-def agree(first: str, second: str, key: str) -> dict[str, int]:
-    """Ask two instances the same questions."""
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(sorted(texts)).encode()).hexdigest()[:16]
+
+
+def agree(first: str, second: str, key: str, questions: Sequence[str]) -> dict[str, Any]:
+    """Ask two instances the same questions, once no vectors are waiting: how many lists of 50 are equal."""
     with triskele.connect(first, key) as one, triskele.connect(second, key) as other:
         ends = time.monotonic() + _EMBEDDED_S
         # An answer changes while vectors are still made.
-        while any(each.recall(WORDS[0]).waiting for each in (one, other)) and time.monotonic() < ends:
+        while any(_is_busy(each, questions[0]) for each in (one, other)) and time.monotonic() < ends:
             time.sleep(1)
-        questions = [f"what uses {word} for {next_word}?" for word, next_word in pairwise(WORDS)]
-        answers = [([hit.memory.id for hit in each.recall(text).hits] for each in (one, other)) for text in questions]
-        same = sum(left == right for left, right in answers)
-        return {"questions": len(questions), "same": same}
+        # Each instance writes its lexical index anew once nothing has been written for a while.
+        time.sleep(_SETTLED_S)
+        lists, scores, largest = 0, 0, 0.0
+        for text in questions:
+            left, right = (each.recall(text, limit=50, all_projects=True, logged=False).hits for each in (one, other))
+            is_same = [hit.memory.id for hit in left] == [hit.memory.id for hit in right]
+            apart = max((abs(a.score - b.score) for a, b in zip(left, right, strict=False)), default=0.0)
+            lists, scores, largest = lists + is_same, scores + (is_same and apart == 0), max(largest, apart)
+        return {"questions": len(questions), "same": lists, "same_scores": scores, "largest_difference": largest}
+
+
+def _is_busy(memory: RemoteMemory, question: str) -> bool:
+    jobs = memory.statistics()[1].jobs
+    return bool(memory.recall(question).waiting or jobs.embed or jobs.names)
+
+
+def sample_corpus() -> tuple[list[dict[str, Any]], list[str]]:
+    """Texts and questions of the sample corpus."""
+    folder = resources.files("triskele.samples") / "team"
+
+    def lines(name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+
+    texts = [{"content": each["text"], "project": each["meta"]["project"]} for each in lines("corpus.jsonl")]
+    return texts, [each["text"] for each in lines("queries.jsonl")]
+
+
+def data_set(path: Path, most: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Texts of a data set with session and speaker, its scopes as projects, and the first of its questions."""
+    dataset = load_dataset(path)
+    texts = [
+        {
+            "content": each.text,
+            "project": each.scope or "",
+            "session": each.session,
+            "position": each.position,
+            "speaker": each.speaker,
+            "created_at": each.created,
+        }
+        for each in windows(dataset.documents)
+    ]
+    return texts, [each.text for each in dataset.queries[:most]]
 
 
 def main() -> None:
@@ -139,6 +198,8 @@ def main() -> None:
     options.add_argument("--users", type=int, default=50)
     options.add_argument("--seconds", type=float, default=60)
     options.add_argument("--ingest", type=int, default=10_000)
+    options.add_argument("--set", type=Path, action="append", default=[], help="a data set to compare instances over")
+    options.add_argument("--questions", type=int, default=200, help="how many of its questions")
     options.add_argument("--out", type=Path)
     asked = options.parse_args()
     with running_postgres() as url:
@@ -147,12 +208,19 @@ def main() -> None:
                 accounts.create_user(f"user{number}")
             keys = [accounts.create_key(f"user{number}")[0] for number in range(asked.users)]
         with instance(url) as first, instance(url) as second:
-            found = {"load": load(first, keys, asked.seconds)}
-            with closing(Accounts(url)) as accounts:
-                accounts.create_user("bulk")
-                key = accounts.create_key("bulk")[0]
-            found["ingest"] = ingest(first, key, asked.ingest)
-            found["instances"] = agree(first, second, key)
+            found: dict[str, Any] = {"load": load(first, keys, asked.seconds)} if asked.users else {}
+            questions = [f"what uses {word} for {next_word}?" for word, next_word in pairwise(WORDS)]
+            corpora = {"bulk": ([{"content": fact(number)} for number in range(asked.ingest)], questions)}
+            corpora["sample"] = sample_corpus()
+            corpora |= {path.name: data_set(path, asked.questions) for path in asked.set}
+            for name, (texts, asked_there) in corpora.items():
+                if not texts:
+                    continue
+                with closing(Accounts(url)) as accounts:
+                    accounts.create_user(name)
+                    key = accounts.create_key(name)[0]
+                stored = ingest(first, key, texts)
+                found[name] = {"ingest": stored, "instances": agree(first, second, key, asked_there)}
     text = json.dumps(found, indent=2)
     sys.stdout.write(text + "\n")
     if asked.out is not None:

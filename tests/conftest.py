@@ -86,14 +86,26 @@ def postgres() -> Iterator[PostgresProcess]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def postgres_address(postgres: PostgresProcess) -> Iterator[Callable[[str], str]]:
+    """The address by which tests reach a database: its own, or behind PgBouncer where the environment asks for it."""
+    if not os.environ.get("TRISKELE_PGBOUNCER"):
+        yield lambda url: url
+        return
+    from pgbouncer import running_pgbouncer
+
+    with running_pgbouncer(postgres, connections=20) as bouncer:
+        yield bouncer.url
+
+
 @pytest.fixture
-def new_postgres(postgres: PostgresProcess) -> Iterator[Callable[[], str]]:
+def new_postgres(postgres: PostgresProcess, postgres_address: Callable[[str], str]) -> Iterator[Callable[[], str]]:
     """Gives addresses of databases that have the tables of this version and no rows."""
     taken: list[str] = []
 
     def take_one() -> str:
         taken.append(postgres.create_migrated())
-        return taken[-1]
+        return postgres_address(taken[-1])
 
     yield take_one
     for url in taken:

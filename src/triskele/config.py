@@ -16,6 +16,7 @@ from triskele.errors import BadInput
 BUNDLED, NO_MODEL = "bundled", "none"
 KEY_FILE = "vault.key"
 CONFIG_FILE = "config.toml"
+SERVER_KEY_FILE = "server.key"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
@@ -24,8 +25,8 @@ LOCAL, DATABASE = "local", "database"
 LEARNING = ("off", "strict", "normal", "all")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file", "environment", "command")
 
-# The variables that choose a store and an owner.
-_CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
+# The variables that choose a store, an owner and a server.
+_CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 # Settings that may hold a path.
 _PATHS = (".model", ".key_file", ".certificate_file", ".private_key_file")
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
@@ -170,7 +171,8 @@ class AgentSettings:
 class ServerSettings:
     """A server for others: names it answers to, proxies it believes, TLS files, quotas per user (0: none).
 
-    `url` and `key_file` point this machine's own commands at such a server.
+    `url` points commands, hooks and agents of this machine at such a server; the key is in `key_file`, by default
+    `server.key` in the data folder.
     """
 
     url: str = ""
@@ -267,17 +269,18 @@ def file_of(environment: Mapping[str, str], home: Path) -> Path:
 
 
 def without_choice(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment that leaves store and owner to the settings file."""
+    """An environment that leaves store, owner and server to the settings file."""
     return {name: value for name, value in environment.items() if name not in _CHOICE}
 
 
 def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
-    """Whether store and owner are those of the settings file, however they were named."""
-    if not any(settings.origins[key].startswith(("environment", "argument")) for key in ("store.url", "memory.owner")):
+    """Whether store, owner and server are those of the settings file, however they were named."""
+    chosen = ("store.url", "memory.owner", "server.url")
+    if not any(settings.origins[key].startswith(("environment", "argument")) for key in chosen):
         return True
     named = load(without_choice(environment))
-    same_owner = named.memory.owner == settings.memory.owner
-    return same_owner and is_same_store(named.store.url, settings.store.url)
+    is_same = (named.memory.owner, named.server.url) == (settings.memory.owner, settings.server.url)
+    return is_same and is_same_store(named.store.url, settings.store.url)
 
 
 def is_same_store(one: str, other: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import resources
@@ -15,11 +16,12 @@ import pytest
 
 from triskele import config
 from triskele.engine import Engine
+from triskele.index import worker
 from triskele.models.bundled import BundledEmbedder
 from triskele.stores.postgres import migrations
 from triskele.types import Action, Add, Answer, Connect
 
-Open = Callable[[str, str], Engine]
+Open = Callable[..., Engine]
 
 
 @pytest.fixture
@@ -27,8 +29,8 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
     """Opens the engine of a store in a data folder of its own."""
     with ExitStack() as stack:
 
-        def open_one(home: str, url: str) -> Engine:
-            environment = {"TRISKELE_HOME": str(tmp_path / home), "TRISKELE_PROJECT": "demo"}
+        def open_one(home: str, url: str, **own: str) -> Engine:
+            environment = {"TRISKELE_HOME": str(tmp_path / home), "TRISKELE_PROJECT": "demo", **own}
             return stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path))
 
         yield open_one
@@ -179,3 +181,37 @@ def test_an_erasure_reaches_the_rows_and_the_files_of_every_instance(
             records = index._file.open(engine.store.epoch())
             assert records is not None and len(records.slots) == 1
     assert second.maintenance.is_scrubbed()
+
+
+def _scores(engine: Engine, question: str) -> list[tuple[str, float]]:
+    return [(hit.memory.id, hit.score) for hit in engine.recall(question, limit=50, logged=False).hits]
+
+
+def test_instances_give_the_same_scores_once_they_have_settled(
+    open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "QUIET_S", 0.05)
+    monkeypatch.setattr(worker, "LEASE_S", 0.05)
+    question = "which heron fishes in the long river?"
+    own = {"TRISKELE_INDEX_TAIL_CAP": "4", "TRISKELE_RECALL_MODEL": "none"}
+    first = open_as("first", postgres_url, **own)
+    for number in range(24):
+        first.remember(
+            f"Heron {number} fishes in the river" + " and sleeps beside the long quiet water" * (number // 6)
+        )
+        first.recall(question, logged=False)
+    second = open_as("second", postgres_url, **own)
+    assert len(_scores(first, question)) == 24
+    # One index grew by updates, the other was written at once: their averages differ.
+    assert _scores(first, question) != _scores(second, question)
+    for engine in (first, second):
+        engine.work_in_background()
+    ends = time.monotonic() + 60
+    while _scores(first, question) != _scores(second, question):
+        assert time.monotonic() < ends, "the instances never agreed"
+        time.sleep(0.05)
+    # What is written afterwards is followed by both.
+    second.remember("Heron 99 fishes in the river at night")
+    while _scores(first, question) != _scores(second, question) or len(_scores(first, question)) != 25:
+        assert time.monotonic() < ends, "the instances never agreed"
+        time.sleep(0.05)

@@ -22,6 +22,8 @@ from triskele.stores.protocols import START, Cursor, Heads, OwnerStore
 from triskele.types import Action, JournalEntry, Scope, Sort
 
 MAX_TERMS = 256
+# Writing so many anew takes seconds, in the background.
+MOST_SETTLED = 20_000
 _REMOVALS = 5
 # Begins the name of an index that is kept because it reaches beyond the journal.
 _AHEAD = "ahead-"
@@ -107,6 +109,19 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
     def rebuild(self, progress: Progress | None = None) -> None:
         """Build the index again from the store and replace the old one."""
         self._write_alone(lambda: self._build(progress))
+
+    def settle(self) -> None:
+        """Write the files as at once, so that scores depend on the store alone and no longer on when it was read.
+
+        A large index is only brought up to date: its averages have moved by less than its scores show.
+        """
+        with self._lock(0) as is_held:
+            epoch = self._store.epoch()
+            kept = self._open(epoch) if is_held else None
+            if kept is None or (kept.is_of_one_piece and not self._since(kept)):
+                return
+            self._build(None) if kept.live <= MOST_SETTLED else self._append(epoch, kept)
+        self.close()
 
     def damaged(self) -> int:
         """The number of rows that only the index or only the store has, or of files that are not what was written."""

@@ -101,6 +101,8 @@ class Shard:
         self.statistics = self._read_statistics()
         self._fillers = self._searcher.doc_freq("content", _ANCHOR)
         self.live = self._searcher.num_docs - self._fillers
+        # Whether it was written at once: updates leave traces in the average length, and so in the scores.
+        self.is_of_one_piece = self._fillers == 1
 
     @staticmethod
     def open(path: Path, whole: set[FileMark]) -> Shard | None:

@@ -13,13 +13,15 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed, to_row
 from triskele.stores.derived import EMBED, NAMES
-from triskele.stores.protocols import OwnerStore
+from triskele.stores.protocols import Cursor, OwnerStore
 
 BATCH = 64
 # Longer than a batch takes: what a killed process had claimed waits as long.
 LEASE_S = 15.0
 _POLL_S = 0.05
 _IDLE_S = 0.5
+# How long nothing may have been written before the lexical index of a shared store is written anew.
+QUIET_S = 5.0
 _LEAVING_S = 20.0
 # These say nothing about the texts, so they cost no try.
 _NOT_THE_TEXT = (StoreUnavailable, IndexUnavailable, OSError)
@@ -166,6 +168,10 @@ class Worker:
         self._lexical = lexical
         self._semantic = semantic
         self._embed_hosted = embed_hosted
+        # Other processes write to such a store too, and their answers have to be the same.
+        self._is_shared = store.vectors.keeps_tokens
+        self._seen: Cursor | None = None
+        self._settled: Cursor | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._has_wide_rows = True
@@ -191,9 +197,11 @@ class Worker:
     def _run(self) -> None:
         while not self._stop.is_set():
             # What another process claimed, or what failed, is looked at again after the lease.
-            self._wake.wait(LEASE_S if self._is_waiting() else None)
+            is_quiet = not self._wake.wait(self._pause_s())
             self._wake.clear()
             try:
+                if self._is_shared:
+                    self._settle(is_quiet)
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
                     done = embed_waiting(self._store, semantic, limit=BATCH)
                     done += read_names(self._store, self._lexical, limit=BATCH)
@@ -210,6 +218,18 @@ class Worker:
         done = semantic.tokens.convert_rows(BATCH) if self._has_wide_rows else 0
         self._has_wide_rows = done > 0
         return done
+
+    def _pause_s(self) -> float | None:
+        if self._is_shared and self._seen != self._settled:
+            return QUIET_S
+        return LEASE_S if self._is_shared or self._is_waiting() else None
+
+    def _settle(self, is_quiet: bool) -> None:
+        """Settle the lexical index once nothing was written for a while, by whichever process."""
+        before, self._seen = self._seen, self._store.position()
+        if is_quiet and before == self._seen != self._settled:
+            self._lexical.settle()
+            self._settled = before
 
     def _is_waiting(self) -> bool:
         with suppress(TriskeleError):

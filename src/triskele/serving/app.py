@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
+from triskele.serving.hook import FORWARDED
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
 from triskele.serving.http import mount
 from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
@@ -120,14 +121,21 @@ class Application:
         return JSONResponse({"status": "ok", "version": __version__, "pid": os.getpid(), **self._context.state()})
 
     async def _hook(self, request: Request) -> Response:
-        headers = {"X-Triskele-Version": __version__}
+        headers = {}
         if release(request.headers.get("x-triskele-version", "")) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
-        if not self._serves(request):
+        is_owner = bool(request.scope.get(_IS_OWNER))
+        # A key chooses its memory by itself.
+        if is_owner and not self._serves(request):
             return refused(409, OTHER_STORE)
         payload = _object(await request.body())
         if payload is None:
             return refused(400, "the body must be one JSON object")
+        if not is_owner:
+            # Paths are those of another machine.
+            payload = {name: payload[name] for name in FORWARDED if name in payload}
+            # The holder of a key reads private memories anyway; its own machine knows which agents may.
+            payload["sees_private"] = request.headers.get(mount.PRIVATE_HEADER) == "yes"
         # Taken from the installed command and the environment, whatever the event itself says.
         # A client's own word for its name opens nothing: only its token does.
         payload["client"] = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""
@@ -171,7 +179,7 @@ class Application:
         return JSONResponse({"url": f"{address}#{self.sessions.code()}" if self._context.verify is None else address})
 
     def _serves(self, request: Request) -> bool:
-        choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,").split(",")]
+        choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,,").split(",")]
         return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
 
     def _run_command(self, payload: dict[str, Any]) -> str | None:
@@ -365,7 +373,7 @@ class Guard:
             "client": self._client(request),
         }
         try:
-            await self._app({**scope, **known}, _bounded(receive, most), send)
+            await self._app({**scope, **known}, _bounded(receive, most), _versioned(send))
         except HTTPException as error:
             await refused(error.status_code, error.detail)(scope, receive, send)
         finally:
@@ -408,6 +416,18 @@ class Guard:
         while peer is not None and peer[0] in self._rules.proxies and hops:
             peer = (hops.pop(), 0)
         return peer
+
+
+def _versioned(send: Send) -> Send:
+    """Tell who was admitted which version answers: a client of another one can say so."""
+
+    async def next_message(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            told = (mount.VERSION_HEADER.lower().encode(), __version__.encode())
+            message = {**message, "headers": [*message.get("headers", ()), told]}
+        await send(message)
+
+    return next_message
 
 
 def _too_large(most: int) -> str:

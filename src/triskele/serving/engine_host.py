@@ -43,22 +43,31 @@ class EngineHost:
             raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
         with self._mutex:
             if self._engine is None:
-                from triskele.engine import Engine
+                from triskele.serving.chosen_memory import open_chosen
 
                 # The root folder has no project: every request names its own.
-                self._engine = Engine(self._settings, Path(Path.cwd().anchor))
+                self._engine = open_chosen(self._settings, os.environ, Path(Path.cwd().anchor))
             return self._engine
+
+    @property
+    def uses_server(self) -> bool:
+        """Whether the memory is on a server, which embeds and curates by itself."""
+        return bool(self._settings.server.url)
 
     def warm_up(self) -> None:
         """Load model and indexes, run one query, and start to embed what waits."""
         engine = self.open_engine()
+        if self.uses_server:
+            # Its connection is open when the first hook comes.
+            engine.census()
+            return
         engine.runtime.warm_up()
         engine.recall("what is known", limit=1, logged=False, hurried=True)
         self.catch_up()
 
     def catch_up(self) -> None:
         """Embed and curate what other processes wrote since the last call, and learn from what hooks queued."""
-        engine = self._engine
+        engine = None if self.uses_server else self._engine
         if engine is not None and engine.settings.curation.learn != "off":
             from triskele.serving import learning
 
@@ -88,12 +97,12 @@ class EngineHost:
         return self._settings.agents.idle_minutes * 60
 
     def serves(self, choice: Sequence[str]) -> bool:
-        """Whether this process serves what a client's environment chooses: store, owner, settings file."""
-        store, owner, file = choice
+        """Whether this process serves what a client's environment chooses: store, owner, server, settings file."""
+        store, owner, server, file = choice
         if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._file.absolute():
             return False
         served, named = self._settings, self._of_file
-        if (owner or named.memory.owner) != served.memory.owner:
+        if (owner or named.memory.owner) != served.memory.owner or (server or named.server.url) != served.server.url:
             return False
         try:
             return is_same_store(store or named.store.url, served.store.url)
@@ -102,11 +111,12 @@ class EngineHost:
 
     def state(self) -> dict[str, Any]:
         """The part of /health that describes the engine."""
-        return {"store": shown_url(self._settings.store.url), "engine": "opening" if self._engine is None else "open"}
+        address = self._settings.server.url or shown_url(self._settings.store.url)
+        return {"store": address, "engine": "opening" if self._engine is None else "open"}
 
     def waiting(self) -> int:
         """How many contents wait for their vectors; 0 before the engine is open."""
-        engine = self._engine
+        engine = None if self.uses_server else self._engine
         return 0 if engine is None else engine.store.vectors.count_waiting()
 
     def open_engines(self) -> int:

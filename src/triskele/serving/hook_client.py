@@ -33,9 +33,9 @@ _VARIABLES = {
     "--token": "TRISKELE_CLIENT_TOKEN",
 }
 # The resident process takes these from its settings file.
-_CHOSEN = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER")
-NO_CHOICE = ("", "", "")
-OTHER_STORE = "the environment names another store, owner or settings file than the resident process serves"
+_CHOSEN = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
+NO_CHOICE = ("", "", "", "")
+OTHER_STORE = "the environment names another store, owner, server or settings file than the resident process serves"
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
@@ -46,7 +46,8 @@ class NoAnswer(Exception):
 class Address:
     """Where the resident process of one data folder listens, and where its lock, token and log are.
 
-    `choice` is what the environment chooses instead of the settings file of the folder: store, owner, settings file.
+    `choice` is what the environment chooses instead of the settings file of the folder: store, owner, server,
+    settings file.
     """
 
     __slots__ = ("choice", "home", "is_tcp", "key", "run", "sockets")
@@ -136,7 +137,7 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
         kept = {
             name: value
             for name, value in environ.items()
-            if name not in (*_CHOSEN, "TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN")
+            if name not in (*_CHOSEN, "TRISKELE_KEY", "TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN")
             and not name.upper().startswith("PYTHON")
         }
         kept["TRISKELE_HOME"] = place.home

@@ -14,7 +14,7 @@ from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory,
 
 if TYPE_CHECKING:
     from triskele.recall.why_not import SmallestChange, WhyNot
-    from triskele.stores.protocols import UsageStore, UseCount
+    from triskele.stores.protocols import DayCount, UseCount
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
@@ -87,10 +87,10 @@ def use_count(value: UseCount | None) -> Shape:
     return shape
 
 
-def uses(book: UsageStore) -> Shape:
+def uses(most_used: Sequence[UseCount], days: Sequence[DayCount]) -> Shape:
     """The most used memories, and the usage of the last days."""
-    memories = [{"id": count.id, **use_count(count)} for count in book.most_used()]
-    return {"memories": memories, "days": [day._asdict() for day in book.days()]}
+    memories = [{"id": count.id, **use_count(count)} for count in most_used]
+    return {"memories": memories, "days": [day._asdict() for day in days]}
 
 
 def journal_entry(value: JournalEntry) -> Shape:

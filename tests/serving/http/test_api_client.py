@@ -123,7 +123,7 @@ def test_an_answer_that_is_no_problem_document_is_still_an_error(body: bytes) ->
 
 
 def test_a_wrong_key_is_denied(url: str) -> None:
-    with triskele.connect(url, "another") as memory, pytest.raises(AccessDenied, match="token"):
+    with triskele.connect(url, "another") as memory, pytest.raises(AccessDenied, match="wrong, expired or revoked"):
         memory.census()
 
 
@@ -157,6 +157,7 @@ def test_everyday_commands_ask_the_server_of_the_settings(
     (work / ".git").mkdir(parents=True)
     key = tmp_path / "key"
     key.write_text(TOKEN + "\n")
+    key.chmod(0o600)
     (home / "config.toml").write_text(f'[server]\nurl = "{url}"\nkey_file = "{key}"\n')
     monkeypatch.setenv("TRISKELE_HOME", str(home))
     monkeypatch.chdir(work)

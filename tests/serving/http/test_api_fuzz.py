@@ -28,6 +28,7 @@ CHECKS = [
     schemathesis.checks.status_code_conformance,
     schemathesis.checks.content_type_conformance,
     schemathesis.checks.response_schema_conformance,
+    schemathesis.checks.negative_data_rejection,
 ]
 schema = schemathesis.openapi.from_dict(openapi.document(OPERATIONS))
 

@@ -105,6 +105,8 @@ REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "remember_all": lambda _: {"json": {"memories": [{"content": "another fact of B"}]}},
     "forget_all": lambda id: {"json": {"ids": [id]}},
     "get_all": lambda id: {"json": {"ids": [id]}},
+    "versions": lambda id: {"json": {"ids": [id]}},
+    "shorten": lambda id: {"json": {"ids": [id]}},
     "browse": lambda _: {"params": {"all_projects": "true"}},
     "edit": lambda id: {"json": {"content": "B was here"}},
     "forget": lambda _: {"params": {"hard": "true"}},
@@ -132,7 +134,7 @@ def test_every_operation_that_takes_something_is_asked_with_it() -> None:
 
 def test_only_questions_are_posted_with_the_scope_read() -> None:
     posted = {each.name for each in OPERATIONS if each.method != "GET" and each.scope == "read"}
-    assert posted == {"get_all", "recall", "why_not"}
+    assert posted == {"get_all", "versions", "shorten", "recall", "why_not"}
 
 
 def test_no_route_shows_or_changes_anything_of_another_user(server: Server) -> None:

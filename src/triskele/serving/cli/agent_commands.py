@@ -26,8 +26,8 @@ _DIFF = click.option("--diff", is_flag=True, help="Show the exact changes of the
 _YES = click.option("--yes", is_flag=True, help="Write without asking.")
 _UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
 _OTHER_STORE = (
-    "The store or owner is not that of the settings file: hooks will stay silent, and MCP works without the background"
-    " process. Name the store in config.toml instead ([store] url)."
+    "The store, owner or server is not that of the settings file: hooks will stay silent, and MCP works without the"
+    " background process. Name the store in config.toml instead ([store] url, [server] url)."
 )
 _PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
 
@@ -194,6 +194,8 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
         return _report_status(invocation, environ, stop=stop)
     if demo:
         return _serve_demo(invocation, http or "127.0.0.1:0")
+    if http:
+        invocation.refuse_server()
     is_public = not invocation.settings().store.url.startswith("sqlite:")
     extra_addresses = resident.ExtraAddresses(
         listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None

@@ -197,7 +197,7 @@ def _memories(invocation: Invocation, name: str) -> list[Memory]:
     from triskele.code.symbols import names
     from triskele.stores import factory
 
-    if not factory.exists(invocation.settings()):
+    if not (invocation.uses_server() or factory.exists(invocation.settings())):
         return []
     with invocation.open_existing() as engine:
         hits = engine.recall(name, all_projects=True, limit=50).hits

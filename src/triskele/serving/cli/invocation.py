@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from triskele.errors import BadInput
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -37,6 +39,8 @@ class Invocation:
     store: str | None = None
     has_answered: bool = False
     shows_all: bool = False
+    remote: RemoteMemory | None = None
+    """the memory on the server of the settings, once it was opened"""
 
     @property
     def is_resident(self) -> bool:
@@ -58,41 +62,46 @@ class Invocation:
         return {**os.environ, "TRISKELE_STORE": self.store} if self.store else dict(os.environ)
 
     def open_engine(self) -> Engine:
-        """The engine of this run."""
-        from triskele.config import sqlite_path
-        from triskele.engine import open_memory
+        """The engine of this run, or the server's."""
+        from pathlib import Path
 
-        settings = self.settings()
-        path = sqlite_path(settings.store.url) if settings.store.url.startswith("sqlite:") else None
+        from triskele.config import sqlite_path
+        from triskele.serving.chosen_memory import open_chosen
+
+        settings = self._chosen()
+        is_file = settings.store.url.startswith("sqlite:") and not settings.server.url
+        path = sqlite_path(settings.store.url) if is_file else None
         was_empty = path is not None and path.is_file() and not path.stat().st_size
-        engine = open_memory(settings=settings, ask=_passphrase)
+        engine = open_chosen(settings, os.environ, Path.cwd(), _passphrase)
+        if settings.server.url:
+            self.remote = cast("RemoteMemory", engine)
         if was_empty:
             click.echo(f"{path} was an empty file: it is a new store now", err=True)
         return engine
 
+    def _chosen(self) -> Settings:
+        """The settings of this run; a store that the command names is used itself."""
+        settings = self.settings()
+        return settings if self.store is None else replace(settings, server=replace(settings.server, url=""))
+
+    def refuse_server(self) -> None:
+        """Refuse a command that works on files of the store, where this machine uses a server."""
+        if self.uses_server():
+            url = self.settings().server.url
+            raise BadInput(f"this works only where the store is, not over {url}: run it there, or unset server.url")
+
     @contextmanager
     def open(self) -> Iterator[Engine]:
         """The engine of this run, or the server's; after the output it has what waits worked off."""
-        if self.uses_server():
-            with self._open_server() as memory:
-                # It has the methods that everyday commands use, and refuses the others in words.
-                yield cast("Engine", memory)
-            return
         with self.open_engine() as engine:
             yield engine
             sys.stdout.flush()
-            self._work_off(engine)
+            if self.remote is None:
+                self._work_off(engine)
 
     def uses_server(self) -> bool:
         """Whether this run asks the server of the settings; a store that the command names is used itself."""
-        return self.store is None and bool(self.settings().server.url)
-
-    def _open_server(self) -> RemoteMemory:
-        from pathlib import Path
-
-        from triskele.serving.http.client import of_settings
-
-        return of_settings(self.settings(), os.environ, Path.cwd())
+        return bool(self._chosen().server.url)
 
     def _work_off(self, engine: Engine) -> None:
         """Leave waiting jobs to the resident process, or do what fits into a moment."""
@@ -136,6 +145,7 @@ class Invocation:
         """The memory after a backup took the place of the store, and where the old content is kept."""
         from triskele.engine import restore_memory
 
+        self.refuse_server()
         return restore_memory(source, settings=self.settings(), ask=_passphrase)
 
     def write_json(self, document: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def recall(
     """Find the memories that answer a question."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
-        if not invocation.uses_server():
+        if invocation.remote is None:
             _check_rerank(engine.settings.rerank, options["rerank"])
         found = engine.recall(
             query,
@@ -110,7 +110,7 @@ def why_not(
     """Explain why a memory was not found, and what finds it."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
-        if not invocation.uses_server():
+        if invocation.remote is None:
             _check_rerank(engine.settings.rerank, options["rerank"])
         found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
         shape, times = shapes.why_not(found), shapes.times(options)
@@ -237,40 +237,39 @@ def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> d
 def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""
     from triskele.config import shown_url
-    from triskele.curation import agreement
-    from triskele.curation.curator import Curator
+    from triskele.serving.statistics import more_statistics
 
     with invocation.open_existing() as engine:
-        census, jobs, names = engine.census(), engine.store.jobs.counts(), engine.store.entities.counts()
-        address, adopted = shown_url(invocation.settings().store.url), engine.adopted()
+        remote = invocation.remote
+        census, more = (engine.census(), more_statistics(engine)) if remote is None else remote.statistics()
+        address = shown_url(invocation.settings().store.url) if remote is None else remote.url
         if invocation.as_json:
             counts = {
                 **shapes.plain(census),
-                "waiting": jobs.embed,
-                "jobs": shapes.plain(jobs),
-                "graph": shapes.plain(names),
+                "waiting": more.jobs.embed,
+                "jobs": shapes.plain(more.jobs),
+                "graph": shapes.plain(more.names),
+                "adopted": shapes.plain(more.adopted),
+                "uses": shapes.uses(more.most_used, more.days),
+                "agreement": shapes.plain(more.agreement),
+                "curation": {"proposals": more.proposals, "today": more.today},
             }
-            counts["adopted"] = shapes.plain(adopted)
-            counts["uses"] = shapes.uses(engine.store.usage)
-            counts["agreement"] = shapes.plain(agreement.agreed(engine.store))
-            counts["curation"] = {"proposals": len(engine.proposals.list()), "today": Curator(engine).today()}
             return invocation.write_json({**counts, "store": address, "project": engine.project})
         from triskele.serving.cli import reports
 
-        invocation.write(reports.stats(census, jobs, names, address, engine.project))
-        if (waiting := len(engine.proposals.list())) or Curator(engine).today():
+        invocation.write(reports.stats(census, more.jobs, more.names, address, engine.project))
+        if more.proposals or more.today:
             from triskele.serving.cli import curation_report
 
-            settings = engine.settings.curation
-            invocation.write(curation_report.day_counts(waiting, Curator(engine).today(), settings.llm_calls))
-        if days := engine.store.usage.days():
-            most = engine.store.usage.most_used()
-            ids = [count.id for count in most]
-            invocation.write(reports.uses(most, days, engine.store.memories(ids), engine.store.shorten(ids)))
-        if adopted is not None:
+            invocation.write(curation_report.day_counts(more.proposals, more.today, more.llm_calls))
+        if more.days:
+            short = engine.store.shorten(each.id for each in more.most_used)
+            used = {each.id: each for each in more.used}
+            invocation.write(reports.uses(list(more.most_used), list(more.days), used, short))
+        if more.adopted is not None:
             from triskele.serving.cli import eval_report
 
-            invocation.write(eval_report.adopted(adopted))
-        if (agreed := agreement.agreed(engine.store)) is not None:
-            invocation.write(reports.agreement(agreed))
+            invocation.write(eval_report.adopted(more.adopted))
+        if more.agreement is not None:
+            invocation.write(reports.agreement(more.agreement))
         return None

@@ -32,7 +32,7 @@ def related(invocation: Invocation, engine: Engine, memory: Memory) -> list[Pair
 
     A server curates for itself.
     """
-    if invocation.uses_server() or not engine.settings.curation.propose:
+    if invocation.remote is not None or not engine.settings.curation.propose:
         return []
     curator = Curator(engine)
     return (curator.hints(memory) if invocation.is_resident else curator.word_hints(memory))[:_MOST]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from triskele import config
 from triskele.errors import BadInput, Conflict, Unavailable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from triskele.config import Settings
     from triskele.engine import Engine
+    from triskele.serving.http.client import RemoteMemory
 
 
 @dataclass(slots=True)
@@ -87,8 +88,10 @@ class RemoteInvocation(Invocation):
 def run(engine: Engine, request: Mapping[str, Any]) -> str:
     """The output of a command; an error is left to the client, which then runs the command itself."""
     _check_settings(engine.settings, request["environ"])
+    memory = engine.working_in(Path(request["folder"]), request["environ"].get("TRISKELE_PROJECT"))
     invocation = RemoteInvocation(
-        engine=engine.working_in(Path(request["folder"]), request["environ"].get("TRISKELE_PROJECT")),
+        engine=memory,
+        remote=cast("RemoteMemory", memory) if engine.settings.server.url else None,
         is_terminal=bool(request["is_terminal"]),
         size=(int(request["width"]), int(request["height"])),
         environ_of_client=request["terminal"],
@@ -105,9 +108,11 @@ def run(engine: Engine, request: Mapping[str, Any]) -> str:
 def _check_settings(own: Settings, environ: Mapping[str, str]) -> None:
     """Refuse a client whose environment or settings file would have it answer otherwise."""
     theirs = config.load(environ)
-    if theirs.server.url:
-        raise BadInput("the client uses a server")
-    # Neither changes an answer: the request names its project, and here the resident process embeds.
+    if "TRISKELE_KEY" in environ:
+        raise BadInput("the client has another key")
+    # Neither changes an answer: the request names its project, and here the resident process embeds. On a server's
+    # memory curation is the server's.
     agents = replace(theirs.agents, background=own.agents.background)
-    if replace(theirs, project=own.project, origins=own.origins, agents=agents) != own:
+    curation = own.curation if own.server.url else theirs.curation
+    if replace(theirs, project=own.project, origins=own.origins, agents=agents, curation=curation) != own:
         raise BadInput("the client has other settings")

@@ -61,6 +61,7 @@ def backup(invocation: Invocation, target: Path) -> None:
 @common
 def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
+    invocation.refuse_server()
     if not yes and source.is_file() and (count := _sound_memories(invocation)):
         _confirm_restore(invocation, source, count)
     engine, kept = invocation.restore(source)
@@ -110,6 +111,7 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
 @common
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
+    invocation.refuse_server()
     with invocation.open_existing() as engine:
         started = time.perf_counter()
         count = engine.census().versions

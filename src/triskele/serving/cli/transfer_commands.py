@@ -7,7 +7,8 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -15,6 +16,10 @@ from triskele.errors import BadInput, ModelUnavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, console, examples, progress_bar
 from triskele.serving.cli.options import FilePath, writing_place, written_project
+
+if TYPE_CHECKING:
+    from triskele.exchange.records import ExportReport, ImportReport
+    from triskele.serving.http.client import RemoteMemory
 
 _PATH = FilePath()
 
@@ -55,17 +60,14 @@ def import_(
         from triskele.exchange.claude_notes import named_source
         from triskele.exchange.transfer import import_memories
 
+        path = named_source(source, Path.cwd())
+        asked: dict[str, Any] = {"dry_run": dry_run, "project": place, "keep_origin": keep_origin}
         with progress_bar("Importing") as progress:
-            report = import_memories(
-                engine,
-                named_source(source, Path.cwd()),
-                format=format,
-                dry_run=dry_run,
-                project=place,
-                keep_origin=keep_origin,
-                progress=progress,
-            )
-        if not dry_run:
+            if invocation.remote is not None:
+                report = _uploaded(invocation.remote, path, format, **asked)
+            else:
+                report = import_memories(engine, path, format=format, progress=progress, **asked)
+        if not dry_run and invocation.remote is None:
             with (
                 progress_bar("Embedding", total=engine.store.vectors.count_waiting()) as progress,
                 suppress(ModelUnavailable),
@@ -80,6 +82,17 @@ def import_(
             invocation.write(reports.imported(report, dry_run=dry_run))
     # Only a dry run gets here with problems: a real import refuses them.
     context.exit(1 if report.problems else 0)
+
+
+def _uploaded(memory: RemoteMemory, path: Path, format: str | None, **asked: Any) -> ImportReport:
+    """Let a server import a file."""
+    from triskele.exchange import sources
+    from triskele.exchange.transfer import choose
+
+    name = choose(sources.resolved(path), format)
+    if path.is_dir():
+        raise BadInput(f"a server takes one file at a time, and {path} is a folder: import its files")
+    return memory.import_memories(path, format=name, **asked)
 
 
 @click.command(
@@ -117,16 +130,13 @@ def export(
     with invocation.open_existing() as engine:
         from triskele.exchange.transfer import export_memories
 
+        asked = {"include_private": private, "with_secrets": with_secrets, "current_only": current_only}
         with progress_bar("Exporting") as progress:
-            report = export_memories(
-                engine,
-                stream if target is None else target,
-                format=format,
-                include_private=private,
-                with_secrets=with_secrets,
-                current_only=current_only,
-                progress=progress,
-            )
+            place = stream if target is None else target
+            if invocation.remote is not None:
+                report = _downloaded(invocation.remote, place, format, **asked)
+            else:
+                report = export_memories(engine, place, format=format, progress=progress, **asked)
         if invocation.as_json:
             document = {**shapes.plain(report), "format": format, "project": engine.project}
             return invocation.write_json({**document, **_exported_to(target, stream)})
@@ -134,6 +144,27 @@ def export(
 
         # The data may be on standard output: messages must not mix with it.
         return console(is_error=target is None).print(reports.exported(report, target))
+
+
+def _downloaded(memory: RemoteMemory, target: Path | TextIO, format: str, **asked: bool) -> ExportReport:
+    """Write the export of a server; a file appears only when it is complete."""
+    from triskele.exchange.transfer import EXPORTS, checked
+
+    if checked(format, EXPORTS) != "jsonl":
+        raise BadInput("a server exports jsonl: `triskele import` and `triskele export` of a local store convert it")
+    if asked["with_secrets"] and not isinstance(target, Path):
+        raise BadInput("secrets can only be exported into a jsonl file: name one")
+    folder = target.absolute().parent if isinstance(target, Path) else None
+    with TemporaryDirectory(prefix=".triskele-", dir=folder) as beside:
+        taken = Path(beside) / "export.jsonl"
+        report = memory.export_memories(taken, **asked)
+        if isinstance(target, Path):
+            taken.chmod(0o600)
+            taken.replace(target)
+        else:
+            with taken.open(encoding="utf-8") as lines:
+                target.writelines(lines)
+    return report
 
 
 def _refuse_existing(target: Path) -> None:

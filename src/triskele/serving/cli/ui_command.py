@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from triskele.errors import Conflict, Unavailable
+from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.serving import hook_client
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.hook_client import Address
@@ -31,6 +31,9 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
     The background process serves the pages on this machine alone. The address signs one browser in, once and within
     ten minutes; the session lasts twelve hours, or until the process ends.
     """
+    if invocation.uses_server():
+        url = invocation.settings().server.url
+        raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: unset server.url")
     environ = invocation.environ()
     place = hook_client.address(environ)
     url = sign_in_address(place, environ)

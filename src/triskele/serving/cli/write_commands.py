@@ -279,9 +279,9 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
     """
     with invocation.open_existing() as engine:
         try:
-            planned = _planned(engine, batch, all_projects=all_projects, anyone=anyone)
+            planned = _planned(invocation, engine, batch, all_projects=all_projects, anyone=anyone)
         except NotFound as error:
-            hint = ": `triskele history` shows the batches" if batch else _wider_undo(engine)
+            hint = ": `triskele history` shows the batches" if batch else _wider_undo(invocation, engine)
             raise NotFound(f"{error}{hint}") from None
         is_plain = planned.size == 1 and planned.is_own(engine.actor)
         if not (yes or is_plain):
@@ -291,16 +291,18 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
         _report_undone(invocation, engine, planned, engine.undo(planned.batch))
 
 
-def _planned(engine: Engine, batch: str | None, **wider: bool) -> UndoPlan:
+def _planned(invocation: Invocation, engine: Engine, batch: str | None, **wider: bool) -> UndoPlan:
+    if invocation.remote is not None:
+        return invocation.remote.undo_plan(batch, **wider)
     from triskele.curation.undo import plan
 
     return plan(engine.store, engine.actor, engine.project, batch, **wider)
 
 
-def _wider_undo(engine: Engine) -> str:
+def _wider_undo(invocation: Invocation, engine: Engine) -> str:
     """A hint at the last change outside the project and the user's own changes."""
     with suppress(TriskeleError):
-        other = _planned(engine, None, all_projects=True, anyone=True)
+        other = _planned(invocation, engine, None, all_projects=True, anyone=True)
         from triskele.serving.cli import reports
 
         is_here = engine.project in other.projects or "" in other.projects

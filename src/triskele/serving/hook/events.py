@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving import learning
-from triskele.serving.hook import injection
+from triskele.serving.hook import FORWARDED, injection
 from triskele.serving.hook.injection import Conversation, Injection, key_of, text_in
 
+if TYPE_CHECKING:
+    from triskele.serving.http.client import RemoteMemory
+
 NOTHING = ""
+_PATIENCE_S = 10.0
 # Sources of a session start with an empty context.
 _FRESH = frozenset({"startup", "clear"})
 
@@ -29,9 +34,26 @@ def respond(engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(_ANSWERS)}")
     if not injection.is_from_user(payload):
         return NOTHING
+    if engine.settings.server.url:
+        return _asked_of_server(cast("RemoteMemory", engine), engine, event, payload)
     # What the last answer gave counts before the next one.
     engine.after_answer.flush()
     return _ANSWERS[event](engine, payload)
+
+
+def _asked_of_server(memory: RemoteMemory, engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
+    """The answer of a server in one request; transcripts and paths stay here."""
+    if event == "stop":
+        return NOTHING
+    ends = payload.get("answer_by")
+    left_s = ends - time.monotonic() if isinstance(ends, float) else _PATIENCE_S
+    if left_s <= 0:
+        return NOTHING
+    told = {name: text_in(payload, name) for name in FORWARDED}
+    place = copy(memory)
+    place.project = injection.project_in(engine, payload)
+    is_trusted = injection.sees_private(engine, payload)
+    return place.hook(event, told, sees_private=is_trusted, timeout_s=left_s)
 
 
 def _user_prompt_submit(engine: Engine, payload: Mapping[str, Any]) -> str:

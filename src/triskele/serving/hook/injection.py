@@ -201,8 +201,7 @@ class Conversation:
         key = key_of(payload)
         given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
         client = text_in(payload, "client")
-        is_trusted = engine.settings.agents.shows_private_to(client)
-        return Conversation(key, _project(engine, payload), is_trusted, given, client)
+        return Conversation(key, project_in(engine, payload), sees_private(engine, payload), given, client)
 
     @property
     def filters(self) -> dict[str, Any]:
@@ -245,7 +244,12 @@ def current(engine: Engine, memories: Iterable[Memory], conversation: Conversati
     return [memory for memory in seen if memory.id not in superseded]
 
 
-def _project(engine: Engine, payload: Mapping[str, Any]) -> str:
+def sees_private(engine: Engine, payload: Mapping[str, Any]) -> bool:
+    """Whether the client may see private memories: by the settings, or as the machine that it runs on says."""
+    return payload.get("sees_private") is True or engine.settings.agents.shows_private_to(text_in(payload, "client"))
+
+
+def project_in(engine: Engine, payload: Mapping[str, Any]) -> str:
     """The named project, else that of the agent's folder, else only memories without a project."""
     named = text_in(payload, "project") or engine.settings.project
     path = Path(text_in(payload, "cwd"))

@@ -24,6 +24,10 @@ Project = Annotated[str, Field(max_length=200, description="The project; empty i
 Question = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_BYTES, description="At most 4 KB of text.")]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 Offset = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Sensitivities = Annotated[
+    list[Sensitivity] | None, Field(max_length=3, description="Only memories of these; null is all.")
+]
+Origins = Annotated[list[Origin] | None, Field(max_length=5, description="Only memories of these; null is all.")]
 AllProjects = Annotated[bool, Field(description="Look into all projects.")]
 
 
@@ -101,6 +105,8 @@ class AskOptions(Strict):
     known_at: When | None = None
     since: When | None = None
     until: When | None = None
+    sensitivities: Sensitivities = None
+    origins: Origins = None
     show_superseded: bool = False
     legs: Annotated[list[Literal["lexical", "dense", "graph"]], Field(min_length=1, max_length=3)] | None = None
     fusion: Literal["default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share"] = "default"
@@ -139,6 +145,7 @@ class UndoBody(Strict):
     batch: Annotated[Name | None, Field(min_length=1)] = None
     project: Project | None = None
     all_projects: AllProjects = False
+    anyone: Annotated[bool, Field(description="The last change of anyone, agents included.")] = False
 
 
 class ListQuery(Strict):
@@ -153,6 +160,8 @@ class ListQuery(Strict):
     tags: Tags = []
     since: When | None = None
     until: When | None = None
+    sensitivities: Annotated[list[Sensitivity], Field(max_length=3, description="Only memories of these.")] = []
+    origins: Annotated[list[Origin], Field(max_length=5, description="Only memories of these.")] = []
     any_time: Annotated[bool, Field(description="Include memories that are out of date.")] = True
 
 
@@ -172,7 +181,7 @@ class ForgetQuery(Strict):
 class ImportQuery(Strict):
     """How to read an import."""
 
-    format: Literal["jsonl", "markdown", "mcp-memory", "transcript"] = "jsonl"
+    format: Literal["jsonl", "markdown", "agents", "mcp-memory", "transcript"] = "jsonl"
     dry_run: bool = False
     project: Project | None = None
     keep_origin: Annotated[bool, Field(description="Keep the origins that the file gives.")] = False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote, urlsplit
@@ -11,25 +12,32 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from triskele import __version__
-from triskele.base.files import expanded
-from triskele.base.project import discover
-from triskele.config import ServerSettings, Settings
-from triskele.errors import BadInput, TriskeleError, Unavailable
-from triskele.exchange.records import ImportReport
+from triskele.config import Settings
+from triskele.curation.projects import project_of
+from triskele.curation.undo import UndoPlan
+from triskele.errors import BadInput, NotFound, TriskeleError, Unavailable
+from triskele.exchange.records import ExportReport, ImportReport
+from triskele.ingest import Drafter
 from triskele.recall.why_not import WhyNot
 from triskele.serving import shapes
 from triskele.serving.http import replies
 from triskele.serving.http.bodies import MAX_BATCH
-from triskele.serving.http.problems import raised_again
+from triskele.serving.http.mount import CLIENT_HEADER, PRIVATE_HEADER, PROJECT_HEADER, REPORT_HEADER, VERSION_HEADER
+from triskele.serving.http.problems import AccessDenied, raised_again
+from triskele.serving.http.remote_store import RemoteStore
 from triskele.serving.http.replies import adapter
-from triskele.stores.protocols import Census, UseCount
-from triskele.types import Answer, JournalEntry, Link, LinkKind, Memory, Outcome, Sort
-from triskele.validation import MAX_LIMIT
+from triskele.serving.statistics import MoreStatistics
+from triskele.stores.protocols import Census
+from triskele.types import USER, Answer, JournalEntry, Link, LinkKind, Memory, Outcome, Sort
+from triskele.validation import check_name
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TIMEOUT_S = 60.0
 # A transfer may take as long as it moves.
 _TRANSFER = httpx.Timeout(60.0, write=600.0, read=600.0)
+
+# How a server of another version may refuse what it does not know.
+_UNKNOWN_TO_OTHERS = (404, 405, 409, 422)
 
 Value = TypeVar("Value")
 
@@ -37,10 +45,21 @@ Value = TypeVar("Value")
 class RemoteMemory:
     """A memory on a server; what only the owner of the store can do is refused with a hint."""
 
-    def __init__(self, url: str, key: str, *, project: str = "", transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        project: str = "",
+        settings: Settings | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         self.url = _checked(url)
         self.project = project
-        headers = {"Authorization": f"Bearer {_checked_key(key)}", "User-Agent": f"triskele/{__version__}"}
+        self.actor = USER
+        self._settings = settings
+        self._told = {"User-Agent": f"triskele/{__version__}"}
+        headers = {"Authorization": f"Bearer {_checked_key(key)}"}
         # The environment is not read: a variable set in a project's folder could redirect requests.
         self._http = httpx.Client(
             base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, transport=transport
@@ -61,69 +80,125 @@ class RemoteMemory:
         """Close the connections."""
         self._http.close()
 
+    @property
+    def settings(self) -> Settings:
+        """The settings of this machine, where the memory was opened by them."""
+        return self.__getattr__("settings") if self._settings is None else self._settings
+
+    def acting_as(self, actor: str) -> RemoteMemory:
+        """The same memory; the journal names this client instead of the user."""
+        other = copy(self)
+        other.actor = actor
+        other._told = {**self._told, CLIENT_HEADER: quote(actor.removeprefix("client:"))}
+        return other
+
+    def working_in(self, folder: Path, named: str | None = None) -> RemoteMemory:
+        """The same memory; its project is the named one, or that of this folder."""
+        other = copy(self)
+        other.project = check_name(named, "the project") if named else project_of(self.store, folder)  # type: ignore[arg-type]
+        return other
+
+    # A server embeds and indexes by itself.
+
+    def embed(self, **_: object) -> int:
+        """Nothing to embed here."""
+        return 0
+
+    def work_in_background(self) -> None:
+        """Nothing to do here."""
+
     # Writing
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Any) -> Outcome:
         """Store one memory durably; details are those of `Engine.remember`."""
         body = {**self._written(details), "content": content, "supersedes": supersedes}
-        return self._asked(Outcome, "POST", "/v1/memories", json=body)
+        return self.asked(Outcome, "POST", "/v1/memories", json=body)
 
     def remember_all(self, memories: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """Store up to 100 memories in one transaction, each given by its `content` and details."""
         body = {"memories": [self._written(each) for each in memories]}
-        return self._asked(list[Outcome], "POST", "/v1/batch", json=body)
+        return self.asked(list[Outcome], "POST", "/v1/batch", json=body)
+
+    def draft_pieces(self, text: str, *, position: int | None = None, **details: Any) -> list[Mapping[str, Any]]:
+        """A longer text as several memories for `remember_all`."""
+        pieces = Drafter(self.settings.memory, self.project).pieces(text, details.pop("sensitivity", None))
+        if len(pieces) > MAX_BATCH:
+            raise BadInput(f"the text has {len(pieces):,} paragraphs, a server takes {MAX_BATCH} at once: import it")
+        places = [None if position is None else position + place for place in range(len(pieces))]
+        return [
+            {**details, "content": piece, "sensitivity": kind, "position": place}
+            for place, (piece, kind) in zip(places, pieces, strict=True)
+        ]
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
         """Change a memory's content or details; the older version stays in the history."""
-        return self._asked(Outcome, "PATCH", _one(reference), json=changes)
+        return self.asked(Outcome, "PATCH", _one(reference), json=changes)
 
     def forget(self, *references: str) -> list[Outcome]:
         """Stop recalling these memories; history and undo keep them."""
-        return self._asked(list[Outcome], "POST", "/v1/forget", json={"ids": references})
+        return self.asked(list[Outcome], "POST", "/v1/forget", json={"ids": references})
 
     def erase(self, *references: str) -> list[Outcome]:
         """Remove these memories for good; backups made before keep them."""
-        return [self._asked(Outcome, "DELETE", _one(each), params={"hard": True}) for each in references]
+        return [self.asked(Outcome, "DELETE", _one(each), params={"hard": True}) for each in references]
 
     def restore(self, reference: str) -> Outcome:
         """Bring a forgotten memory back."""
-        return self._asked(Outcome, "POST", f"{_one(reference)}/restore")
+        return self.asked(Outcome, "POST", f"{_one(reference)}/restore")
 
     def reveal(self, reference: str) -> str:
         """The text of a secret; the journal notes that it was shown."""
-        return self._asked(replies.SecretReply, "POST", f"{_one(reference)}/reveal").text
+        return self.asked(replies.SecretReply, "POST", f"{_one(reference)}/reveal").text
 
     def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Link two memories."""
-        return self._asked(Outcome, "POST", "/v1/links", json={"source": source, "kind": kind, "target": target})
+        return self.asked(Outcome, "POST", "/v1/links", json={"source": source, "kind": kind, "target": target})
 
     def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        return self._asked(Outcome, "DELETE", "/v1/links", params={"source": source, "kind": kind, "target": target})
+        return self.asked(Outcome, "DELETE", "/v1/links", params={"source": source, "kind": kind, "target": target})
 
-    def undo(
-        self, batch: str | None = None, *, project: str | None = None, all_projects: bool = False
-    ) -> list[Outcome]:
+    def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
         """Undo a batch, or the last change to the project."""
-        body = {"batch": batch, "project": self._place(project), "all_projects": all_projects}
-        return self._asked(list[Outcome], "POST", "/v1/undo", json=body)
+        body = {"batch": batch, "project": self._place(project), **wider}
+        return self.asked(list[Outcome], "POST", "/v1/undo", json=body)
+
+    def undo_plan(self, batch: str | None = None, **wider: bool) -> UndoPlan:
+        """What an undo would take back; the changes themselves are the server's."""
+        params = given({"batch": batch, "project": self.project, **wider})
+        found = self.asked(replies.UndoReply, "GET", "/v1/undo", params=params)
+        versions = {(memory.id, memory.version): memory for memory in found.versions}
+        return UndoPlan(found.entries, (), versions)
+
+    def hook(self, event: str, payload: Mapping[str, str], *, sees_private: bool, timeout_s: float) -> str:
+        """The text that a hook event gives an agent, in one request; `payload` names the project."""
+        # The way back takes time too: what comes late must not count as given.
+        headers = {"X-Triskele-Deadline-Ms": f"{timeout_s * 800:.0f}", PROJECT_HEADER: quote(self.project)}
+        headers |= {PRIVATE_HEADER: "yes"} if sees_private else {}
+        with self._errors():
+            answer = self._http.post(
+                f"/hook/{event}", json=dict(payload), headers={**self._told, **headers}, timeout=timeout_s
+            )
+        if answer.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
+            raise self._raised(answer)
+        return answer.text
 
     # Reading
 
     def recall(self, text: str, *, project: str | None = None, **options: Any) -> Answer:
         """The memories that answer a question, each with its reasons; options are those of `Engine.recall`."""
-        body = {**_given(options), "query": text, "project": self._place(project)}
-        return replies.to_answer(self._asked(replies.RecallReply, "POST", "/v1/recall", json=body))
+        body = {**given(options), "query": text, "project": self._place(project)}
+        return replies.to_answer(self.asked(replies.RecallReply, "POST", "/v1/recall", json=body))
 
     def why_not(self, reference: str, text: str, *, project: str | None = None, **options: Any) -> WhyNot:
         """Why a memory is not among the hits of this recall, and what would bring it there."""
-        body = {**_given(options), "id": reference, "query": text, "project": self._place(project)}
-        return replies.to_why_not(self._asked(replies.WhyNotReply, "POST", "/v1/why-not", json=body))
+        body = {**given(options), "id": reference, "query": text, "project": self._place(project)}
+        return replies.to_why_not(self.asked(replies.WhyNotReply, "POST", "/v1/why-not", json=body))
 
     def browse(self, *, sort: Sort = Sort.RECENCY, project: str | None = None, **filters: Any) -> list[Memory]:
         """Memories of a scope, newest or most important first; at most 200 at a time."""
-        asked = {**_given(filters), "sort": sort, "project": self._place(project)}
-        page = self._asked(replies.PageReply, "GET", "/v1/memories", params=asked)
+        asked = {**given(filters), "sort": sort, "project": self._place(project)}
+        page = self.asked(replies.PageReply, "GET", "/v1/memories", params=asked)
         return [replies.to_memory(each) for each in page.memories]
 
     def get(self, reference: str) -> Memory:
@@ -136,19 +211,19 @@ class RemoteMemory:
 
     def versions(self, reference: str) -> list[Memory]:
         """Every version of a memory, oldest first."""
-        return list(self._told(reference).versions)
+        return list(self._history(reference).versions)
 
     def history(self, reference: str) -> list[JournalEntry]:
         """What happened to a memory, oldest first."""
-        return list(self._told(reference).entries)
+        return list(self._history(reference).entries)
 
     def links(self, reference: str) -> list[Link]:
         """The links of a memory, in either direction."""
-        return self._asked(list[Link], "GET", f"{_one(reference)}/links")
+        return self.asked(list[Link], "GET", f"{_one(reference)}/links")
 
     def superseded(self, ids: Iterable[str]) -> set[str]:
         """Those of these memories that another one replaces."""
-        return {each.id for each in self._all(ids) if each.superseded}
+        return {each.id for each in self.lookup(ids) if each.superseded}
 
     # Copies of the store, and what left it for hosted models, are the server's to tell.
 
@@ -157,6 +232,10 @@ class RemoteMemory:
     def earlier_copies(self) -> list[Path]:
         """No copies of the store on this machine."""
         return []
+
+    def out_of_reach(self) -> list[str]:
+        """What an erasure cannot reach, in words."""
+        return [f"backups and write-ahead logs of {self.url}"]
 
     def sent(self, _: str) -> list[str]:
         """Nothing left this machine for a hosted model."""
@@ -174,22 +253,34 @@ class RemoteMemory:
 
     def census(self) -> Census:
         """Counts of what is stored."""
-        counted = self._asked(replies.CensusReply, "GET", "/v1/stats")
-        return Census(**{name: getattr(counted, name) for name in Census.__slots__})
+        return self.statistics()[0]
+
+    def statistics(self) -> tuple[Census, MoreStatistics]:
+        """Counts of what is stored, and what is known besides."""
+        counted = self.asked(replies.CensusReply, "GET", "/v1/stats")
+        return Census(**{name: getattr(counted, name) for name in Census.__slots__}), counted.more
 
     # Transfer
 
     def export_memories(
-        self, target: Path, *, include_private: bool = False, with_secrets: bool = False, current_only: bool = False
-    ) -> None:
+        self,
+        target: Path,
+        *,
+        include_private: bool = False,
+        with_secrets: bool = False,
+        current_only: bool = False,
+    ) -> ExportReport:
         """Write all memories to a new file, one JSON record a line."""
         params = {"private": include_private, "with_secrets": with_secrets, "current_only": current_only}
-        with self._errors(), self._http.stream("GET", "/v1/export", params=params, timeout=_TRANSFER) as answer:
+        details: dict[str, Any] = {"params": params, "headers": self._told, "timeout": _TRANSFER}
+        with self._errors(), self._http.stream("GET", "/v1/export", **details) as answer:
             if answer.status_code != httpx.codes.OK:
-                raise raised_again(answer.status_code, answer.read(), answer.reason_phrase)
+                answer.read()
+                raise self._raised(answer)
             with target.open("xb") as file:
                 for piece in answer.iter_bytes():
                     file.write(piece)
+            return self._read(ExportReport, answer, answer.headers.get(REPORT_HEADER, "").encode())
 
     def import_memories(
         self,
@@ -200,49 +291,73 @@ class RemoteMemory:
         project: str | None = None,
         keep_origin: bool = False,
     ) -> ImportReport:
-        """Import the memories of a file, all or none."""
-        params = {"format": format, "dry_run": dry_run, "keep_origin": keep_origin}
-        if project is not None:
-            params["project"] = project
+        """Import the memories of a file, all or none; notes that name no project get this memory's."""
+        params = given({"format": format, "dry_run": dry_run, "keep_origin": keep_origin, "project": project})
+        headers = {PROJECT_HEADER: quote(self.project)}
         with source.open("rb") as file:
-            return self._asked(
-                ImportReport, "POST", "/v1/import", params=params, content=_pieces(file), timeout=_TRANSFER
+            return self.asked(
+                ImportReport,
+                "POST",
+                "/v1/import",
+                params=params,
+                headers=headers,
+                content=_pieces(file),
+                timeout=_TRANSFER,
             )
 
     def _shown(self, reference: str) -> replies.MemoryReply:
-        return self._asked(replies.MemoryReply, "GET", _one(reference))
+        return self.asked(replies.MemoryReply, "GET", _one(reference))
 
-    def _all(self, ids: Iterable[str]) -> list[replies.MemoryReply]:
-        wanted, found = sorted(set(ids)), []
-        for start in range(0, len(wanted), MAX_BATCH):
-            body = {"ids": wanted[start : start + MAX_BATCH]}
-            found += self._asked(list[replies.MemoryReply], "POST", "/v1/lookup", json=body)
-        return found
+    def lookup(self, ids: Iterable[str]) -> list[replies.MemoryReply]:
+        """The last versions of any number of memories."""
+        return [each for some in self.in_batches(list[replies.MemoryReply], "/v1/lookup", ids) for each in some]
 
-    def _told(self, reference: str) -> replies.HistoryReply:
-        return self._asked(replies.HistoryReply, "GET", f"{_one(reference)}/history")
+    def _history(self, reference: str) -> replies.HistoryReply:
+        return self.asked(replies.HistoryReply, "GET", f"{_one(reference)}/history")
 
     def _place(self, project: str | None) -> str:
         return self.project if project is None else project
 
     def _written(self, details: Mapping[str, Any]) -> dict[str, Any]:
-        return {**_given(details), "project": self._place(details.get("project"))}
+        return {**given(details), "project": self._place(details.get("project"))}
 
-    def _asked(self, kind: type[Value], method: str, path: str, **details: Any) -> Value:
+    def in_batches(self, kind: type[Value], path: str, ids: Iterable[str]) -> Iterator[Value]:
+        """The answers for any number of memories."""
+        wanted = sorted(set(ids))
+        for start in range(0, len(wanted), MAX_BATCH):
+            yield self.asked(kind, "POST", path, json={"ids": wanted[start : start + MAX_BATCH]})
+
+    def asked(self, kind: type[Value], method: str, path: str, **details: Any) -> Value:
         """The answer to a request as a value; a problem is raised as the engine would raise it."""
-        if "json" in details:
-            details["json"] = shapes.plain(details["json"])
-        if "params" in details:
-            details["params"] = shapes.plain(details["params"])
+        for name in ("json", "params"):
+            if name in details:
+                details[name] = shapes.plain(details[name])
+        details["headers"] = {**self._told, **details.get("headers", {})}
         with self._errors():
             answer = self._http.request(method, path, **details)
         if answer.status_code != httpx.codes.OK:
-            raise raised_again(answer.status_code, answer.content, answer.reason_phrase)
+            raise self._raised(answer)
+        return self._read(kind, answer, answer.content)
+
+    def _read(self, kind: type[Value], answer: httpx.Response, content: bytes) -> Value:
         try:
-            value: Value = adapter(kind).validate_json(answer.content)
+            value: Value = adapter(kind).validate_json(content)
             return value
         except ValueError as error:
-            raise Unavailable(f"{self.url} answered something else: is it a triskele server?") from error
+            said = _other_version(answer) or "is it a triskele server?"
+            raise Unavailable(f"{self.url} answered something else: {said}") from error
+
+    def _raised(self, answer: httpx.Response) -> TriskeleError:
+        """The error that an answer tells of; what only another version explains is said."""
+        found = raised_again(answer.status_code, answer.content, answer.reason_phrase)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            return AccessDenied(
+                f"{self.url} does not accept the key: it is wrong, expired or revoked; ask an admin for another one"
+            )
+        is_unknown = answer.status_code in _UNKNOWN_TO_OTHERS
+        if is_unknown and not isinstance(found, NotFound) and (said := _other_version(answer)):
+            return Unavailable(f"{self.url} refused the request ({found}): {said}")
+        return found
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -255,39 +370,12 @@ class RemoteMemory:
             raise Unavailable(f"the server {self.url} does not answer ({type(error).__name__})") from None
 
 
-class RemoteStore:
-    """The few reads of a store that everyday commands make; the server counts its recalls itself."""
-
-    def __init__(self, memory: RemoteMemory) -> None:
-        self._memory = memory
-        self.usage = self
-
-    def __getattr__(self, name: str) -> NoReturn:
-        self._memory.__getattr__(name)
-
-    def memories(self, ids: Iterable[str]) -> dict[str, Memory]:
-        """The current versions of some memories."""
-        return {each.id: replies.to_memory(each) for each in self._memory._all(ids) if not each.forgotten}
-
-    def shorten(self, ids: Iterable[str]) -> dict[str, str]:
-        """Whole ids: which prefixes are unique only the server knows."""
-        return {id: id for id in ids}
-
-    def journal(self, *, batch: str, limit: int) -> list[JournalEntry]:
-        """The entries of a batch, oldest first."""
-        return self.newest_entries(limit=min(limit, MAX_LIMIT), batch=batch)[::-1]
-
-    def newest_entries(self, *, limit: int, batch: str | None = None) -> list[JournalEntry]:
-        """The newest entries of the journal, newest first."""
-        params = _given({"limit": limit, "batch": batch})
-        return self._memory._asked(list[JournalEntry], "GET", "/v1/journal", params=params)
-
-    def counts(self, _: Iterable[str]) -> dict[str, UseCount]:
-        """No counts of use."""
-        return {}
-
-    def put(self, _: Callable[[], None]) -> None:
-        """Leave nothing to write."""
+def _other_version(answer: httpx.Response) -> str:
+    """That the server is of another version, in words; empty where it is of this one, or does not say."""
+    version = answer.headers.get(VERSION_HEADER, __version__)
+    if version == __version__:
+        return ""
+    return f"it runs triskele {version[:20]}, this is {__version__}; upgrade the older one"
 
 
 def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:
@@ -295,31 +383,11 @@ def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:
     return RemoteMemory(url, key, project=project)
 
 
-def of_settings(settings: Settings, environ: Mapping[str, str], folder: Path) -> RemoteMemory:
-    """The memory on the server that the settings name; its project is that of the settings, or of the folder."""
-    project = settings.project if settings.project is not None else discover(folder).name
-    is_of_environment = settings.origins.get("server.url", "").startswith("environment")
-    key = key_of(settings.server, environ, is_of_environment=is_of_environment)
-    return connect(settings.server.url, key, project=project)
-
-
-def key_of(settings: ServerSettings, environ: Mapping[str, str], *, is_of_environment: bool) -> str:
-    """The key for the server of the settings; that of a file is never sent to a server that a variable names."""
-    if key := environ.get("TRISKELE_KEY"):
-        return key
-    if is_of_environment or not settings.key_file:
-        raise BadInput("a server is set but no key: set TRISKELE_KEY, or server.url and server.key_file in config.toml")
-    try:
-        return expanded(settings.key_file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read the key in {settings.key_file}: {error}") from error
-
-
 def _one(reference: str) -> str:
     return f"/v1/memories/{quote(reference, safe='')}"
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set; tags given as any collection."""
     return {name: value for name, value in options.items() if value is not None}
 

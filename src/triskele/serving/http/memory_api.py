@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from triskele import validation
-from triskele.curation import undo, usage
+from triskele.curation import echo, undo, usage
 from triskele.errors import BadInput, Conflict
-from triskele.exchange.records import ImportReport
-from triskele.exchange.transfer import export_memories, import_memories
 from triskele.serving.graph_view import graph_view
 from triskele.serving.http import bodies, leg_times, replies
 from triskele.serving.http.bodies import MAX_QUERY_BYTES
-from triskele.serving.http.operations import NDJSON, Call, Operation
+from triskele.serving.http.operations import Call, Operation, given
 from triskele.serving.http.replies import memory_reply
+from triskele.serving.statistics import more_statistics
 from triskele.stores.access_keys import REVEAL, WRITE
-from triskele.types import JournalEntry, Link, LinkKind, Outcome, Sort
+from triskele.types import JournalEntry, Link, LinkKind, Memory, Outcome, Sort
 
 
 def remember(call: Call) -> Outcome:
-    """Store one memory."""
-    return call.engine.remember(**_given(call.body))
+    """Store one memory; an agent may not store what recall gave it."""
+    if call.client:
+        echo.refuse(call.engine.store, call.body.content, project=call.body.project)
+    return call.engine.remember(**given(call.body))
 
 
 def remember_all(call: Call) -> list[Outcome]:
     """Store several memories in one transaction."""
-    drafts = [call.engine.draft(**_given(each)) for each in call.body.memories]
+    drafts = [call.engine.draft(**given(each)) for each in call.body.memories]
     return call.engine.remember_all(drafts)
 
 
@@ -48,10 +46,23 @@ def get_all(call: Call) -> list[replies.MemoryReply]:
     return [memory_reply(memory, superseded=memory.id in replaced) for memory in found]
 
 
+def versions_all(call: Call) -> list[Memory]:
+    """Every version of several memories; unknown ids are left out."""
+    ids = sorted({validation.check_prefix(each) for each in call.body.ids})
+    return [memory for _, memory in call.engine.store.versions(ids)]
+
+
+def shorten(call: Call) -> dict[str, str]:
+    """How much of each id is enough to name it."""
+    return call.engine.store.shorten(sorted({validation.check_prefix(each) for each in call.body.ids}))
+
+
 def browse(call: Call) -> replies.PageReply:
     """A page of memories."""
-    asked = _given(call.query)
+    asked = given(call.query)
     limit, offset = asked["limit"], asked["offset"]
+    # A query string has no null: an empty list is no filter.
+    asked |= {name: asked[name] or None for name in ("sensitivities", "origins")}
     page = call.engine.browse(**{**asked, "sort": Sort(asked["sort"])})
     replaced = call.engine.superseded([each.id for each in page])
     memories = tuple(memory_reply(each, superseded=each.id in replaced) for each in page)
@@ -122,20 +133,21 @@ def unlink(call: Call) -> Outcome:
 
 def recall(call: Call) -> replies.RecallReply:
     """Answer a question."""
-    asked = _given(call.body)
+    asked = given(call.body)
     _refuse_long(asked["query"])
     call.context.policy.admit_models(call.principal)
     with leg_times.timed(call.engine) as spent_s:
         answer = call.engine.recall(asked.pop("query"), **asked)
     for leg, seconds in {**spent_s, "all": answer.took_ms / 1000}.items():
         call.context.metrics.observe("triskele_recall_seconds", seconds, leg=leg)
-    call.engine.after_answer.put(partial(usage.note_recall, call.engine.store, answer))
+    to_agent = bool(call.client)
+    call.engine.after_answer.put(partial(usage.note_recall, call.engine.store, answer, to_agent=to_agent))
     return replies.recall_reply(answer)
 
 
 def why_not(call: Call) -> replies.WhyNotReply:
     """Explain why a memory was not found."""
-    asked = _given(call.body)
+    asked = given(call.body)
     _refuse_long(asked["query"])
     call.context.policy.admit_models(call.principal)
     return replies.why_not_reply(call.engine.why_not(asked.pop("id"), asked.pop("query"), **asked))
@@ -145,53 +157,21 @@ def undo_plan(call: Call) -> replies.UndoReply:
     """What an undo would take back."""
     asked, engine = call.query, call.engine
     project = engine.project if asked.project is None else asked.project
-    plan = undo.plan(engine.store, engine.actor, project, asked.batch, all_projects=asked.all_projects)
-    return replies.undo_reply(plan)
+    wider = {"all_projects": asked.all_projects, "anyone": asked.anyone}
+    return replies.undo_reply(undo.plan(engine.store, engine.actor, project, asked.batch, **wider))
 
 
 def undo_last(call: Call) -> list[Outcome]:
     """Undo a batch, or the last change."""
     asked = call.body
-    return call.engine.undo(asked.batch, project=asked.project, all_projects=asked.all_projects)
-
-
-def import_stream(call: Call) -> ImportReport:
-    """Import a file, all or nothing."""
-    assert call.file is not None
-    asked = _given(call.query)
-    # Read first, so that a quota is not found out after the write.
-    planned = import_memories(call.engine, call.file, **{**asked, "dry_run": True})
-    if asked["dry_run"]:
-        return planned
-    call.context.policy.admit_memories(call.principal, planned.added)
-    return import_memories(call.engine, call.file, **asked)
-
-
-def export_stream(call: Call) -> Path:
-    """Export all memories; the caller removes the file."""
-    asked = call.query
-    if asked.with_secrets:
-        call.principal.require(REVEAL)
-    folder = Path(tempfile.mkdtemp(prefix="triskele-"))
-    target = folder / "export.jsonl"
-    try:
-        export_memories(
-            call.engine,
-            target,
-            include_private=asked.private,
-            with_secrets=asked.with_secrets,
-            current_only=asked.current_only,
-        )
-    except BaseException:
-        target.unlink(missing_ok=True)
-        folder.rmdir()
-        raise
-    return target
+    wider = {"all_projects": asked.all_projects, "anyone": asked.anyone}
+    return call.engine.undo(asked.batch, project=asked.project, **wider)
 
 
 def census(call: Call) -> replies.CensusReply:
     """Count what is stored."""
-    return replies.CensusReply(**asdict(call.engine.census()), waiting=call.engine.store.vectors.count_waiting())
+    more = more_statistics(call.engine)
+    return replies.CensusReply(**asdict(call.engine.census()), waiting=more.jobs.embed, more=more)
 
 
 def concept(call: Call) -> replies.ConceptReply:
@@ -201,10 +181,6 @@ def concept(call: Call) -> replies.ConceptReply:
     asked = call.query
     view = graph_view(call.engine, project=asked.project, all_projects=asked.all_projects)
     return replies.concept_reply(about(view, asked.concept, limit=asked.limit, closed=asked.closed))
-
-
-def _given(asked: bodies.Strict) -> dict[str, Any]:
-    return {name: getattr(asked, name) for name in type(asked).model_fields}
 
 
 def _refuse_long(query: str) -> None:
@@ -260,6 +236,26 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Read up to 100 memories by their whole ids; unknown ones are left out",
         run=get_all,
         reply=list[replies.MemoryReply],
+        tag=_ABOUT,
+        body=bodies.IdsBody,
+    ),
+    Operation(
+        name="versions",
+        method="POST",
+        path="/v1/versions",
+        summary="Read every version of up to 100 memories by their whole ids; unknown ones are left out",
+        run=versions_all,
+        reply=list[Memory],
+        tag=_ABOUT,
+        body=bodies.IdsBody,
+    ),
+    Operation(
+        name="shorten",
+        method="POST",
+        path="/v1/shorten",
+        summary="The shortest beginnings that name up to 100 memories, for people",
+        run=shorten,
+        reply=dict[str, str],
         tag=_ABOUT,
         body=bodies.IdsBody,
     ),
@@ -438,30 +434,6 @@ OPERATIONS: tuple[Operation, ...] = (
         scope=WRITE,
         body=bodies.UndoBody,
         errors=(404, 409),
-    ),
-    Operation(
-        name="import",
-        method="POST",
-        path="/v1/import",
-        summary="Import a stream of memories, all or nothing",
-        run=import_stream,
-        reply=ImportReport,
-        tag="transfer",
-        scope=WRITE,
-        query=bodies.ImportQuery,
-        takes_file=True,
-        errors=(404, 409),
-    ),
-    Operation(
-        name="export",
-        method="GET",
-        path="/v1/export",
-        summary="Export all memories, one JSON record a line",
-        run=export_stream,
-        reply=str,
-        tag="transfer",
-        query=bodies.ExportQuery,
-        media=NDJSON,
     ),
     Operation(
         name="stats",

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 # Only an import may be larger than other requests.
 IMPORT, MAX_IMPORT = "/v1/import", 32 * 1024 * 1024
+# What a program on another machine tells of itself, percent-encoded: the agent that it acts for, and its project.
+CLIENT_HEADER, PROJECT_HEADER = "X-Triskele-Client", "X-Triskele-Project"
+# That the agent behind a hook may see private memories, as the settings of its machine say.
+PRIVATE_HEADER = "X-Triskele-Private"
+# What an export left out, as JSON; the version of the server.
+REPORT_HEADER, VERSION_HEADER = "X-Triskele-Report", "X-Triskele-Version"
 _PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")
 
 

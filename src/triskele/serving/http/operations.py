@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from anyio import to_thread
 from pydantic import BaseModel, ValidationError
@@ -18,12 +19,13 @@ from starlette.responses import Response, StreamingResponse
 
 from triskele.engine import Engine
 from triskele.errors import BadInput
+from triskele.exchange.records import ExportReport
 from triskele.serving.http.access import PRINCIPAL, Principal
 from triskele.serving.http.bodies import Strict
-from triskele.serving.http.mount import MAX_IMPORT, ApiContext
+from triskele.serving.http.mount import CLIENT_HEADER, MAX_IMPORT, PROJECT_HEADER, REPORT_HEADER, ApiContext
 from triskele.serving.http.replies import adapter
 from triskele.stores.access_keys import READ
-from triskele.types import Memory, Outcome
+from triskele.types import Memory, Outcome, client_actor
 
 MAX_BODY = 64 * 1024
 
@@ -33,6 +35,7 @@ JSON, NDJSON = "application/json", "application/x-ndjson"
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _PIECE = 65536
 _COMPLAINTS = 5
+_MAX_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,26 @@ class Call:
     body: Any = None
     query: Any = None
     file: Path | None = None
+    client: str = ""
+    """the agent that the request is made for; empty where a person makes it"""
+    project: str = ""
+    """the project that the program works in, for what names none"""
 
     @property
     def engine(self) -> Engine:
-        """The memory of the principal."""
-        return self.context.policy.engine_of(self.principal)
+        """The memory of the principal, as its agent and in its project."""
+        engine = self.context.policy.engine_of(self.principal)
+        if self.client:
+            engine = engine.acting_as(client_actor(self.client))
+        return engine.working_in(Path(Path.cwd().anchor), self.project) if self.project else engine
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A temporary file with an export, and what it holds."""
+
+    path: Path
+    report: ExportReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +118,27 @@ def _answer(
     policy.admit(principal)
     if body is not None and (count := operation.counts_memories(body)):
         policy.admit_memories(principal, count)
-    call = Call(principal, context, dict(request.path_params), body, query, file)
+    client, project = (_told(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
+    call = Call(principal, context, dict(request.path_params), body, query, file, client, project)
     value = operation.run(call)
     request.scope[TARGET] = value.id if isinstance(value, Outcome | Memory) else ""
-    if isinstance(value, Path):
-        return StreamingResponse(_streamed(value), media_type=operation.media)
+    if isinstance(value, Exported):
+        told = {REPORT_HEADER: adapter(ExportReport).dump_json(value.report).decode()}
+        return StreamingResponse(_streamed(value.path), headers=told, media_type=operation.media)
     return Response(adapter(operation.reply).dump_json(value), media_type=JSON)
+
+
+def _told(request: Request, name: str) -> str:
+    """A percent-encoded header; one that is no name is refused."""
+    text = unquote(request.headers.get(name, ""), errors="replace")
+    if len(text) > _MAX_NAME or not text.isprintable():
+        raise BadInput(f"the header {name} holds no name")
+    return text
+
+
+def given(asked: Strict) -> dict[str, Any]:
+    """The fields of a request part by name."""
+    return {name: getattr(asked, name) for name in type(asked).model_fields}
 
 
 async def _body(operation: Operation, request: Request) -> Any:

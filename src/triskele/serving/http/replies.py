@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from triskele.recall.why_not import SmallestChange, Stage, WhyNot
+from triskele.serving.statistics import MoreStatistics
 from triskele.types import Agreement, Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Period
 
 if TYPE_CHECKING:
@@ -87,12 +88,13 @@ class WhyNotReply:
 
 @dataclass(frozen=True, slots=True)
 class UndoReply:
-    """What an undo takes back: the journal entries of one batch, and how many memories change."""
+    """What an undo takes back: the journal entries of one batch, how many memories change, and their versions."""
 
     batch: str
     size: int
     projects: tuple[str, ...]
     entries: tuple[JournalEntry, ...]
+    versions: tuple[Memory, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,7 @@ class CensusReply:
     by_category: Mapping[str, int]
     by_project: Mapping[str, int]
     waiting: int = 0
+    more: MoreStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,7 @@ def why_not_reply(found: WhyNot) -> WhyNotReply:
 
 def undo_reply(plan: UndoPlan) -> UndoReply:
     """What an undo would take back."""
-    return UndoReply(plan.batch, plan.size, tuple(plan.projects), plan.entries)
+    return UndoReply(plan.batch, plan.size, tuple(plan.projects), plan.entries, tuple(plan.versions.values()))
 
 
 def concept_reply(found: About) -> ConceptReply:

@@ -69,6 +69,11 @@ class Caller:
         if self.source.policy is not None:
             self.source.policy.admit_memories(self.principal, 1)
 
+    def admit_models(self) -> None:
+        """Refuse a question once the user's tokens of hosted models are used up for today."""
+        if self.source.policy is not None:
+            self.source.policy.admit_models(self.principal)
+
     @property
     def project(self) -> str:
         """The project of the request."""

@@ -62,6 +62,7 @@ def memory_recall(
 ) -> schemas.Recalled:
     """Find memories that answer a question."""
     who = caller(request)
+    who.admit_models()
     asked = _filters(who, project, all_projects, category, tags) | {
         "as_of": as_of or None,
         "since": since or None,
@@ -141,6 +142,7 @@ def memory_why_not(
 ) -> schemas.WhyNot:
     """Explain why a memory was not found."""
     who = caller(request)
+    who.admit_models()
     memory = who.get(id)
     found = who.engine.why_not(memory.id, query, limit=limit, **_filters(who, project, all_projects, category, tags))
     change = found.smallest_change
@@ -195,6 +197,9 @@ def _hook_answer(request: Request, event: str, payload: dict[str, Any]) -> str:
     try:
         who = caller(request)
         project = request.request_context.lifespan_context.project or ""
+        if who.principal.user is not None:
+            # A folder of the client's machine, which is not this one.
+            payload = {**payload, "cwd": ""}
         # The name of a client opens private memories, so it counts only with the token of its entry.
         name = (client_name(request) or "") if who.reads_private else ""
         return events.respond(who.engine, event, {**payload, "client": name, "project": project})

@@ -1,0 +1,81 @@
+"""The store of a memory on a server, as far as commands and tools of another machine read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from triskele.serving.http import replies
+from triskele.stores.protocols import KnownPlace, UseCount
+from triskele.types import JournalEntry, Link, LinkKind, Memory
+from triskele.validation import MAX_LIMIT
+
+if TYPE_CHECKING:
+    from triskele.serving.http.client import RemoteMemory
+
+
+class RemoteStore:
+    """The few reads of a store that commands and tools make; a server counts and checks by itself."""
+
+    def __init__(self, memory: RemoteMemory) -> None:
+        self._memory = memory
+        self.usage = self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._memory.__getattr__(name)
+
+    def memories(self, ids: Iterable[str]) -> dict[str, Memory]:
+        """The current versions of some memories."""
+        return {each.id: replies.to_memory(each) for each in self._memory.lookup(ids) if not each.forgotten}
+
+    def shorten(self, ids: Iterable[str]) -> dict[str, str]:
+        """How much of each id is enough to name it."""
+        found = self._memory.in_batches(dict[str, str], "/v1/shorten", ids)
+        return {id: short for some in found for id, short in some.items()}
+
+    def versions(self, ids: Sequence[str]) -> Iterator[tuple[int, Memory]]:
+        """Every version of some memories; rows are the server's own."""
+        for some in self._memory.in_batches(list[Memory], "/v1/versions", ids):
+            yield from ((0, each) for each in some)
+
+    def history(self, id: str) -> list[Memory]:
+        """Every version of a memory, oldest first."""
+        return self._memory.versions(id)
+
+    def links(self, ids: Iterable[str], *, kind: LinkKind | None = None) -> list[Link]:
+        """The links of some memories, in either direction."""
+        found = [link for id in ids for link in self._memory.links(id)]
+        return [link for link in found if kind is None or link.kind is kind]
+
+    def journal(self, *, batch: str, limit: int) -> list[JournalEntry]:
+        """The entries of a batch, oldest first."""
+        return self.newest_entries(limit=min(limit, MAX_LIMIT), batch=batch)[::-1]
+
+    def newest_entries(self, *, limit: int, batch: str | None = None) -> list[JournalEntry]:
+        """The newest entries of the journal, newest first."""
+        params: dict[str, Any] = {"limit": limit} | ({} if batch is None else {"batch": batch})
+        return self._memory.asked(list[JournalEntry], "GET", "/v1/journal", params=params)
+
+    # Folders are of this machine: a project goes by the name of its folder.
+
+    def places(self) -> list[KnownPlace]:
+        """No folders."""
+        return []
+
+    def claim(self, _: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+        """The name that a folder has by itself."""
+        return choose([])
+
+    def counts(self, _: Iterable[str]) -> dict[str, UseCount]:
+        """No counts of use."""
+        return {}
+
+    def echoed(self, _: Iterable[str]) -> dict[str, list[str]]:
+        """Nothing: the server refuses what repeats a memory."""
+        return {}
+
+    def put(self, _: Callable[[], None]) -> None:
+        """Leave nothing to write."""
+
+    def flush(self) -> None:
+        """Nothing to write."""
