@@ -60,7 +60,9 @@ PLACES = frozenset(
 _STAGES = frozenset("prod production staging stage dev test qa demo".split())
 _NEGATIONS = frozenset("not no never none nobody without cannot neither nor unable".split())
 # They say that something changed; what it says without them is compared.
-_FILLERS = frozenset("now currently already again please nowadays meanwhile today anymore just only".split())
+_FILLERS = frozenset(
+    "now currently already again please nowadays meanwhile today anymore just only actually really still".split()
+)
 _DETERMINERS = frozenset(
     "the a an our its is are was were be been being has have had do does did may will we you there it of to".split()
 )
