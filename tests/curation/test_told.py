@@ -55,6 +55,6 @@ def test_amounts_of_one_thing_are_found(old: str, new: str, amounts: tuple[str, 
 
 
 def test_another_amount_is_asked_about_and_never_sure() -> None:
-    relation = compare("I've increased my snack budget to $65", "We put the snack budget at $75")
+    relation = compare("I have a snack budget of $65", "Our snack budget was raised by Nora to $75")
     assert relation.verdict is Verdict.SUPERSEDE
     assert 0.5 <= relation.confidence < 0.9
