@@ -30,7 +30,7 @@ _BATCH = 500
 _DEPTH = 50
 # Questions about a fact that changed; those that ask for what was before have another answer.
 _UPDATES = ("knowledge_update", "knowledge-update", "contradiction_resolution")
-_PREVIOUS = re.compile(r"\b(?:previous|before|initial|originally)", re.IGNORECASE)
+_PREVIOUS = re.compile(r"\b(?:previous|before (?:i|my|the|getting)|initial|originally)\b", re.IGNORECASE)
 
 
 def main() -> int:
@@ -149,7 +149,7 @@ def _measure_dial(
     for label, rankings in {"raw turns": before, **found}.items():
         _print_recall(label, asked, gold, rankings)
     updates = [query for query in asked if query.type in _UPDATES and not _PREVIOUS.search(query.text)]
-    for label, rankings in found.items():
+    for label, rankings in found.items() if updates else ():
         _print_newest(label, updates, gold, order, before, rankings)
 
 

@@ -82,6 +82,8 @@ def test_the_labelled_pairs_hold_their_promise() -> None:
         ("I actually study at Delft", "I actually have not been"),
         ("The parcel arrived on Tuesday", "The parcel arrived on Friday"),
         ("My friend Ana lives in Seville", "My friend Ana lived in Bilbao as a student"),
+        ("Give me 10 names for a boat", "Give me 10 names for a boat, with a pun"),
+        ("I'll follow those tips", "I'll follow those tips to find a mooring"),
         ("Is the office in Leeds?", "Is the office in York now?"),
     ],
 )

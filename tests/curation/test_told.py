@@ -46,12 +46,29 @@ def test_what_is_told_in_passing_is_kept_only_where_everything_is() -> None:
         ("I've increased my snack budget to $65", "We put the snack budget at $75", ("$65", "$75")),
         ("My seed shelf holds 45 packets", "There are 52 packets on the seed shelf", ("45", "52")),
         ("I planted 12 rows of beans", "Nora knitted 9 rows of the scarf", None),
-        ("The ferry leaves at 3 PM from Brest", "The ferry leaves at 4 PM from Brest", None),
+        ("The ferry leaves at 3 PM from Brest", "We take the ferry from Brest at 4 PM", ("3", "4")),
+        ("The ferry left Brest on 3 May", "The ferry left Brest on 9 May", None),
         ("I have 3 rooms and 2 cats", "I have 4 rooms and 2 cats", None),
     ],
 )
 def test_amounts_of_one_thing_are_found(old: str, new: str, amounts: tuple[str, str] | None) -> None:
     assert other_amount(words(old), words(new)) == amounts
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "I've been using Excel to track my daily expenses since March 1",
+            "I've never used Excel for tracking expenses",
+        ),
+        ("I've never invited Mason to the film evenings", "I've asked Mason to come to the film evenings in April"),
+    ],
+)
+def test_a_denial_in_other_words_is_asked_about(old: str, new: str) -> None:
+    relation = compare(old, new)
+    assert relation.verdict is Verdict.SUPERSEDE
+    assert 0.5 <= relation.confidence < 0.9
 
 
 def test_another_amount_is_asked_about_and_never_sure() -> None:

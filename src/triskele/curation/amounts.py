@@ -1,4 +1,6 @@
-"""Two texts that tell different amounts of one thing: "my budget is $65", "I raised the budget to $75". Pure."""
+"""Two texts about one thing in other words: with another amount ("my budget is $65", "I raised the budget to $75"), or
+of which one denies the other. Pure, and never sure: what they find is asked about.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ _PLAIN = frozenset(
     excited considering thinking managed finally already also which that's increased adjusted extended reduced raised
     lowered improved reached added month monthly week weekly daily year annual""".split()
 )
-# A clock time, a date or a year tells when, not how much.
-_WHEN = frozenset("am pm january february march april june july august september october november december".split())
+# A date or a year tells when, not how much.
+_WHEN = frozenset(
+    map(stem, "january february march april may june july august september october november december".split())
+)
 _UNITS = "$€%"
 
 
@@ -23,9 +27,15 @@ def other_amount(before: Words, after: Words) -> tuple[str, str] | None:
     """The differing amounts of one thing, or None: one unit, and the same words for what is counted."""
     old, new = _amounts(before), _amounts(after)
     changed = [unit for unit in old.keys() & new.keys() if old[unit] != new[unit]]
-    if len(old) != 1 or len(new) != 1 or not changed or not _are_about_one_thing(before, after):
+    if len(old) != 1 or len(new) != 1 or not changed or not are_about_one_thing(before, after):
         return None
     return old[changed[0]], new[changed[0]]
+
+
+def is_denied(before: Words, after: Words) -> bool:
+    """Whether one of two texts says "never" of what the other says."""
+    said = [sum(word.form == "never" for word in text) for text in (before, after)]
+    return sorted(said) == [0, 1] and are_about_one_thing(before, after)
 
 
 def _amounts(sequence: Words) -> dict[str, str]:
@@ -45,7 +55,8 @@ def _unit(word: ComparedWord, following: ComparedWord | None) -> str:
     return following.form
 
 
-def _are_about_one_thing(before: Words, after: Words) -> bool:
+def are_about_one_thing(before: Words, after: Words) -> bool:
+    """Whether most of the telling words of one text are in the other."""
     old, new = _telling(before), _telling(after)
     shared = old & new
     return len(shared) >= _LEAST_SHARED and len(shared) / min(len(old), len(new)) >= _LEAST_OVERLAP

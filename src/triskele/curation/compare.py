@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from triskele.base.text import fold
-from triskele.curation.amounts import other_amount
+from triskele.curation.amounts import are_about_one_thing, is_denied, other_amount
 from triskele.curation.lasting import is_lasting
 from triskele.curation.slots import (
     CLAUSES,
@@ -109,6 +109,8 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
         best = replace(best, confidence=min(best.confidence, _PASSING))
     if best.confidence >= _LIKELY:
         return best
+    asked = [relation for rule in _ASKED if (relation := rule(before, after)) is not None]
+    best = max([*asked, best], key=lambda relation: relation.confidence)
     return max(best, _resembling(before, after, cosine), key=lambda relation: relation.confidence)
 
 
@@ -333,7 +335,7 @@ def _moved(before: Words, after: Words) -> Relation | None:
     shared = len(old) - sum(gone.values())
     if same_kind and not extra and shared >= 2:
         return Relation(Verdict.SUPERSEDE, 0.93, (reason,))
-    return Relation(Verdict.SUPERSEDE, 0.5, (reason,)) if shared >= 2 else None
+    return Relation(Verdict.SUPERSEDE, 0.5, (reason,)) if are_about_one_thing(before, after) else None
 
 
 def _new_value(after: Words) -> list[ComparedWord]:
@@ -365,9 +367,15 @@ def _between(after: Words, start: str, ends: tuple[str, ...]) -> list[ComparedWo
 
 
 def _other_amount(before: Words, after: Words) -> Relation | None:
-    """The same thing with another number, in other words: worth a question, never sure."""
+    """The same thing with another number, in other words."""
     amounts = other_amount(before, after)
     return None if amounts is None else Relation(Verdict.SUPERSEDE, _LIKELY, (Rationale("other amount", *amounts),))
+
+
+def _maybe_denied(before: Words, after: Words) -> Relation | None:
+    """The same thing, denied in one of the texts, in other words."""
+    reason = Rationale("denied", _said(before), _said(after))
+    return Relation(Verdict.SUPERSEDE, _LIKELY, (reason,)) if is_denied(before, after) else None
 
 
 def _resembling(before: Words, after: Words, cosine: float | None) -> Relation:
@@ -385,4 +393,6 @@ def _said(sequence: Words) -> str:
     return " ".join(word.text for word in sequence)
 
 
-_RULES = (_reordered, _extended, _denied, _stopped, _changed_value, _moved, _other_amount)
+_RULES = (_reordered, _extended, _denied, _stopped, _changed_value, _moved)
+# They are worth a question, whatever the texts are; none of them is ever sure.
+_ASKED = (_other_amount, _maybe_denied)

@@ -18,10 +18,12 @@ _POINTING = frozenset(
 )
 # What people say to each other without stating anything.
 _CHATTER = frozenset(
-    """hey hi hello wow yeah yes yep yup no nope nah haha hahaha lol omg ok okay oh ooh ah aww hmm sure thanks thank thx
-    congrats congratulations sorry good great nice best well cool awesome amazing sounds sound looks look glad happy
-    hope bye welcome cheers appreciate exactly absolutely definitely totally right true not so but and or because maybe
-    perhaps probably can't cant cannot let's lets been got getting miss wish wishing see way same""".split()
+    """hey hi hello wow yeah yes yep yup no nope nah haha hahaha lol omg ok okay oh ooh ah aww hmm sure thanks thank
+    thx congrats congratulations sorry good great nice best well cool awesome amazing sounds sound looks look glad
+    happy hope bye welcome cheers appreciate exactly absolutely definitely totally right true not so but and or
+    because give tell show explain list provide help suggest create generate rewrite summarize describe make find
+    compare translate continue maybe perhaps probably can't cant cannot let's lets been got getting miss wish
+    wishing see way same""".split()
 )
 # Rules are often written as commands.
 _COMMANDS = frozenset(
@@ -38,6 +40,7 @@ _OF_THE_MOMENT = re.compile(
     rf"\A{_FIRST_PERSON} (?:(?:just|really|still|do|also|kinda|honestly|actually) |(?:do|can|could|would) ?n['’o]t )*"
     r"(?:guess|think|thought|know|knew|hope|wish|want|wanted|wanna|would|could|might|may|feel|felt|mean|see|saw|wonder"
     r"|believe|suppose|bet|understand|agree|remember|forgot|wait|gonna|plan|need|hear|heard|like to|love to|look)\b"
+    rf"|\A(?:i|we)['’]ll\b|\A(?:i|we)(?:['’]ve| have) been (?:meaning|thinking|wondering|looking|trying|feeling)\b"
     # How or where one is just now, and what one is doing.
     rf"|\A(?:i['’]m|im|we['’]re|i am|we are|my \w+ is|our \w+ is) (?:not |just |still |also |currently |always )*"
     r"(?:so|very|really|too|pretty|here|back|home|sure|sorry|glad|happy|sad|tired|excited|proud|ready|busy|down|up|at"
@@ -59,7 +62,9 @@ def is_lasting(text: str, sequence: Words) -> bool:
         return False
     if first in _COMMANDS:
         # "Keep it up", "do that".
-        return len(said) > 1 and fold(said[1].text) not in _POINTING | {"up", "me", "us"}
+        following = fold(said[1].text) if len(said) > 1 else "me"
+        is_request = first in ("write", "name") and following in ("a", "an")
+        return not is_request and following not in _POINTING | {"up", "me", "us"}
     return has_verb(said)
 
 
