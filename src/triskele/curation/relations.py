@@ -146,7 +146,7 @@ class RelationReader:
         self._call()
         given = reader.read_triples(llm, [text for _, text in shown])
         found = {
-            memory.content_hash: [each for each in triples if is_grounded(each, memory.content)]
+            memory.content_hash: [each for each in dict.fromkeys(triples) if is_grounded(each, memory.content)]
             for (memory, _), triples in zip(shown, given, strict=True)
         }
         at = timestamps.to_text(timestamps.now())
@@ -265,6 +265,8 @@ def relations(host: Host, *, about: str | None = None, closed: bool = False) -> 
 
 def is_grounded(triple: Triple, text: str) -> bool:
     """Whether a text holds the words of a triple's subject and object: nothing else may be read out of it."""
+    if key(triple.subject) == key(triple.object):
+        return False
     held = set(forms(words(text)))
     is_own = bool(_FIRST_PERSON & held)
     for name in (triple.subject, triple.object):
