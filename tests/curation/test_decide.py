@@ -10,7 +10,7 @@ import pytest
 
 from triskele.curation.compare import Relation, Verdict, compare
 from triskele.curation.decide import NearMemory, decide, related
-from triskele.evaluation.curation_pairs import load_pairs, measure
+from triskele.evaluation.curation_pairs import SPOKEN, load_pairs, measure
 from triskele.types import Memory, Origin, Sensitivity
 
 MakeMemory = Callable[..., Memory]
@@ -66,6 +66,50 @@ def test_the_labelled_pairs_hold_their_promise() -> None:
     assert all(scores[verdict].recall >= 0.4 for verdict in (Verdict.SUPERSEDE, Verdict.UPDATE))
     families = {pair.old: pair.half for pair in pairs}
     assert all(families[pair.old] == pair.half for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Hey Nora!", "Hey Nora, long time no see!"),
+        ("Take care!", "Take care, bye!"),
+        ("Keep it up!", "Keep it up with the piano!"),
+        ("They are all rescues", "They are all rescues, and one is blind"),
+        ("I guess", "I guess, but my knee hurts"),
+        ("I want to see Rome", "I don't want to see Rome"),
+        ("I'm at the station", "I'm at the office now"),
+        ("Not that I know of", "So I already know"),
+        ("I actually study at Delft", "I actually have not been"),
+        ("The parcel arrived on Tuesday", "The parcel arrived on Friday"),
+        ("My friend Ana lives in Seville", "My friend Ana lived in Bilbao as a student"),
+        ("Give me 10 names for a boat", "Give me 10 names for a boat, with a pun"),
+        ("I'll follow those tips", "I'll follow those tips to find a mooring"),
+        ("Is the office in Leeds?", "Is the office in York now?"),
+    ],
+)
+def test_talk_of_the_moment_replaces_and_extends_nothing(old: str, new: str) -> None:
+    assert not compare(old, new).is_sure
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I work at the museum", "I work at the museum, mostly on weekends"),
+        ("Use four spaces", "Use four spaces, because the linter wants them"),
+        ("My sister lives in Turin", "My sister no longer lives in Turin"),
+        ("The deploy key is on vault-2", "The deploy key is on vault-3 now"),
+    ],
+)
+def test_statements_that_last_are_decided(old: str, new: str) -> None:
+    assert compare(old, new).is_sure
+
+
+def test_pairs_as_people_talk_hold_the_same_promise() -> None:
+    report = measure(load_pairs(), SPOKEN)
+    assert report.pairs >= 60
+    assert report.false_merges == 0
+    assert all(score.precision >= 0.97 for score in report.scores)
+    assert all(score.recall >= 0.4 for score in report.scores if score.verdict is not Verdict.NOOP)
 
 
 def test_a_judge_that_always_merges_is_seen_by_the_report() -> None:

@@ -115,6 +115,6 @@ def test_without_a_terminal_the_walk_names_the_commands(run: Run, proposed: tupl
 
 def test_the_measure_of_the_rules_is_printed(run: Run) -> None:
     halves = run("eval", "run", "curation", "--json").json["halves"]
-    assert [half["half"] for half in halves] == ["tune", "test"]
+    assert [half["half"] for half in halves] == ["tune", "test", "spoken"]
     assert halves[1]["verdicts"]["supersede"]["precision"] >= 0.97
     assert "False merges" in run("eval", "run", "curation").out

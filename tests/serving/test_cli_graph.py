@@ -1,8 +1,10 @@
-"""The commands about what connects memories: graph show, path, stats, rebuild, merge, split."""
+"""The commands about what connects memories: graph show, path, stats, rebuild, merge, split, extract, relations."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,21 @@ from triskele.serving import graph_view
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
+STEPS = ["show", "path", "stats", "rebuild", "merge", "split", "extract", "relations"]
+# A model that reads one relation out of the first note, and takes every relation for its own.
+MODEL = """
+import json, re, sys
+prompt = sys.stdin.read()
+count = len(re.findall(r"^(?:Note|Relation) [0-9]+", prompt, re.M))
+rows = []
+for number in range(1, count + 1):
+    if "<note>" in prompt:
+        triples = [["Juno Temple", "looks after", "Heron"]] if number == 1 else []
+        rows.append({"note": number, "triples": triples})
+    else:
+        rows.append({"relation": number, "same_as": number, "single": False})
+print(json.dumps({"notes" if "<note>" in prompt else "relations": rows}))
+"""
 
 
 @pytest.fixture
@@ -24,7 +41,7 @@ def ids(add: Add) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("step", ["show", "path", "stats", "rebuild", "merge", "split"])
+@pytest.mark.parametrize("step", STEPS)
 def test_every_step_has_help_with_examples(run: Run, step: str) -> None:
     out = run("graph", step, "--help").out
     assert f"Usage: triskele graph {step} " in out
@@ -35,7 +52,7 @@ def test_every_step_has_help_with_examples(run: Run, step: str) -> None:
 def test_without_a_step_the_steps_are_listed_in_order(run: Run) -> None:
     out = run("graph").out
     steps = [line.split()[0] for line in out.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
-    assert steps == ["show", "path", "stats", "rebuild", "merge", "split"]
+    assert steps == STEPS
 
 
 def test_a_concept_is_shown_with_what_was_just_written(run: Run, ids: list[str]) -> None:
@@ -149,3 +166,26 @@ def test_what_is_not_read_yet_is_told(run: Run, ids: list[str], monkeypatch: pyt
     assert run("graph", "show", "Argo CD", "--json").json["waiting"] == 3
     assert "2 memories not searched for names yet; `triskele reindex` does it." in run("graph", "stats").out
     assert run("graph", "show", "plants").is_refused(1, "1 still to be read")
+
+
+def test_relations_are_read_by_a_command_and_shown(run: Run, add: Add, home: Path) -> None:
+    id = add("Juno Temple looks after the Heron service")
+    program = home / "model.py"
+    program.write_text(MODEL)
+    (home / "config.toml").write_text(
+        f"[llm]\nservice = 'command'\ncommand = [{sys.executable!r}, {str(program)!r}]\n[curation]\nllm = true\n"
+    )
+    assert run("graph", "extract", "--dry-run", "--json").json["memories"] == 1
+    assert "No relation was read" in run("graph", "relations").out
+    done = run("graph", "extract", "--json").json
+    assert (done["memories"], done["triples"], done["left"], done["problem"]) == (1, 1, 0, "")
+    [edge] = run("graph", "relations", "Heron", "--json").json["relations"]
+    assert (edge["subject"], edge["relation"], edge["object"]) == ("juno temple", "looks after", "heron")
+    assert (edge["evidence"], edge["valid_to"]) == (id, None)
+    assert "looks after" in run("graph", "relations").out
+    assert "Nothing is left to read." in run("graph", "extract", "--dry-run").out
+
+
+def test_without_a_model_extract_says_what_to_set(run: Run, add: Add) -> None:
+    add("Juno Temple looks after the Heron service")
+    assert run("graph", "extract").is_refused(2, "no language model is set")

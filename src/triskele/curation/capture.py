@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from triskele.base.text import SENTENCE_END
+from triskele.curation.told import told
 from triskele.curation.wording import content, words
 from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.
-DIALS = {"strict": (0.9, 2.0), "normal": (0.8, 0.6), "all": (0.6, 0.5)}
+DIALS = {"strict": (0.9, 2.0), "normal": (0.8, 0.6), "all": (0.5, 0.4)}
+# What is told in passing is kept only where everything is.
+_IN_PASSING = 0.55
+_PASSED = "told in passing"
 _LONGEST = 400
 _LEAST_WORDS = 2
 SKIP_MARKER = "#no-memory"
@@ -127,8 +131,9 @@ def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
         if turn.session in skipped or _OFF_THE_RECORD.search(turn.text):
             continue
         for sentence in _sentences(turn.text):
-            if (candidate := _candidate(sentence, turn)) is not None:
-                found.setdefault(candidate.text.casefold(), candidate)
+            candidate = _candidate(sentence, turn)
+            for each in [candidate] if candidate is not None else _told(sentence, turn):
+                found.setdefault(each.text.casefold(), each)
     return list(found.values())
 
 
@@ -153,6 +158,13 @@ def _candidate(sentence: str, turn: SpokenTurn) -> CapturedText | None:
         confidence = rule.confidence - (0.3 if _VAGUE.match(fact) else 0.0)
         return CapturedText(_capitalised(fact), rule.name, rule.category, round(confidence, 2), turn)
     return None
+
+
+def _told(sentence: str, turn: SpokenTurn) -> list[CapturedText]:
+    """What a sentence tells beside what it asks for."""
+    if len(sentence) > _LONGEST or _REPORTED.search(sentence) or _POINTING.search(sentence):
+        return []
+    return [CapturedText(_capitalised(each), _PASSED, "facts", _IN_PASSING, turn) for each in told(sentence)]
 
 
 def _capitalised(text: str) -> str:

@@ -13,7 +13,17 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from triskele.base.text import fold
-from triskele.curation.slots import CLAUSES, PRESENT, one_difference, slot_confidence, value_kind, without_articles
+from triskele.curation.amounts import are_about_one_thing, is_denied, other_amount
+from triskele.curation.lasting import is_lasting
+from triskele.curation.slots import (
+    CLAUSES,
+    PRESENT,
+    one_difference,
+    slot_confidence,
+    turns_to_past,
+    value_kind,
+    without_articles,
+)
 from triskele.curation.wording import (
     LINKING,
     MOST_WORDS,
@@ -30,6 +40,8 @@ SURE = 0.9
 # From here on a rule knows better than the share of common words.
 _LIKELY = 0.6
 _UNSURE = 0.7
+# What does not last is not worth a proposal.
+_PASSING = 0.4
 # Fewer words tell no fact.
 _LEAST_WORDS = 2
 
@@ -93,8 +105,12 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
     best = max(found, key=lambda relation: relation.confidence, default=UNRELATED)
     if best.is_sure and not (_is_one_statement(before) and _is_one_statement(after)):
         return replace(best, confidence=_UNSURE)
+    if best.verdict is not Verdict.NOOP and not (is_lasting(old, before) and is_lasting(new, after)):
+        best = replace(best, confidence=min(best.confidence, _PASSING))
     if best.confidence >= _LIKELY:
         return best
+    asked = [relation for rule in _ASKED if (relation := rule(before, after)) is not None]
+    best = max([*asked, best], key=lambda relation: relation.confidence)
     return max(best, _resembling(before, after, cosine), key=lambda relation: relation.confidence)
 
 
@@ -262,6 +278,7 @@ def _changed_value(before: Words, after: Words) -> Relation | None:
         confidence = 0.95 if content(difference.prefix) else 0.6
     else:
         confidence = slot_confidence(difference, old, new, is_marked=_says_now(after))
+        confidence = min(confidence, _PASSING) if turns_to_past(before, after) else confidence
     if any(word.kind is WordKind.PLACE for word in difference.added):
         confidence = min(confidence, 0.5)
     return Relation(Verdict.SUPERSEDE, confidence, (reason,)) if confidence else None
@@ -318,7 +335,7 @@ def _moved(before: Words, after: Words) -> Relation | None:
     shared = len(old) - sum(gone.values())
     if same_kind and not extra and shared >= 2:
         return Relation(Verdict.SUPERSEDE, 0.93, (reason,))
-    return Relation(Verdict.SUPERSEDE, 0.5, (reason,)) if shared >= 2 else None
+    return Relation(Verdict.SUPERSEDE, 0.5, (reason,)) if are_about_one_thing(before, after) else None
 
 
 def _new_value(after: Words) -> list[ComparedWord]:
@@ -349,6 +366,18 @@ def _between(after: Words, start: str, ends: tuple[str, ...]) -> list[ComparedWo
     return [] if stop is None else list(after[place + 1 : place + 1 + stop])
 
 
+def _other_amount(before: Words, after: Words) -> Relation | None:
+    """The same thing with another number, in other words."""
+    amounts = other_amount(before, after)
+    return None if amounts is None else Relation(Verdict.SUPERSEDE, _LIKELY, (Rationale("other amount", *amounts),))
+
+
+def _maybe_denied(before: Words, after: Words) -> Relation | None:
+    """The same thing, denied in one of the texts, in other words."""
+    reason = Rationale("denied", _said(before), _said(after))
+    return Relation(Verdict.SUPERSEDE, _LIKELY, (reason,)) if is_denied(before, after) else None
+
+
 def _resembling(before: Words, after: Words, cosine: float | None) -> Relation:
     """No rule knows: a close wording with equal numbers and names is proposed as known."""
     old, new = set(forms(content(before))), set(forms(content(after)))
@@ -365,3 +394,5 @@ def _said(sequence: Words) -> str:
 
 
 _RULES = (_reordered, _extended, _denied, _stopped, _changed_value, _moved)
+# They are worth a question, whatever the texts are; none of them is ever sure.
+_ASKED = (_other_amount, _maybe_denied)

@@ -137,9 +137,9 @@ class Curator:
         from triskele.curation.second_opinion import reconsidered
 
         policy = self._host.runtime.egress_policy
-        return reconsidered(decisions, services.judge, policy.memory, may_call=self._may_call)
+        return reconsidered(decisions, services.judge, policy.memory, may_call=self.may_call)
 
-    def _may_call(self) -> bool:
+    def may_call(self) -> bool:
         """Count one call of the language model, unless the day's budget is spent."""
         if self.today().get("calls", 0) >= self._settings.llm_calls:
             return False

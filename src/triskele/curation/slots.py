@@ -23,6 +23,7 @@ _SEVERAL = frozenset(map(stem, "has have need support own like speak play know o
 _QUALIFYING = frozenset("for of about during because except".split())
 _TITLES = frozenset("my our the its his her their your".split())
 _VERBAL = frozenset("is are was were be".split())
+_HELPING = frozenset("is are be been has have had get gets not always only never now".split())
 CLAUSES = frozenset("because since instead after as but until so".split())
 _JOINTS = CLAUSES | {"and", "which", "who", "that", "when", "where", "while", "if"}
 
@@ -105,12 +106,29 @@ def slot_confidence(
     place = _predicate(prefix)
     if place is None:
         return _holder_confidence(difference, old, new, is_marked)
-    if any(fold(word.text) in _PAST for word in prefix[: place + 1]) and not is_marked:
+    if _is_past(prefix[: place + 1]) and not is_marked:
         return 0.4
     slot = _slot(prefix[place:], old, new)
     if not slot.is_of_one_kind or slot.kind is WordKind.PLACE:
         return 0.6 if is_marked else 0.3
     return _value_confidence(slot, difference, old, new, is_marked)
+
+
+def _is_past(clause: Words) -> bool:
+    """Whether a clause up to its verb tells what happened once."""
+    return any(fold(word.text) in _PAST for word in clause) or _is_finished(clause, len(clause) - 1)
+
+
+def _is_finished(sequence: Words, place: int) -> bool:
+    """Whether a verb is in the past: "is deployed" and "has moved" are not."""
+    said, before = fold(sequence[place].text), fold(sequence[place - 1].text) if place else ""
+    return said.endswith("ed") and sequence[place].form != said and before not in _HELPING
+
+
+def turns_to_past(before: Words, after: Words) -> bool:
+    """Whether the newer text says in the past what the older one says in the present: "lives" and "lived"."""
+    past = {word.form for place, word in enumerate(after) if _is_finished(after, place)}
+    return any(word.form in past and not fold(word.text).endswith("ed") for word in before)
 
 
 def _slot(predicate: Words, old: Words, new: Words) -> _Slot:

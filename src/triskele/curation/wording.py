@@ -38,6 +38,8 @@ Words = Sequence[ComparedWord]
 # Longer texts tell several facts, and rules for one sentence do not hold for them.
 MOST_WORDS = 60
 _TOKEN = re.compile(r"[$€]?\d+(?:[.,:]\d+)+(?!\w)|[#@$€]?[^\W_](?:\w|[-.:/'’_&+#](?=\w))*|%|[,;:()—–.!?]")
+# "I", "I'm", "I've".
+_OWN = re.compile(r"I(?:['’]\w+)?\Z")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _NUMBER_WORDS = {
     word: str(number)
@@ -60,7 +62,9 @@ PLACES = frozenset(
 _STAGES = frozenset("prod production staging stage dev test qa demo".split())
 _NEGATIONS = frozenset("not no never none nobody without cannot neither nor unable".split())
 # They say that something changed; what it says without them is compared.
-_FILLERS = frozenset("now currently already again please nowadays meanwhile today anymore just only".split())
+_FILLERS = frozenset(
+    "now currently already again please nowadays meanwhile today anymore just only actually really still".split()
+)
 _DETERMINERS = frozenset(
     "the a an our its is are was were be been being has have had do does did may will we you there it of to".split()
 )
@@ -132,7 +136,7 @@ def _kind(token: str, form: str, is_first: bool) -> WordKind:
         return WordKind.DATE
     if form in LINKING or form in _DETERMINERS:
         return WordKind.LINKING
-    has_capital = token[:1].isupper() and token != "I"
+    has_capital = token[:1].isupper() and not _OWN.match(token)
     if (has_capital and not (is_first and form in COMMON_WORDS) and not is_first) or _is_identifier(token):
         return WordKind.NAME
     return WordKind.WORD

@@ -12,6 +12,8 @@ from triskele.curation.compare import Relation, Verdict, compare
 from triskele.types import SpokenTurn
 
 HALVES = ("tune", "test")
+# Pairs as people talk, written after the rules and looked at only once they were done.
+SPOKEN = "spoken"
 
 
 @dataclass(frozen=True, slots=True)

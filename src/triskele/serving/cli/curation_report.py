@@ -38,6 +38,7 @@ _REASONS = {
     "ended": "says that it ended ({after})",
     "changed value": "{before} became {after}",
     "moved on": "it moved on to {after}",
+    "other amount": "another number for the same thing: {before} and {after}",
     "other speaker": "another person says it",
     "part of a conversation": "a turn of a conversation",
     "language model": "the language model says: {after}",
@@ -232,8 +233,9 @@ def pair_scores(reports: Sequence[PairReport]) -> Iterator[RenderableType]:
     yield made
     for report in reports:
         said = f"{report.false_merges} of {report.different} pairs about different things"
-        yield note(f"False merges in the half {report.half}: {said} ({report.false_merge_rate:.1%})")
+        yield note(f"False merges in {report.half}: {said} ({report.false_merge_rate:.1%})")
     yield note("The rules were written with the half `tune` in view; only what they are sure of counts.", style=QUIET)
+    yield note("The pairs called `spoken` are sentences as people talk, written after the rules.", style=QUIET)
 
 
 def capture_shape(report: CaptureReport) -> dict[str, Any]:

@@ -171,7 +171,8 @@ def _run_curation(invocation: Invocation) -> None:
     from triskele.evaluation import curation_pairs
 
     pairs = curation_pairs.load_pairs()
-    reports = [curation_pairs.measure(pairs, half) for half in curation_pairs.HALVES]
+    parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
+    reports = [curation_pairs.measure(pairs, part) for part in parts]
     captured = [curation_pairs.measure_capture(half) for half in curation_pairs.HALVES]
     from triskele.serving.cli import curation_report
 

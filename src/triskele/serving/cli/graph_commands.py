@@ -1,4 +1,4 @@
-"""The `graph` commands: show, path, stats, rebuild, merge, split."""
+"""The `graph` commands: show, path, stats, rebuild, merge, split, extract, relations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from triskele.serving.cli.options import MAX_LISTED, OrderedGroup, only_one, rea
 from triskele.serving.graph_view import graph_view, mentions_of
 
 if TYPE_CHECKING:
+    from triskele.curation.relations import RelationEdge
     from triskele.engine import Engine
     from triskele.recall.concepts.grouping import Regrouped
     from triskele.recall.concepts.lookup import About, Way
@@ -186,6 +187,65 @@ def split(invocation: Invocation, name: str) -> None:
         return invocation.write(graph_report.split(done))
 
 
+@graph.command(
+    epilog=examples(
+        "triskele graph extract --dry-run", "triskele graph extract --limit 500", "triskele graph extract --json"
+    ),
+)
+@click.option("--dry-run", is_flag=True, help="Show how much is left to read and what it would cost; send nothing.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="Read at most so many memories.")
+@common
+@click.pass_context
+def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit: int | None) -> None:
+    """Let the language model read relations between names.
+
+    Needs a model under [llm] and curation.llm = true. Only open memories are sent, 25 to a request, each content once.
+    A run that ends early goes on where it stopped.
+    """
+    from triskele.curation.curator import Curator
+    from triskele.curation.relations import RelationReader
+    from triskele.serving.cli import graph_report
+
+    with invocation.open_existing() as engine:
+        reader = RelationReader(engine, Curator(engine).may_call)
+        estimate = reader.estimate()
+        if dry_run and invocation.as_json:
+            invocation.write_json({"dry_run": True, **shapes.plain(estimate)})
+        elif dry_run:
+            invocation.write(*graph_report.estimate(estimate))
+        else:
+            total = min(estimate.memories, limit or estimate.memories)
+            with progress_bar("Reading relations", total=total) as progress:
+                done = reader.extract(limit=limit, progress=progress)
+            if invocation.as_json:
+                invocation.write_json(shapes.plain(done))
+            else:
+                invocation.write(*graph_report.extracted(done))
+            context.exit(1 if done.problem else 0)
+
+
+@graph.command(
+    epilog=examples(
+        "triskele graph relations", "triskele graph relations payroll --closed", "triskele graph relations --json"
+    ),
+)
+@click.argument("name", required=False)
+@click.option("--closed", is_flag=True, help="Also show relations that no longer hold.")
+@common
+def relations(invocation: Invocation, name: str | None, closed: bool) -> None:
+    """Show the relations that the language model read, of all or of one name."""
+    from triskele.curation.relations import relations
+
+    with invocation.open_existing() as engine:
+        edges = relations(engine, about=name, closed=closed)
+        if invocation.as_json:
+            return invocation.write_json({"relations": [_edge(each) for each in edges]})
+        from triskele.serving.cli import graph_report
+
+        short = engine.store.shorten(each.evidence.id for each in edges)
+        return invocation.write(*graph_report.relations(edges, short))
+
+
 def _waiting(engine: Engine) -> dict[str, Any]:
     return {"waiting": engine.store.entities.count_unread()}
 
@@ -226,6 +286,12 @@ def _way(way: Way, superseded: set[str]) -> dict[str, Any]:
         for hop in way.hops or ()
     ]
     return {"found": way.hops is not None, "from": way.start.name, "to": way.end.name, "hops": hops}
+
+
+def _edge(edge: RelationEdge) -> dict[str, Any]:
+    ends = {"subject": edge.subject, "relation": edge.relation, "object": edge.object}
+    times = {"valid_from": shapes.plain(edge.valid_from), "valid_to": shapes.plain(edge.valid_to)}
+    return {**ends, "evidence": edge.evidence.id, **times}
 
 
 def _regrouped(engine: Engine, action: str, done: Regrouped) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from triskele.curation.relations import Estimate, Extracted, RelationEdge
 from triskele.recall.concepts.grouping import Regrouped
 from triskele.recall.concepts.lookup import MAX_HOPS, About, Hop, OtherName, Stats, Tie, Way
 from triskele.serving.cli.render import (
@@ -194,3 +195,38 @@ def _s(names: Sequence[str]) -> str:
 def waiting(count: int) -> RenderableType:
     """The number of memories not read yet."""
     return note(f"{memories(count)} not searched for names yet; `triskele reindex` does it.", style=QUIET)
+
+
+def estimate(found: Estimate) -> Iterator[RenderableType]:
+    """What reading relations would cost."""
+    if not found.memories:
+        yield note("Nothing is left to read.")
+    else:
+        price = "no price is set (llm.price_per_million)" if found.cost is None else f"about {found.cost:.2f}"
+        requests = counted(found.requests, "request")
+        yield note(f"{memories(found.memories)} to read in {requests}, about {found.tokens:,} tokens; cost: {price}")
+    if found.withheld:
+        yield note(f"{memories(found.withheld)} stay here: private, secret, or quoting something that is", style=QUIET)
+
+
+def extracted(done: Extracted) -> Iterator[RenderableType]:
+    """What was read, and what is left."""
+    read = f"Read {memories(done.memories)} in {counted(done.requests, 'request')}: {counted(done.triples, 'relation')}"
+    yield note(read)
+    if done.problem:
+        yield note(f"Ended early: {done.problem}")
+    if done.left:
+        yield note(f"{memories(done.left)} left; `triskele graph extract` goes on there", style=QUIET)
+
+
+def relations(edges: Sequence[RelationEdge], short: Short) -> Iterator[RenderableType]:
+    """Relations with the memory that tells each."""
+    if not edges:
+        yield note("No relation was read (`triskele graph extract` lets the language model read them).")
+        return
+    made = table("id", "subject", "relation", "object", "holds")
+    for edge in edges:
+        until = "" if edge.valid_to is None else f" to {day(edge.valid_to)}"
+        ends = (one_line(edge.subject), one_line(edge.relation), one_line(edge.object))
+        made.add_row(short[edge.evidence.id], *ends, f"from {day(edge.valid_from)}{until}")
+    yield made

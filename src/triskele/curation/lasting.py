@@ -1,0 +1,82 @@
+"""Whether a text states something that lasts: a subject that means the same elsewhere, and a verb; no chatter, no wish,
+no question, nothing of the moment. Only such a text can replace or extend another one without being read by a person.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from triskele.base.text import fold
+from triskele.curation.slots import PRESENT
+from triskele.curation.wording import WordKind, Words
+
+# A subject that only the conversation tells apart from others.
+_POINTING = frozenset(
+    """it its that thats this these those there here they theyre he hes she shes you youre your yours who what why how
+    where when which someone something everything everyone one""".split()
+)
+# What people say to each other without stating anything.
+_CHATTER = frozenset(
+    """hey hi hello wow yeah yes yep yup no nope nah haha hahaha lol omg ok okay oh ooh ah aww hmm sure thanks thank
+    thx congrats congratulations sorry good great nice best well cool awesome amazing sounds sound looks look glad
+    happy hope bye welcome cheers appreciate exactly absolutely definitely totally right true not so but and or
+    because give tell show explain list provide help suggest create generate rewrite summarize describe make find
+    compare translate continue maybe perhaps probably can't cant cannot let's lets been got getting miss wish
+    wishing see way same""".split()
+)
+# Rules are often written as commands.
+_COMMANDS = frozenset(
+    """use never always do don please write run put avoid prefer deploy test name store keep log tag squash ship review
+    commit add set format call send ask pin""".split()
+)
+_FINITE = frozenset(
+    """is are was were am be has have had do does did can could will would shall should may might must needs means
+    gets became got went moved left""".split()
+)
+_FIRST_PERSON = r"(?:i|we)(?:['’](?:m|re|ve|d|ll))?"
+_OF_THE_MOMENT = re.compile(
+    # What one thinks, wants or may do.
+    rf"\A{_FIRST_PERSON} (?:(?:just|really|still|do|also|kinda|honestly|actually) |(?:do|can|could|would) ?n['’o]t )*"
+    r"(?:guess|think|thought|know|knew|hope|wish|want|wanted|wanna|would|could|might|may|feel|felt|mean|see|saw|wonder"
+    r"|believe|suppose|bet|understand|agree|remember|forgot|wait|gonna|plan|need|hear|heard|like to|love to|look)\b"
+    rf"|\A(?:i|we)['’]ll\b|\A(?:i|we)(?:['’]ve| have) been (?:meaning|thinking|wondering|looking|trying|feeling)\b"
+    # How or where one is just now, and what one is doing.
+    rf"|\A(?:i['’]m|im|we['’]re|i am|we are|my \w+ is|our \w+ is) (?:not |just |still |also |currently |always )*"
+    r"(?:so|very|really|too|pretty|here|back|home|sure|sorry|glad|happy|sad|tired|excited|proud|ready|busy|down|up|at"
+    r"|(?!working|living|studying|learning|taking|using|training)\w+ing)\b"
+    r"|\b(?:tonight|yesterday|right now|this (?:morning|afternoon|evening|week|weekend|month|year)"
+    r"|last (?:night|week|weekend|month|year|summer|winter)|the other day|ago|just now)\b",
+    re.IGNORECASE,
+)
+_LONGEST_SUBJECT = 8
+
+
+def is_lasting(text: str, sequence: Words) -> bool:
+    """Whether a text, and its words, state something that lasts."""
+    said = [word for word in sequence if word.kind is not WordKind.MARK]
+    if not said or "?" in text or _OF_THE_MOMENT.search(text):
+        return False
+    first = fold(re.sub(r"['’]\w+$", "", said[0].text))
+    if first in _POINTING or first in _CHATTER:
+        return False
+    if first in _COMMANDS:
+        # "Keep it up", "do that".
+        following = fold(said[1].text) if len(said) > 1 else "me"
+        is_request = first in ("write", "name") and following in ("a", "an")
+        return not is_request and following not in _POINTING | {"up", "me", "us"}
+    return has_verb(said)
+
+
+def has_verb(said: Words) -> bool:
+    """Whether a finite verb follows a subject."""
+    for before, word in pairwise(said[: _LONGEST_SUBJECT + 1]):
+        form = fold(word.text)
+        if fold(before.text) != "to" and (form in _FINITE or word.form in PRESENT or _looks_finite(form)):
+            return True
+    return bool(re.search(r"['’](?:s|m|re|ve|ll|d)$", said[0].text)) or _looks_finite(fold(said[0].text))
+
+
+def _looks_finite(form: str) -> bool:
+    """ "deploys", "reviewed": a verb, or a plural in place of one, with its ending."""
+    return len(form) > 3 and form.endswith(("s", "ed")) and not form.endswith(("ss", "us", "is"))

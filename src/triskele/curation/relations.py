@@ -1,0 +1,346 @@
+"""The graph that a language model reads: triples of open memories, kept by content hash beside the store.
+
+Nothing of it is truth: a document for each content holds what was read, and edges are made of them when they are asked
+for. An edge ends where its memory does, or where a newer memory tells another object of a relation that has one at a
+time; it is never deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from triskele.base import timestamps
+from triskele.curation.decide import begins
+from triskele.curation.host import Host
+from triskele.curation.wording import forms, words
+from triskele.errors import BadInput, Unavailable
+from triskele.graph.canonical import key, same
+from triskele.models import triples as reader
+from triskele.models.triples import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
+from triskele.stores.protocols import Document
+from triskele.types import TRUST, LinkKind, Memory, Scope, Sensitivity, Sort
+
+if TYPE_CHECKING:
+    from triskele.models.llm import Llm
+    from triskele.privacy.clearance import Cleared
+
+_TRIPLES, _RELATIONS, _NAMES = "triples", "relation-meanings", "triple-names"
+_PAGE = 500
+_CHARACTERS_PER_TOKEN = 4
+_TOKENS_OF_A_REPLY = 40
+# Names nearer than the one are the same; between both the language model is asked.
+_SAME_NAME, _MAYBE_SAME = 0.97, 0.8
+# Whoever writes a memory in the first person.
+SPEAKER = "user"
+_FIRST_PERSON = frozenset({"i", "me", "my", "we", "us", "our", SPEAKER})
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What reading the rest of a store would cost; None where the settings name no price."""
+
+    memories: int
+    withheld: int
+    requests: int
+    tokens: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What a run read, how many memories are left, and why it ended early; empty where it did not."""
+
+    memories: int = 0
+    triples: int = 0
+    requests: int = 0
+    left: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationEdge:
+    """An edge with the memory that tells it; `valid_to` is set where it no longer holds."""
+
+    subject: str
+    relation: str
+    object: str
+    evidence: Memory
+    valid_from: datetime
+    valid_to: datetime | None = None
+
+
+class RelationReader:
+    """Reads triples of one host's memories with its language model, batch by batch."""
+
+    def __init__(self, host: Host, may_call: Callable[[], bool]) -> None:
+        self._host = host
+        self._documents = host.store.documents
+        self._may_call = may_call
+
+    def estimate(self) -> Estimate:
+        """What is left to read and what it would cost; nothing is sent."""
+        pending, withheld = self._pending()
+        batches = list(_batches(pending, MOST_TEXTS))
+        characters = sum(reader.prompt_characters([memory.content for memory in batch]) for batch in batches)
+        tokens = characters // _CHARACTERS_PER_TOKEN + _TOKENS_OF_A_REPLY * len(pending)
+        price = self._host.settings.llm.price_per_million
+        cost = round(tokens * price / 1_000_000, 4) if price else None
+        return Estimate(len(pending), withheld, len(batches), tokens, cost)
+
+    def extract(self, *, limit: int | None = None, progress: Callable[[int], None] = lambda _done: None) -> Extracted:
+        """Read what is left, at most so many memories; what was read stays when a later request fails."""
+        llm = self._llm()
+        pending, _ = self._pending()
+        done = Extracted(left=len(pending))
+        for batch in _batches(pending[:limit], MOST_TEXTS):
+            try:
+                found = self._read(llm, batch)
+            except (Unavailable, _BudgetSpentError) as error:
+                return replace(done, problem=str(error))
+            count = sum(map(len, found.values()))
+            done = Extracted(
+                done.memories + len(batch), done.triples + count, done.requests + 1, done.left - len(batch)
+            )
+            progress(done.memories)
+        try:
+            asked = self._define(llm) + self._resolve(llm)
+        except (Unavailable, _BudgetSpentError) as error:
+            return replace(done, problem=str(error))
+        return replace(done, requests=done.requests + asked)
+
+    def _llm(self) -> Llm:
+        services = self._host.runtime.services()
+        if services is None or services.judge is None:
+            raise BadInput("no language model is set: name one under [llm] in your settings, with curation.llm = true")
+        return services.judge
+
+    def _call(self) -> None:
+        if not self._may_call():
+            raise _BudgetSpentError("the calls of today are spent (curation.llm_calls)")
+
+    def _pending(self) -> tuple[list[Memory], int]:
+        """Open memories of which nothing was read, one for each content, and how many may not be shown to a model."""
+        known = self._documents.all(_TRIPLES).keys()
+        policy = self._host.runtime.egress_policy
+        pending: dict[str, Memory] = {}
+        withheld = 0
+        for memory in live(self._host):
+            if memory.content_hash in known or memory.content_hash in pending:
+                continue
+            if memory.sensitivity is not Sensitivity.OPEN or policy.memory(memory) is None:
+                withheld += 1
+            else:
+                pending[memory.content_hash] = memory
+        return list(pending.values()), withheld
+
+    def _read(self, llm: Llm, batch: Sequence[Memory]) -> dict[str, list[Triple]]:
+        """The triples of a batch, kept; only those whose words are in the memory."""
+        policy = self._host.runtime.egress_policy
+        shown = [(memory, text) for memory in batch if (text := policy.memory(memory)) is not None]
+        if not shown:
+            return {}
+        self._call()
+        given = reader.read_triples(llm, [text for _, text in shown])
+        found = {
+            memory.content_hash: [each for each in dict.fromkeys(triples) if is_grounded(each, memory.content)]
+            for (memory, _), triples in zip(shown, given, strict=True)
+        }
+        at = timestamps.to_text(timestamps.now())
+        documents = {
+            memory.content_hash: Document(
+                {"triples": [list(each) for each in found[memory.content_hash]], "model": llm.name, "at": at},
+                about=[memory.id],
+            )
+            for memory, _ in shown
+        }
+        self._documents.put(_TRIPLES, documents)
+        return found
+
+    # Which relations and names mean the same
+
+    def _define(self, llm: Llm) -> int:
+        """Ask what relations mean that are not known yet, together with those that are; returns the requests."""
+        known: Mapping[str, Any] = self._documents.all(_RELATIONS)
+        used = sorted({_plain(triple.relation) for triple in self._all_triples()} - known.keys())
+        asked = 0
+        for fresh in _batches(used, MOST_RELATIONS // 2):
+            leading = sorted({value["canonical"] for value in known.values()})[: MOST_RELATIONS - len(fresh)]
+            listed = [(text, cleared) for text in (*leading, *fresh) if (cleared := self._cleared(text)) is not None]
+            if not listed:
+                continue
+            self._call()
+            meanings = reader.define_relations(llm, [cleared for _, cleared in listed])
+            asked += 1
+            names = [text for text, _ in listed]
+            made = {
+                text: {"canonical": _root(names, meanings, place), "single": meanings[place].is_single}
+                for place, text in enumerate(names)
+                if text in fresh
+            }
+            self._documents.put(_RELATIONS, {text: Document(value) for text, value in made.items()})
+            known = {**known, **made}
+        return asked
+
+    def _resolve(self, llm: Llm) -> int:
+        """Join names that mean one thing: by form, by the cosine of their vectors, and else by asking."""
+        known: Mapping[str, Any] = self._documents.all(_NAMES)
+        texts = {key(name): name for triple in self._all_triples() for name in (triple.subject, triple.object)}
+        fresh = {own: text for own, text in texts.items() if own and own not in known}
+        if not fresh:
+            return 0
+        doubtful, joined = self._alike(texts, set(fresh))
+        asked = 0
+        for pairs in _batches(doubtful, MOST_NAMES):
+            cleared = []
+            for pair in pairs:
+                sides = [side for own in pair if (side := self._cleared(texts[own])) is not None]
+                cleared += [(pair, (sides[0], sides[1]))] if len(sides) == 2 else []
+            if not cleared:
+                continue
+            self._call()
+            answers = reader.same_names(llm, [sides for _, sides in cleared])
+            asked += 1
+            joined += [pair for (pair, _), same_thing in zip(cleared, answers, strict=True) if same_thing]
+        heads = {own: own for own in fresh}
+        for one, other in joined:
+            new, old = (one, other) if one in fresh else (other, one)
+            heads[new] = str(known.get(old, {}).get("canonical", heads.get(old, old)))
+        self._documents.put(_NAMES, {own: Document({"canonical": head}) for own, head in heads.items()})
+        return asked
+
+    def _alike(self, texts: Mapping[str, str], fresh: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Pairs of which one is new: those that may be the same, and those that are."""
+        semantic = self._host.runtime.semantic()
+        keys = sorted(texts)
+        vectors = {}
+        if semantic is not None:
+            encodings = semantic.embedder.encode_documents([texts[own] for own in keys])
+            vectors = {own: encoding.sentence for own, encoding in zip(keys, encodings, strict=True)}
+        doubtful, joined = [], []
+        for one, other in combinations(keys, 2):
+            if one not in fresh and other not in fresh:
+                continue
+            cosine = float(vectors[one] @ vectors[other]) if vectors else 0.0
+            if same(texts[one], texts[other]) is not None or cosine >= _SAME_NAME:
+                joined.append((one, other))
+            elif cosine >= _MAYBE_SAME and not _differ_in_number(one, other):
+                doubtful.append((one, other))
+        return doubtful, joined
+
+    def _cleared(self, text: str) -> Cleared | None:
+        return self._host.runtime.egress_policy.question(text)[0]
+
+    def _all_triples(self) -> Iterator[Triple]:
+        for value in self._documents.all(_TRIPLES).values():
+            yield from (Triple(*each) for each in value["triples"])
+
+
+class _BudgetSpentError(Exception):
+    """No further call is allowed today."""
+
+
+def relations(host: Host, *, about: str | None = None, closed: bool = False) -> list[RelationEdge]:
+    """The edges that were read, oldest first; those about one name, and those that no longer hold, if wished."""
+    documents = host.store.documents
+    read, meanings, names = (documents.all(kind) for kind in (_TRIPLES, _RELATIONS, _NAMES))
+    memories = sorted(live(host), key=lambda memory: (begins(memory), memory.id))
+    replaced = _replaced(host, memories)
+    edges = []
+    for memory in memories:
+        for given in read.get(memory.content_hash, {"triples": ()})["triples"]:
+            triple = Triple(*given)
+            relation = str(meanings.get(_plain(triple.relation), {}).get("canonical", _plain(triple.relation)))
+            ends = [_head(name, names) for name in (triple.subject, triple.object)]
+            until = min(filter(None, (memory.valid_to, replaced.get(memory.id))), default=None)
+            edges.append(RelationEdge(ends[0], relation, ends[1], memory, begins(memory), until))
+    single = {value["canonical"] for value in meanings.values() if value["single"]}
+    shown = [edge for edge in _closed(edges, single) if closed or edge.valid_to is None]
+    wanted = None if about is None else _head(about, names)
+    return [edge for edge in shown if wanted is None or wanted in (edge.subject, edge.object)]
+
+
+def is_grounded(triple: Triple, text: str) -> bool:
+    """Whether a text holds the words of a triple's subject and object: nothing else may be read out of it."""
+    if key(triple.subject) == key(triple.object):
+        return False
+    held = set(forms(words(text)))
+    is_own = bool(_FIRST_PERSON & held)
+    for name in (triple.subject, triple.object):
+        own = set(forms(words(name)))
+        if not own or not (own <= held or (is_own and own <= _FIRST_PERSON)):
+            return False
+    return True
+
+
+def live(host: Host) -> Iterator[Memory]:
+    """All memories that stand, those included that hold no longer."""
+    scope = Scope(owner=host.store.owner, as_of=timestamps.now(), any_time=True)
+    offset = 0
+    while page := host.store.browse(scope, sort=Sort.RECENCY, limit=_PAGE, offset=offset):
+        yield from page
+        offset += len(page)
+
+
+def _closed(edges: Iterable[RelationEdge], single: set[str]) -> list[RelationEdge]:
+    """The edges, of which a newer object of a relation that has one at a time ends the older one.
+
+    What is less trusted ends nothing, and neither does what another project says.
+    """
+    open_ones: dict[tuple[str, str, str], int] = {}
+    listed: list[RelationEdge] = []
+    for edge in edges:
+        slot = (edge.evidence.project, edge.subject, edge.relation)
+        place = open_ones.get(slot) if edge.relation in single else None
+        if place is not None and not _may_end(edge, listed[place]):
+            listed.append(edge)
+            continue
+        if place is not None and listed[place].object != edge.object:
+            listed[place] = replace(listed[place], valid_to=edge.valid_from)
+        if edge.valid_to is None:
+            open_ones[slot] = len(listed)
+        listed.append(edge)
+    return listed
+
+
+def _may_end(newer: RelationEdge, older: RelationEdge) -> bool:
+    return TRUST.index(newer.evidence.origin) <= TRUST.index(older.evidence.origin)
+
+
+def _replaced(host: Host, memories: Sequence[Memory]) -> dict[str, datetime]:
+    """When memories were superseded, by their ids."""
+    links = host.store.links([memory.id for memory in memories], kind=LinkKind.SUPERSEDES) if memories else []
+    return {link.target: link.known_from for link in links if link.known_to is None}
+
+
+def _head(name: str, names: Mapping[str, Any]) -> str:
+    own = key(name)
+    if own in _FIRST_PERSON:
+        return SPEAKER
+    return str(names.get(own, {}).get("canonical", own))
+
+
+def _root(names: Sequence[str], meanings: Sequence[reader.RelationMeaning], place: int) -> str:
+    """The relation at the end of a chain of the same ones; a circle ends at its first."""
+    seen: list[int] = []
+    while place not in seen:
+        seen.append(place)
+        place = meanings[place].same_as
+    return names[min(seen[seen.index(place) :])]
+
+
+def _plain(relation: str) -> str:
+    return " ".join(relation.casefold().split())
+
+
+def _differ_in_number(one: str, other: str) -> bool:
+    numbers = [{part for part in name.split() if any(map(str.isdigit, part))} for name in (one, other)]
+    return numbers[0] != numbers[1]
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Any]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
