@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from triskele.types import Agreement, Ranking
 
 # The default's weight of each leg's share of its ceiling, for memories that stand alone and for turns of conversations.
 ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
-IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.05, LATE: 0.87}
+IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.10, LATE: 0.82}
 # A model that breaks the query's words into fragments does not know them: the lexical leg counts most.
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 # The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
@@ -36,6 +37,11 @@ _MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
 _ALL = 2**31
+# A long text is kept in several memories: so many of them keep their scores, what the others keep, and how many
+# candidates are looked at.
+OF_ONE_TEXT = 2
+REPEATED_SHARE = 0.5
+_LOOKED_AT = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,3 +289,49 @@ def stand_in(fused: list[Candidate], weights: Mapping[str, float], scored: Set[i
             candidate = Candidate(candidate.row, share, {LEXICAL: part._replace(contribution=share)})
         raised.append(candidate)
     return sorted(raised, key=lambda candidate: (-candidate.score, candidate.row))
+
+
+def few_of_each_text(fused: list[Candidate], corpus: Corpus) -> list[Candidate]:
+    """Lower the third best piece of a long text and those after it, so that one text does not fill the list."""
+    top = fused[:_LOOKED_AT]
+    counts: Counter[int] = Counter()
+    kept = []
+    for candidate, text in zip(top, _texts(np.array([each.row for each in top], dtype=np.int64), corpus), strict=True):
+        counts[text] += 1
+        if counts[text] > OF_ONE_TEXT:
+            score = REPEATED_SHARE * candidate.score
+            candidate = Candidate(candidate.row, score, with_contribution(candidate, score))
+        kept.append(candidate)
+    if max(counts.values(), default=0) <= OF_ONE_TEXT:
+        return fused
+    return sorted([*kept, *fused[_LOOKED_AT:]], key=lambda candidate: -candidate.score)
+
+
+def _texts(rows: Ints, corpus: Corpus) -> list[int]:
+    """Per row the first known piece of the text that it was cut from.
+
+    Turns of one speaker or role that stand beside each other and have the same time are pieces of one text.
+    """
+    beside = corpus.facts(rows, reach=1).neighbours
+    everyone = np.unique(np.concatenate([rows, beside[beside >= 0]]))
+    facts = corpus.facts(everyone, reach=1)
+    said = zip(
+        facts.sessions.tolist(), facts.times.tolist(), facts.speakers.tolist(), facts.roles.tolist(), strict=True
+    )
+    source = dict(zip(everyone.tolist(), said, strict=True))
+    previous = dict(zip(everyone.tolist(), facts.neighbours[:, 0].tolist(), strict=True))
+    before = {
+        row: first for row, first in previous.items() if source.get(first) == source[row] and _is_named(source[row])
+    }
+    return [_first(row, before) for row in rows.tolist()]
+
+
+def _is_named(source: tuple[int, int, int, int]) -> bool:
+    """Whether a speaker or a role is known."""
+    return max(source[2:]) >= 0
+
+
+def _first(row: int, before: Mapping[int, int]) -> int:
+    while row in before:
+        row = before[row]
+    return row

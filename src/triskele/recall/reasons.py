@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from triskele.base.text import IS_UNSPACED
 from triskele.index.analysis import Analyzer, Token, shape
 from triskele.recall.candidates import CandidateSet
-from triskele.recall.confidence import CERTAIN, UNLIKELY, has_signs, likelihood, names_exactly, signs
+from triskele.recall.confidence import (
+    CERTAIN,
+    SEARCHED,
+    UNLIKELY,
+    has_signs,
+    is_search,
+    likelihood,
+    names_exactly,
+    signs,
+)
 from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
@@ -186,8 +195,11 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
     if not has_signs(best.fused):
         return coverage.of(best.matched)
     likely = likelihood(signs(found, replace(coverage.query, unknown=missing)))
-    is_named = names_exactly(coverage.query, coverage.covered(best.matched), memories)
-    return max(likely, CERTAIN) if is_named else likely
+    covered = coverage.covered(best.matched)
+    if names_exactly(coverage.query, covered, memories):
+        return max(likely, CERTAIN)
+    # A turn of a conversation holds many words in passing.
+    return max(likely, SEARCHED) if best.matched.session is None and is_search(coverage.query, covered) else likely
 
 
 def first_confidence(found: CandidateSet, query: QueryTerms) -> float:
