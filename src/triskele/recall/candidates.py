@@ -294,41 +294,43 @@ def stand_in(fused: list[Candidate], weights: Mapping[str, float], scored: Set[i
 def few_of_each_text(fused: list[Candidate], corpus: Corpus) -> list[Candidate]:
     """Lower the third best piece of a long text and those after it, so that one text does not fill the list."""
     top = fused[:_LOOKED_AT]
+    rows = np.array([each.row for each in top], dtype=np.int64)
+    facts = corpus.facts(rows, reach=1)
+    if max(Counter(_sources(facts)).values(), default=0) <= OF_ONE_TEXT:
+        return fused
     counts: Counter[int] = Counter()
     kept = []
-    for candidate, text in zip(top, _texts(np.array([each.row for each in top], dtype=np.int64), corpus), strict=True):
+    for candidate, text in zip(top, _texts(rows, facts.neighbours, corpus), strict=True):
         counts[text] += 1
         if counts[text] > OF_ONE_TEXT:
             score = REPEATED_SHARE * candidate.score
             candidate = Candidate(candidate.row, score, with_contribution(candidate, score))
         kept.append(candidate)
-    if max(counts.values(), default=0) <= OF_ONE_TEXT:
-        return fused
     return sorted([*kept, *fused[_LOOKED_AT:]], key=lambda candidate: -candidate.score)
 
 
-def _texts(rows: Ints, corpus: Corpus) -> list[int]:
+def _texts(rows: Ints, beside: Ints, corpus: Corpus) -> list[int]:
     """Per row the first known piece of the text that it was cut from.
 
     Turns of one speaker or role that stand beside each other and have the same time are pieces of one text.
     """
-    beside = corpus.facts(rows, reach=1).neighbours
     everyone = np.unique(np.concatenate([rows, beside[beside >= 0]]))
     facts = corpus.facts(everyone, reach=1)
-    said = zip(
-        facts.sessions.tolist(), facts.times.tolist(), facts.speakers.tolist(), facts.roles.tolist(), strict=True
-    )
-    source = dict(zip(everyone.tolist(), said, strict=True))
-    previous = dict(zip(everyone.tolist(), facts.neighbours[:, 0].tolist(), strict=True))
-    before = {
-        row: first for row, first in previous.items() if source.get(first) == source[row] and _is_named(source[row])
-    }
+    source = dict(zip(everyone.tolist(), _sources(facts), strict=True))
+    before = dict(zip(everyone.tolist(), facts.neighbours[:, 0].tolist(), strict=True))
+    before = {row: previous for row, previous in before.items() if _is_continued(source.get(previous), source[row])}
     return [_first(row, before) for row in rows.tolist()]
 
 
-def _is_named(source: tuple[int, int, int, int]) -> bool:
-    """Whether a speaker or a role is known."""
-    return max(source[2:]) >= 0
+def _sources(facts: Facts) -> list[tuple[int, ...]]:
+    """Session, time, speaker and role of each row."""
+    columns = (facts.sessions, facts.times, facts.speakers, facts.roles)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _is_continued(previous: tuple[int, ...] | None, source: tuple[int, ...]) -> bool:
+    """Whether a turn has the source of the one before it, and a speaker or role is known."""
+    return previous == source and max(source[2:]) >= 0
 
 
 def _first(row: int, before: Mapping[int, int]) -> int:
