@@ -552,3 +552,36 @@ def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         pytest.raises(BadInput, match="unknown model"),
     ):
         engine.recall("anything")
+
+
+# Long texts in several pieces
+
+
+def _long_turn(engine: Engine, role: str | None) -> None:
+    """A long turn in four pieces, all nearer to the question than the short turns of others."""
+    pieces = [f"the harbour crane number {n} lifts containers of steel" for n in ("one", "two", "three", "four")]
+    said = "2026-03-01T10:00:00Z"
+    turns = [
+        engine.draft(text, session="talk", position=n, role=role, created_at=said) for n, text in enumerate(pieces)
+    ]
+    answer = engine.draft("containers are heavy", session="talk", position=4, role="user", created_at=said)
+    engine.remember_all([*turns, answer])
+    engine.embed()
+
+
+def _first_three(engine: Engine) -> int:
+    answer = engine.ask("the harbour crane lifts containers of steel", Plan(prior=0), limit=3)
+    return sum("crane" in text for text in contents(answer))
+
+
+def test_a_long_text_does_not_fill_the_list(engine: Engine) -> None:
+    _long_turn(engine, "assistant")
+    assert _first_three(engine) == 2
+    answer = engine.ask("the harbour crane lifts containers of steel", Plan(prior=0), limit=5)
+    assert len(answer.hits) == 5
+    assert all(hit.score == pytest.approx(sum(leg.contribution for leg in hit.legs.values())) for hit in answer.hits)
+
+
+def test_turns_of_unknown_people_are_no_pieces_of_one_text(engine: Engine) -> None:
+    _long_turn(engine, None)
+    assert _first_three(engine) == 3

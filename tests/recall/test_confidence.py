@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +114,31 @@ def test_an_exact_rare_identifier_is_certain(terms: tuple[str, ...], covered: se
 
 def test_a_common_identifier_is_not() -> None:
     assert not confidence.names_exactly(query("mb-1412", rarity=1.0), frozenset({"mb-1412"}), 1000)
+
+
+def test_a_bare_word_that_a_memory_holds_is_a_search(tmp_path: Path) -> None:
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+        for day in ("Monday", "Friday", "holiday"):
+            engine.remember(f"The team lead must agree when we want to deploy on a {day}", project="")
+        engine.remember(
+            "Thanks, that lasagne on the terrace was really great, see you soon", session="talk", position=0
+        )
+        engine.remember("Thanks, and we all had a great time at the lake yesterday", session="talk", position=1)
+        engine.embed()
+        assert engine.recall("deploy", project="").confidence == confidence.SEARCHED
+        assert engine.recall("thanks", project="").confidence < confidence.SEARCHED
+
+
+@pytest.mark.parametrize(
+    ("text", "covered", "is_search"),
+    [
+        ("deploy", {"deploy"}, True),
+        ("deploy friday", {"deploy"}, False),
+        ("why deploy", {"deploy"}, False),
+        ("deploy?", {"deploy"}, False),
+        ("harbour master phone number", {"harbour", "master", "phone", "number"}, False),
+    ],
+)
+def test_a_question_is_no_search(text: str, covered: set[str], is_search: bool) -> None:
+    terms = tuple(word for word in text.strip("?").split() if word != "why")
+    assert confidence.is_search(replace(query(*terms), text=text), frozenset(covered)) is is_search

@@ -97,5 +97,6 @@ def test_news_needs_a_connection_a_match_and_a_footing() -> None:
     assert not graph_leg.news(HALVES, scores, seen, unconnected).any()
     weak = matches([0.9, 0.5], [0.3, graph_leg.MATCHED - 0.01])
     assert not graph_leg.news(HALVES, scores, weak, np.ones(2, dtype=np.float32)).any()
-    lost = matches([graph_leg.NO_FOOTING, graph_leg.NO_FOOTING - 0.1], [0.3, 0.9])
+    least = graph_leg.FOOTING_OF_NEWS[0]
+    lost = matches([least, least - 0.1], [0.3, 0.9])
     assert not graph_leg.news(HALVES, scores, lost, np.ones(2, dtype=np.float32)).any()

@@ -98,6 +98,14 @@ def test_a_stranger_by_a_shared_name_gains_nothing_where_one_by_its_own_title_do
     assert graph_leg._acquaintance(rows, cosines, named).tolist() == pytest.approx([0.5, 0.0, 1.0])
 
 
+def test_connections_of_a_first_candidate_that_does_not_match_add_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _hit(engine.ask(QUESTION, Plan(), limit=100), FAR).legs["graph"].contribution > 0
+    monkeypatch.setattr(graph_leg, "FOOTING", (0.99, 1.0))
+    assert all(hit.memory.content != FAR for hit in engine.ask(QUESTION, Plan(), limit=100).hits)
+
+
 def test_its_weight_can_be_changed_down_to_none(engine: Engine) -> None:
     usual, half, none = (
         _place(engine.ask(QUESTION, Plan(weights=weights), limit=100), FAR)

@@ -106,8 +106,8 @@ def plain_max_sim(question: Floats, own: NDArray[np.uint8]) -> list[float]:
 def test_best_matches_are_those_of_a_double_loop(seed: int, counts: list[int], asked: int) -> None:
     question, own = draw(seed, counts, asked)
     talks: Any = Talks(own, [-1] * len(counts))
-    found, is_known = late_interaction.best_matches(question, talks.rows, talks)
-    assert is_known.tolist() == [count > 0 for count in counts]
+    found, known = late_interaction.best_matches(question, talks.rows, talks)
+    assert known.tolist() == counts
     places = range(1, len(counts) + 1)
     expected = [plain_max_sim(question, own[place]) if place in own else [0.0] * asked for place in places]
     np.testing.assert_allclose(found, np.array(expected).reshape(len(counts), asked), atol=1e-4)
@@ -131,7 +131,9 @@ def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.uint
                 best = [max(mine, decay * theirs) for mine, theirs in zip(best, matches[talk[there]], strict=True)]
         share = late_interaction.OWN_SHARE
         mixed = [(1 - share) * b + share * m for b, m in zip(best, matches[place], strict=True)]
-        scores[place] = sum(w * x for w, x in zip(weights.tolist(), mixed, strict=True))
+        tokens = len(own[place + 1]) if place + 1 in own else 0
+        brevity = min(tokens / late_interaction.FEW_TOKENS, 1) ** late_interaction.BREVITY_POWER
+        scores[place] = brevity * sum(w * x for w, x in zip(weights.tolist(), mixed, strict=True))
     best_of = {s: max([0.0, *(scores[i] for i, own in enumerate(sessions) if own == s)]) for s in set(sessions)}
     moved = {
         place: _towards(score, best_of[sessions[place]]) if sessions[place] >= 0 else score
@@ -166,7 +168,7 @@ def test_neighbours_and_sessions_count_as_defined(seed: int, turns: list[tuple[i
     assert list(ranking.scores) == sorted(ranking.scores, reverse=True)
 
 
-def _one(direction: int, count: int = 1) -> NDArray[np.uint8]:
+def _one(direction: int, count: int = late_interaction.FEW_TOKENS) -> NDArray[np.uint8]:
     return packed(np.repeat(DIRECTIONS[[direction]], count, axis=0).astype(np.int8))
 
 
@@ -224,6 +226,16 @@ def test_a_conversation_in_which_one_turn_fits_comes_before_one_in_which_none_do
     assert scores[70] > scores[140] == pytest.approx(0, abs=1e-6)
 
 
+def test_a_memory_of_few_tokens_counts_less() -> None:
+    few = late_interaction.FEW_TOKENS
+    ranking = late(
+        _question(0), ONE, Talks({1: _one(0, 1), 2: _one(0, few // 2), 3: _one(0), 4: _one(0, 9 * few)}, [-1] * 4)
+    )
+    assert ranking.rows == (30, 40, 20, 10)
+    assert ranking.scores[:2] == pytest.approx((1, 1))
+    assert ranking.scores[3] == pytest.approx((1 / few) ** late_interaction.BREVITY_POWER)
+
+
 def test_equal_candidates_come_in_the_order_of_rows() -> None:
     talks = Talks({place: _one(0) for place in range(1, 6)}, [-1] * 5)
     assert late(_question(0), ONE, talks, talks.rows[[3, 0, 4, 1, 2]]).rows == (10, 20, 30, 40, 50)
@@ -270,7 +282,7 @@ def test_rare_words_weigh_more_and_punctuation_nothing() -> None:
 
 def test_a_stop_word_weighs_less_than_another_of_its_rarity() -> None:
     found = weighed("the port", {"the": 2.0, "port": 2.0})
-    assert found["the"] / found["port"] == pytest.approx(0.3)
+    assert found["the"] / found["port"] == pytest.approx(0.15)
 
 
 def test_every_piece_of_a_word_weighs_what_the_word_does() -> None:

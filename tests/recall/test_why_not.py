@@ -89,6 +89,7 @@ def _check(engine: Engine, id: str, text: str, stage: str, change: str | None, *
 
 def test_a_memory_that_is_found_is_told_its_place(engine: Engine) -> None:
     ids = [engine.remember(f"kiwi and again kiwi {'x' * count}").id for count in (1, 9)]
+    engine.embed()
     answer = [hit.memory.id for hit in engine.recall("kiwi").hits]
     for id in ids:
         found = _ask_why(engine, id, "kiwi")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from triskele.types import Agreement, Ranking
 
 # The default's weight of each leg's share of its ceiling, for memories that stand alone and for turns of conversations.
 ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
-IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.05, LATE: 0.87}
+IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.10, LATE: 0.82}
 # A model that breaks the query's words into fragments does not know them: the lexical leg counts most.
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 # The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
@@ -36,6 +37,11 @@ _MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
 _ALL = 2**31
+# A long text is kept in several memories: so many of them keep their scores, what the others keep, and how many
+# candidates are looked at.
+OF_ONE_TEXT = 2
+REPEATED_SHARE = 0.5
+_LOOKED_AT = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,3 +295,51 @@ def stand_in(fused: list[Candidate], weights: Mapping[str, float], scored: Set[i
         share = STAND_IN * sum(weights.values()) * min(part.normalised, 1.0)
         raised[candidate.row] = Candidate(candidate.row, share, {LEXICAL: part._replace(contribution=share)})
     return sorted(raised.values(), key=lambda candidate: (-candidate.score, candidate.row))
+
+
+def few_of_each_text(fused: list[Candidate], corpus: Corpus) -> list[Candidate]:
+    """Lower the third best piece of a long text and those after it, so that one text does not fill the list."""
+    top = fused[:_LOOKED_AT]
+    rows = np.array([each.row for each in top], dtype=np.int64)
+    facts = corpus.facts(rows, reach=1)
+    if max(Counter(_sources(facts)).values(), default=0) <= OF_ONE_TEXT:
+        return fused
+    counts: Counter[int] = Counter()
+    kept = []
+    for candidate, text in zip(top, _texts(rows, facts.neighbours, corpus), strict=True):
+        counts[text] += 1
+        if counts[text] > OF_ONE_TEXT:
+            score = REPEATED_SHARE * candidate.score
+            candidate = Candidate(candidate.row, score, with_contribution(candidate, score))
+        kept.append(candidate)
+    return sorted([*kept, *fused[_LOOKED_AT:]], key=lambda candidate: -candidate.score)
+
+
+def _texts(rows: Ints, beside: Ints, corpus: Corpus) -> list[int]:
+    """Per row the first known piece of the text that it was cut from.
+
+    Turns of one speaker or role that stand beside each other and have the same time are pieces of one text.
+    """
+    everyone = np.unique(np.concatenate([rows, beside[beside >= 0]]))
+    facts = corpus.facts(everyone, reach=1)
+    source = dict(zip(everyone.tolist(), _sources(facts), strict=True))
+    before = dict(zip(everyone.tolist(), facts.neighbours[:, 0].tolist(), strict=True))
+    before = {row: previous for row, previous in before.items() if _is_continued(source.get(previous), source[row])}
+    return [_first(row, before) for row in rows.tolist()]
+
+
+def _sources(facts: Facts) -> list[tuple[int, ...]]:
+    """Session, time, speaker and role of each row."""
+    columns = (facts.sessions, facts.times, facts.speakers, facts.roles)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _is_continued(previous: tuple[int, ...] | None, source: tuple[int, ...]) -> bool:
+    """Whether a turn has the source of the one before it, and a speaker or role is known."""
+    return previous == source and max(source[2:]) >= 0
+
+
+def _first(row: int, before: Mapping[int, int]) -> int:
+    while row in before:
+        row = before[row]
+    return row

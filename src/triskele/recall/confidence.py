@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from triskele.base.text import STOP_WORDS
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW, SPEAKER, TIME
 from triskele.recall.fusion import Candidate, expanded
@@ -20,6 +21,9 @@ COMPARED = 4
 CERTAIN = 0.97
 # Where the best hit tells of another ticket, code or variable than the one asked for.
 UNLIKELY = 0.03
+# A few bare words are a search: a memory that holds them all is what was searched for.
+SEARCHED = 0.5
+_BARE_WORDS = 3
 _BIAS = -6.16
 _WEIGHTS: Mapping[str, float] = {
     "cosine": 7.43,
@@ -33,6 +37,7 @@ _WEIGHTS: Mapping[str, float] = {
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
 _IDENTIFIER = re.compile(r"(?=.*[\d_])(?=.*[^\d.,]).{4,}|\w+[/:]\S+")
 _RARE = 3
+_WORD = re.compile(r"\w+")
 
 
 def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
@@ -71,6 +76,13 @@ def names_exactly(query: QueryTerms, covered: frozenset[str], memories: int) -> 
     rare = math.log(1 + (memories - _RARE + 0.5) / (_RARE + 0.5)) if memories > _RARE else 0.0
     is_rare = any(query.rarity[term] >= rare for term in named)
     return is_rare and 2 * sum(query.rarity[term] for term in query.terms if term in covered) >= query.ceiling
+
+
+def is_search(query: QueryTerms, covered: frozenset[str]) -> bool:
+    """Whether a query is a few words, none of them a stop word, and a memory holds them all."""
+    words = _WORD.findall(query.text.lower())
+    is_bare = 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in query.text
+    return is_bare and covered.issuperset(query.terms)
 
 
 def has_signs(best: Candidate) -> bool:

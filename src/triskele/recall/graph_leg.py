@@ -60,8 +60,10 @@ LEAST_OPEN = 0.7
 BY_NEWS = 2.0
 # A query token counts as matched from this product on.
 MATCHED = 0.6
-# A second step needs a first that matches the query: below the one mean match nothing is news, from the other on all.
-NO_FOOTING, FULL_FOOTING = 0.5, 0.65
+# A second step needs a first that matches the query: below the one mean match connections add nothing, from the other
+# on all; news needs more of it.
+FOOTING = (0.3, 0.5)
+FOOTING_OF_NEWS = (0.5, 0.65)
 _LOOKED_AT = 30
 _PLACED = 10
 _LEAD = 0.001
@@ -371,7 +373,7 @@ def gains(
     matches = late.matches_of(rows)
     openness = max(LEAST_OPEN, min(1.0, float(encoded.token_weights @ (matches[0] < OPEN_BELOW)) / FULLY_OPEN))
     # Turns of a conversation are connected by their neighbours already.
-    openness *= 1 - in_conversation
+    openness *= (1 - in_conversation) * _footing(matches[0], encoded.token_weights, FOOTING)
     order = np.argsort(rows)
     places = order[np.searchsorted(rows[order], surroundings.seeds)]
     claims = (scores[places] / max(float(scores[0]), 1e-9)).astype(np.float32)
@@ -403,7 +405,7 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
     if best <= 0 or not gained[order[1:]].any():
         return added
     first, left = order[0], order[1:]
-    footing = min(max((float(matches[first] @ weights) - NO_FOOTING) / (FULL_FOOTING - NO_FOOTING), 0.0), 1.0)
+    footing = _footing(matches[first], weights, FOOTING_OF_NEWS)
     covered, highest = matches[first], 0.0
     matched = np.where(matches[left] >= MATCHED, matches[left], -np.inf)
     is_connected, alone = gained[left] > 0, scores[left] / best
@@ -417,6 +419,12 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
         alone[at] = -np.inf
     added[first] = max(highest + _LEAD - 1.0, 0.0)
     return added
+
+
+def _footing(matches: Floats, weights: Floats, between: tuple[float, float]) -> float:
+    """From 0 to 1, how far the mean match of the first candidate lies between two values."""
+    low, high = between
+    return min(max((float(matches @ weights) - low) / (high - low), 0.0), 1.0)
 
 
 def _acquaintance(rows: Ints, dense: Ranking, named: Ints) -> Floats:

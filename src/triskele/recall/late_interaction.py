@@ -24,7 +24,10 @@ _DECAY = np.array([0.9, 0.85, 0.75, 0.7], dtype=np.float32)
 SESSION_SHARE = 0.4
 # The share of a turn's own match, which sets it apart from its neighbours.
 OWN_SHARE = 0.2
-_STOP_WORD_SHARE = 0.3
+# A memory of few tokens says little of what it is near to: below so many its match counts less (docs/decisions/0050).
+FEW_TOKENS = 14
+BREVITY_POWER = 0.1
+_STOP_WORD_SHARE = 0.15
 _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
@@ -64,7 +67,7 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
     facts = facts or corpus.facts(rows, reach=encoded.reach)
     around = facts.neighbours if (facts.neighbours >= 0).any() else facts.neighbours[:, :0]
     everyone = np.unique(np.concatenate([rows, around[around >= 0]]))
-    matches, is_known = best_matches(encoded.encoding.tokens, everyone, corpus)
+    matches, counts = best_matches(encoded.encoding.tokens, everyone, corpus)
     own = np.searchsorted(everyone, rows)
     best = matches[own]
     for column in range(around.shape[1]):
@@ -72,16 +75,17 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
         other = matches[np.searchsorted(everyone, around[has, column])]
         best[has] = np.maximum(best[has], _DECAY[column] * other)
     scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ encoded.token_weights
+    scores *= np.minimum(counts[own] / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
     if encoded.plan.context:
         scores = _with_session(scores, facts.sessions)
-    kept = is_known[own]
+    kept = counts[own] > 0
     order = np.lexsort((rows[kept], -scores[kept]))
     ranked = tuple(rows[kept][order].tolist()), tuple(scores[kept][order].tolist())
     return LateScores(Ranking(LATE, *ranked, ceiling=1.0), rows, matches[own])
 
 
-def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, NDArray[np.bool_]]:
-    """Per candidate and query token the best cosine, and whether the candidate has token vectors."""
+def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, Ints]:
+    """Per candidate and query token the best cosine, and how many token vectors the candidate has."""
     vectors, counts = corpus.tokens(rows)
     is_known = counts > 0
     found = np.zeros((len(rows), len(asked)), dtype=np.float32)
@@ -89,7 +93,7 @@ def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, NDA
         columns, offsets = against_bits(asked)
         # What bits say of a cosine may be more than there is.
         found[is_known] = np.minimum(_best_of_each(vectors, counts[is_known], columns) - offsets, 1)
-    return found, is_known
+    return found, counts
 
 
 def _best_of_each(vectors: Bits, counts: Ints, columns: Floats) -> Floats:

@@ -175,6 +175,8 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
         in_graph = GRAPH in plan.legs
         ranked = candidates.with_graph(encoded, corpus, scored) if in_graph else scored.ranked
     fused = candidates.stand_in(candidates.with_evidence(encoded, corpus, ranked).fused(), weights, judged)
+    if candidates.conversation_share(facts.neighbours):
+        fused = candidates.few_of_each_text(fused, corpus)
     return CandidateSet(fused, seeds=ranked.seeds, late=ranked.late, token_weights=encoded.token_weights)
 
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from triskele.base.text import IS_UNSPACED
 from triskele.index.analysis import Analyzer, Token, shape
 from triskele.recall.candidates import CandidateSet
-from triskele.recall.confidence import CERTAIN, UNLIKELY, has_signs, identifiers, likelihood, names_exactly, signs
+from triskele.recall.confidence import (
+    CERTAIN,
+    SEARCHED,
+    UNLIKELY,
+    has_signs,
+    identifiers,
+    is_search,
+    likelihood,
+    names_exactly,
+    signs,
+)
 from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
@@ -192,7 +202,9 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
     # Most queries name nothing exactly: only those that do pay for reading the text again.
     if identifiers(coverage.query) and names_exactly(coverage.query, coverage.covered(best.matched), memories):
         return max(likely, CERTAIN)
-    return likely
+    # A turn of a conversation holds many words in passing.
+    is_note = best.matched.session is None
+    return max(likely, SEARCHED) if is_note and is_search(coverage.query, coverage.covered(best.matched)) else likely
 
 
 def first_confidence(found: CandidateSet, query: QueryTerms) -> float:
