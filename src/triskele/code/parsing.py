@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from triskele.code import chunking
 from triskele.code.languages import FUNCTION, HEADING, MODULE, TYPE, VALUE, grammar
+from triskele.code.secrets import Span, decoded, secrets_in
 from triskele.code.words import counts, term, words
 
 if TYPE_CHECKING:
@@ -66,11 +67,12 @@ class ParsedChunk:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """Everything that is indexed of one content."""
+    """Everything that is indexed of one content; `secrets` are places in its decoded text."""
 
     digest: bytes
     language: str
     lines: int
+    secrets: tuple[Span, ...]
     definitions: tuple[Definition, ...]
     chunks: tuple[ParsedChunk, ...]
 
@@ -95,7 +97,12 @@ def parse(source: bytes, language: str) -> ParsedFile:
     starts = chunking.line_starts(source)
     spans = syntax.spans or chunking.windows(source, starts)
     return ParsedFile(
-        digest_of(source), language, len(starts), syntax.definitions, _chunks(source, syntax, spans, starts)
+        digest_of(source),
+        language,
+        len(starts),
+        secrets_in(decoded(source)),
+        syntax.definitions,
+        _chunks(source, syntax, spans, starts),
     )
 
 

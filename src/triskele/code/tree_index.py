@@ -23,11 +23,12 @@ from triskele.base.files import disk_errors, expanded, file_lock
 from triskele.code import segment as segments
 from triskele.code.languages import language_of, require
 from triskele.code.parsing import ParsedFile, digest_of, parse
+from triskele.code.secrets import detector
 from triskele.code.segment import CodeSegment
 from triskele.code.walk import FoundFile, Walk, read, unfit
 from triskele.errors import BadInput, IndexUnavailable, NotFound
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "code"
 MANIFEST_FILE = "manifest.json"
 # Contents per segment while a tree is indexed: what an interruption may cost.
@@ -262,11 +263,14 @@ class TreeIndex:
     def _known(self) -> TreeManifest:
         try:
             known = self.manifest()
-            self.segments_of(known)
+            # What an older detection found is not kept: every file is read again.
+            is_usable = all((each.detectors == detector()).all() for each in self.segments_of(known))
         except (NotFound, IndexUnavailable):
-            self._clear()
-            return TreeManifest(str(self.root))
-        return known
+            is_usable = False
+        if is_usable:
+            return known
+        self._clear()
+        return TreeManifest(str(self.root))
 
     def _clear(self) -> None:
         self._loaded.clear()
