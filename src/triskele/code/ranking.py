@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -203,10 +204,9 @@ def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -
     """The best chunks of the best files; the second of a file stands by its share of the first."""
     found: list[RankedChunk] = []
     worths = _worths(view)
-    for file in files[: 2 * limit]:
+    # What stands behind these files is worth less than their first chunks.
+    for file in islice((file for file in files if len(view.corpus.chunks_of(file.row))), limit):
         chunks = view.corpus.chunks_of(file.row)
-        if not len(chunks):
-            continue
         own = worths[chunks] + _defining(view, chunks)
         order = np.lexsort((chunks, -own))[:MOST_PER_FILE].tolist()
         evidence = {**view.evidence.of(file.row), **_shares(file)}

@@ -297,7 +297,10 @@ class AskedTerms(dict[str, frozenset[int]]):
         self._begins = {name[:-1] or name for name in rarity if not name.startswith("=")}
 
     def __missing__(self, word: str) -> frozenset[int]:
-        self[word] = found = self._numbers & numbers_of(word)
+        folded = fold(word)
+        # Most words have none of the terms, and to stem them costs more than this.
+        is_near = any(begin in folded for begin in self._begins)
+        self[word] = found = self._numbers & numbers_of(word) if is_near else frozenset()
         return found
 
     def of(self, text: str) -> set[int]:
