@@ -1,9 +1,10 @@
 """Measure code search over benchmarks/code/suite.json: fetch the trees, then compare arms, and semble where installed.
 
     python benchmarks/code_search.py fetch FOLDER            the packages, at their pinned versions
-    python benchmarks/code_search.py run FOLDER HOME [ARM …] quality, by half, type and tree
+    python benchmarks/code_search.py run FOLDER HOME [ARM …] quality, by half, type and tree; then for places.json
     python benchmarks/code_search.py functions FOLDER HOME   questions about one function, by granularity
-    python benchmarks/code_search.py speed TREE HOME         seconds to index, to search, and after one edit
+    python benchmarks/code_search.py speed TREE HOME         seconds to index, to search by words and with the model,
+                                                             and after one edit
 
 Needs the extra `code`. semble's ranking by words is measured beside ours if its package is installed; its model is not
 loaded. Nothing but the questions and paths is kept in this repository.
@@ -36,6 +37,8 @@ from triskele.models.local import local_embedder
 
 FUNCTION_QUESTIONS = Path(__file__).parents[1] / "training" / "code_questions.jsonl"
 SUITE = Path(__file__).parent / "code" / "suite.json"
+# Questions that name the file or the folder that they are about.
+PLACES = Path(__file__).parent / "code" / "places.json"
 INDEXES = {"pypi": "https://pypi.org/simple/{}/", "npm": "https://registry.npmjs.org/{}"}
 
 
@@ -104,15 +107,13 @@ def run(folder: Path, home: Path, names: Sequence[str]) -> None:
         others = {"semble lexical": semble_ranker}
     except ImportError:
         others = {}
-    suite = load_suite(SUITE)
-    report = run_suite(
-        suite, folder, home, names=names or None, others=others, baselines=("bm25", "lexical", "semble lexical")
-    )
-    print(json.dumps(report["arms"], indent=1))
-    for each in report["comparisons"]:
-        print(
-            f"{each['a']} − {each['b']}, {each['stratum']}: {each['delta']:+.4f} {each['ci95']} p {each['p_holm']:.4f}"
-        )
+    baselines = ("bm25", "lexical", "semble lexical")
+    for suite in map(load_suite, (SUITE, PLACES)):
+        report = run_suite(suite, folder, home, names=names or None, others=others, baselines=baselines)
+        print(suite.path.name, json.dumps(report["arms"], indent=1))
+        for each in report["comparisons"]:
+            interval = f"[{each['ci95'][0]:+.4f}, {each['ci95'][1]:+.4f}]"
+            print(f"{each['a']} − {each['b']}, {each['stratum']}: {each['delta']:+.4f} {interval}")
 
 
 def functions(folder: Path, home: Path) -> None:
@@ -159,9 +160,14 @@ def speed(tree: Path, home: Path) -> None:
         f"{status.lines:,} lines in {status.files:,} files: {cpu:.1f} s CPU, {status.lines / cpu:,.0f} lines a second,"
     )
     print(f"  {time.perf_counter() - began:.1f} s of time; {status.bytes_on_disk / 1e6:.1f} MB on disk")
-    questions = [case.question for case in load_suite(SUITE).cases[:40]]
-    search.search(questions[0])
-    asked = {"ranking": _ranked(search), "answer with masked snippets": search.search}
+    questions = [case.question for case in load_suite(SUITE).cases if case.type != "symbol"][:100]
+    asked = {
+        "ranking": _ranked(search),
+        "answer with masked snippets, by words": search.search,
+        "answer with masked snippets, with the model": _embedded(home, tree).search,
+    }
+    for ask in asked.values():
+        ask(questions[0])
     medians = {label: _cpu_ms(label, ask, questions) for label, ask in asked.items()}
     edited = tree / next(iter(search._corpus()[0].paths))
     content = edited.read_bytes()
@@ -197,6 +203,16 @@ def _cpu_ms(
 
 def _scan(tree: Path, word: str) -> None:
     subprocess.run(["rg", "-F", "-c", "--", word, str(tree)], stdout=subprocess.DEVNULL, check=False)
+
+
+def _embedded(home: Path, tree: Path) -> CodeSearch:
+    search = CodeSearch(home, tree.resolve(), local_embedder(BUNDLED))
+    cpu, before = time.process_time(), search.status()
+    search.embed()
+    cpu = time.process_time() - cpu
+    texts = (before.chunks + before.files) * (1 - before.embedded)
+    print(f"{texts:,.0f} texts embedded: {texts / cpu:.1f} a second of CPU")
+    return search
 
 
 def _ranked(search: CodeSearch) -> Callable[[str], object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from triskele.code import segment, tree_index
+from triskele.code import segment, tree_index, walk
 from triskele.code.corpus import CodeCorpus
 from triskele.code.parsing import parse
 from triskele.code.search import CodeSearch, locate
@@ -223,3 +223,29 @@ def test_merged_segments_answer_as_the_parts_did() -> None:
     assert [each.name for each in kept.definitions()] == ["send_mail", "X"]
     manifest = tree_index.TreeManifest("", {"m.py": tree_index.Entry(0, 0, files[1].digest.hex())})
     assert CodeCorpus(manifest, [kept]).paths == ["m.py"]
+
+
+def test_a_tree_that_is_gone_is_reported_and_its_index_kept(tmp_path: Path, tree: Path) -> None:
+    search = _search(tmp_path, tree)
+    search.index()
+    tree.rename(tmp_path / "away")
+    with pytest.raises(NotFound, match="triskele code remove"):
+        search.search("mail")
+    (tmp_path / "away").rename(tree)
+    assert _paths(search, "send mail") == ["shop/mail.py"]
+    tree.rename(tmp_path / "away")
+    search.remove()
+
+
+def test_what_was_left_out_is_tried_again_and_counted(
+    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "shop" / "made.py").write_text("# @generated\nX = 1\n")
+    _age(tree)
+    with monkeypatch.context() as patch:
+        patch.setattr(tree_index, "read", lambda root, path: None if "mail" in path else walk.read(root, path))
+        status = _search(tmp_path, tree).index()
+    assert (status.files, status.skipped) == (1, {"unreadable": 1, "generated": 1})
+    status = _search(tmp_path, tree).index()
+    assert (status.files, status.skipped) == (2, {"generated": 1})
+    assert _paths(_search(tmp_path, tree), "send mail") == ["shop/mail.py"]

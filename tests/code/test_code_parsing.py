@@ -122,3 +122,9 @@ def test_identifiers_are_split_and_kept_whole() -> None:
 )
 def test_the_language_of_a_file(path: str, head: bytes, language: str | None) -> None:
     assert language_of(path, head) == language
+
+
+def test_a_signature_hides_long_literals_and_keeps_the_rest() -> None:
+    source = b"def dump(key: str = '', path: str = '/', salt='0123456789', size: int = 4093):\n    pass\n"
+    [definition] = parse(source, "python").definitions
+    assert definition.signature == "def dump(key: str = '', path: str = '/', salt='…', size: int = 4093)"

@@ -14,7 +14,7 @@ from triskele.code.paths import PathFacts
 from triskele.code.question import CodeQuestion
 from triskele.code.ranking import MOST_PER_FILE, CodePlan
 from triskele.code.rules import PENALTY, RULES
-from triskele.code.search import CodeSearch, masked
+from triskele.code.search import CodeSearch
 from triskele.errors import BadInput
 from triskele.models.embedders import Encoding
 from triskele.recall.fusion import METHODS
@@ -116,26 +116,6 @@ def test_an_empty_question_is_refused(search: CodeSearch, question: str) -> None
 @pytest.mark.parametrize("question", ["the", "?!", "a" * 100_000, "🐍", "(((", "\\", "\0"])
 def test_odd_questions_are_answered(search: CodeSearch, question: str) -> None:
     assert len(search.search(question).hits) <= 10
-
-
-def test_secrets_are_masked_in_snippets(tmp_path: Path) -> None:
-    root, key = tmp_path / "tree", "ghp_" + "Q7xVb2Lk9TzR4mWc8YpN3sHd6JfGaE1uKo5i"
-    root.mkdir()
-    (root / "client.py").write_text(f"def connect(password='{key}'):\n    token = '{key}'\n    return token\n")
-    search = CodeSearch(tmp_path / "home", root)
-    search.index()
-    [hit] = search.search("connect token").hits
-    assert key not in hit.snippet and "[secret]" in hit.snippet and "return token" in hit.snippet
-    assert all(key.encode() not in path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
-    uses = search.symbol("token").references
-    assert uses and all(key not in use.text for use in uses)
-    assert key not in search.symbol("connect").definitions[0].definition.signature
-
-
-def test_a_secret_that_begins_before_the_snippet_is_masked_inside() -> None:
-    body = "\n".join("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7" for _ in range(8))
-    text = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\nrest"
-    assert masked(text, 60, len(text)) == "[secret]\nrest"
 
 
 def test_symbols_with_their_uses(search: CodeSearch) -> None:

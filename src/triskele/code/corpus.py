@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from triskele.code import words
 from triskele.code.parsing import Definition
 from triskele.code.paths import PathFacts, path_terms
+from triskele.code.secrets import UNKNOWN, Span, detector
 from triskele.code.segment import LANGUAGES, CodeSegment
 from triskele.code.tree_index import TreeManifest
 
@@ -40,10 +42,11 @@ class FieldWeights:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalScores:
-    """The scores of all files and of all chunks for some terms."""
+    """The scores of all files and of all chunks for some terms, and the rarity of each term over the files."""
 
     files: Floats
     chunks: Floats
+    rarity: dict[str, float]
 
 
 class CodeCorpus:
@@ -58,6 +61,7 @@ class CodeCorpus:
         self.paths = [path for path, entry in manifest.entries.items() if entry.digest in places]
         self.content_of = np.array([places[manifest.entries[path].digest] for path in self.paths], dtype=np.int64)
         self._contents = sum(len(segment.digests) for segment in self._segments)
+        self._digests = [manifest.entries[path].digest for path in self.paths]
 
     @property
     def size(self) -> int:
@@ -69,9 +73,51 @@ class CodeCorpus:
         """What each path says."""
         return [PathFacts.of(path) for path in self.paths]
 
+    def digest_of(self, row: int) -> str:
+        """The digest of a file's content."""
+        return self._digests[row]
+
+    def secrets_of(self, row: int) -> tuple[Span, ...] | None:
+        """Where the secrets of a file lie; None where another version of detection searched it."""
+        content = int(self.content_of[row])
+        if detector() == UNKNOWN or int(self._detectors[content]) != detector():
+            return None
+        first, last = np.searchsorted(self._secrets[:, 0], [content, content + 1])
+        return tuple((start, end) for _, start, end in self._secrets[first:last].tolist())
+
+    @cached_property
+    def _detectors(self) -> NDArray[np.uint64]:
+        return np.concatenate([segment.detectors for segment in self._segments])
+
+    @cached_property
+    def _secrets(self) -> Ints:
+        parts = [segment.secrets for segment in self._segments]
+        contents = self._joined([part[:, 0] for part in parts], [len(s.digests) for s in self._segments])
+        return np.column_stack((contents, np.concatenate([part[:, 1:] for part in parts])))
+
+    @cached_property
+    def kinds(self) -> NDArray[np.str_]:
+        """The class of each path."""
+        return np.array([facts.kind for facts in self.path_facts], dtype=np.str_)
+
+    @cached_property
+    def stem_sizes(self) -> Ints:
+        """How many words the name of each file has, at least 1."""
+        return np.array([max(len(facts.stem_words), 1) for facts in self.path_facts], dtype=np.int64)
+
+    @cached_property
+    def stem_rows(self) -> dict[str, Ints]:
+        """The files by each word of their names."""
+        return _rows_by_word(facts.stem_words for facts in self.path_facts)
+
+    @cached_property
+    def folder_rows(self) -> dict[str, Ints]:
+        """The files by each word of their folders."""
+        return _rows_by_word(facts.folder_words for facts in self.path_facts)
+
     @cached_property
     def _path_words(self) -> list[str]:
-        return sorted({word for facts in self.path_facts for word in (*facts.stem_words, *facts.folder_words)})
+        return sorted({*self.stem_rows, *self.folder_rows})
 
     def path_words_like(self, word: str) -> frozenset[str]:
         """The words of file names and folders that begin a word or that it begins, from three letters on."""
@@ -152,7 +198,12 @@ class CodeCorpus:
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over the files."""
-        return {each: _idf(self.size, len(np.unique(self.contents_with(each)))) for each in terms}
+        return {each: self._rarity(self.contents_with(each)) for each in terms}
+
+    def _rarity(self, contents: Ints) -> float:
+        # Postings lie in the order of contents.
+        distinct = int(np.count_nonzero(contents[1:] != contents[:-1])) + 1 if len(contents) else 0
+        return _idf(self.size, distinct)
 
     def scores(self, terms: Sequence[str], weights: FieldWeights) -> LexicalScores:
         """BM25F over chunks, BM25F over whole files with their paths, and their sum per file."""
@@ -163,13 +214,16 @@ class CodeCorpus:
         file_norm = 1 - weights.file_b + weights.file_b * file_lengths / max(float(file_lengths.mean()), 1e-9)
         chunks, files = np.zeros(len(lengths)), np.zeros(self.size)
         by_field = np.array(weights.chunk), np.array(weights.file)
+        rarity: dict[str, float] = {}
         for each in terms:
             rows, fields, frequencies = self._postings(each)
             own = np.bincount(rows, by_field[0][fields] * frequencies, minlength=len(chunks))
             count = int((own > 0).sum())
             if count:
                 chunks += _idf(len(chunks), count) * _saturated(own / chunk_norm, weights.chunk_k1)
-            whole = np.bincount(self.chunk_content[rows], by_field[1][fields] * frequencies, minlength=self._contents)
+            contents = self.chunk_content[rows]
+            rarity[each] = self._rarity(contents)
+            whole = np.bincount(contents, by_field[1][fields] * frequencies, minlength=self._contents)
             total: Floats = whole[self.content_of].astype(np.float64)
             for field, paths in enumerate(self._path_postings.get(each, ())):
                 total[paths] += weights.path[field]
@@ -177,14 +231,25 @@ class CodeCorpus:
             if count:
                 files += _idf(self.size, count) * _saturated(total / file_norm, weights.file_k1)
         best = self._best_chunks(chunks, weights.best)[self.content_of]
-        return LexicalScores(best + weights.of_file * files, chunks)
+        return LexicalScores(best + weights.of_file * files, chunks, rarity)
 
     def chunks_of(self, row: int) -> Ints:
         """The chunks of a file, in order."""
-        content = self.content_of[row]
-        # Chunks lie in the order of their contents.
-        first, last = np.searchsorted(self.chunk_content, [content, content + 1])
-        return np.arange(first, last)
+        content = int(self.content_of[row])
+        return np.arange(self._chunk_starts[content], self._chunk_starts[content + 1])
+
+    def definitions_of(self, content: int) -> range:
+        """The definitions of a content, in order."""
+        return range(int(self._definition_starts[content]), int(self._definition_starts[content + 1]))
+
+    @cached_property
+    def _chunk_starts(self) -> Ints:
+        # Chunks and definitions lie in the order of their contents.
+        return np.searchsorted(self.chunk_content, np.arange(self._contents + 1))
+
+    @cached_property
+    def _definition_starts(self) -> Ints:
+        return np.searchsorted(self.definition_content, np.arange(self._contents + 1))
 
     @cached_property
     def _path_postings(self) -> dict[str, tuple[list[int], list[int], list[int]]]:
@@ -241,8 +306,16 @@ class CodeCorpus:
         return np.concatenate(moved) if moved else np.empty(0, dtype=np.int64)
 
 
+def _rows_by_word(words_of_files: Iterable[Iterable[str]]) -> dict[str, Ints]:
+    found: dict[str, list[int]] = {}
+    for row, own in enumerate(words_of_files):
+        for word in own:
+            found.setdefault(word, []).append(row)
+    return {word: np.array(rows, dtype=np.int64) for word, rows in found.items()}
+
+
 def _idf(total: int, count: int) -> float:
-    return float(np.log(1 + (total - count + 0.5) / (count + 0.5)))
+    return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 
 def _saturated(frequencies: Floats, k1: float) -> Floats:

@@ -15,6 +15,7 @@ from triskele.base.files import disk_errors, file_lock
 from triskele.code.corpus import CodeCorpus
 from triskele.code.languages import FUNCTION, TYPE
 from triskele.code.paths import shown_path
+from triskele.code.secrets import SourceText, decoded
 from triskele.code.walk import read
 from triskele.code.words import parts, term, words
 from triskele.errors import IndexUnavailable
@@ -109,13 +110,8 @@ class CodeVectors:
 
 def card(corpus: CodeCorpus, row: int) -> str:
     """A file in a few words: its path, and the names that it defines."""
-    content = corpus.content_of[row]
-    first, last = np.searchsorted(corpus.definition_content, [content, content + 1])
-    names = [
-        " ".join(parts(each.name))
-        for each in corpus.definitions[first:last]
-        if each.kind in (TYPE, FUNCTION) and each.name
-    ]
+    own = [corpus.definitions[place] for place in corpus.definitions_of(int(corpus.content_of[row]))]
+    names = [" ".join(parts(each.name)) for each in own if each.kind in (TYPE, FUNCTION) and each.name]
     path = " ".join(part for word in words(corpus.paths[row]) for part in parts(word))
     return f"{path}: {', '.join(dict.fromkeys(names[:CARD_NAMES]))}"
 
@@ -172,9 +168,5 @@ def _text(root: Path, corpus: CodeCorpus, each: Text) -> str:
     around = corpus.definitions[symbol] if symbol >= 0 else None
     # The rest of a long definition is read with its signature.
     signature = f"{around.signature}\n" if around is not None and around.start_line < first else ""
-    return f"{shown_path(path)}\n{signature}" + "\n".join(lines_at(root, path)[first - 1 : last])[:CHUNK_CHARACTERS]
-
-
-def lines_at(root: Path, path: str) -> list[str]:
-    """The lines of a file as it is now; only line feeds end a line, as for the parser."""
-    return (read(root, path) or b"").decode("utf-8", "replace").split("\n")
+    lines = SourceText(decoded(read(root, path) or b"")).lines
+    return f"{shown_path(path)}\n{signature}" + "\n".join(lines[first - 1 : last])[:CHUNK_CHARACTERS]

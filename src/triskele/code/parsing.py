@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from triskele.code import chunking
 from triskele.code.languages import FUNCTION, HEADING, MODULE, TYPE, VALUE, grammar
+from triskele.code.secrets import Span, decoded, secrets_in
 from triskele.code.words import counts, term, words
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ _IDENTIFIER = ("identifier", "type_identifier", "simple_identifier", "field_iden
 # Macros make grammars take statements for definitions.
 _KEYWORDS = frozenset({"if", "for", "while", "switch", "return", "else", "do", "catch"})
 # A default value may be a secret, and an index holds none.
-_LITERAL = re.compile(r"([\"'`])[^\"'`]{8,}\1")
+_LITERAL = re.compile(r"([\"'`])([^\"'`]*+)\1")
+_LONG_LITERAL = 8
 _SIGNATURE_END = re.compile(r"[{;]|=>|:\s*$", re.M)
 
 
@@ -66,11 +68,12 @@ class ParsedChunk:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """Everything that is indexed of one content."""
+    """Everything that is indexed of one content; `secrets` are places in its decoded text."""
 
     digest: bytes
     language: str
     lines: int
+    secrets: tuple[Span, ...]
     definitions: tuple[Definition, ...]
     chunks: tuple[ParsedChunk, ...]
 
@@ -95,7 +98,12 @@ def parse(source: bytes, language: str) -> ParsedFile:
     starts = chunking.line_starts(source)
     spans = syntax.spans or chunking.windows(source, starts)
     return ParsedFile(
-        digest_of(source), language, len(starts), syntax.definitions, _chunks(source, syntax, spans, starts)
+        digest_of(source),
+        language,
+        len(starts),
+        secrets_in(decoded(source)),
+        syntax.definitions,
+        _chunks(source, syntax, spans, starts),
     )
 
 
@@ -172,9 +180,13 @@ def _towards_name(node: Node) -> Node | None:
 
 def _signature(node: Node, source: bytes) -> str:
     text = source[node.start_byte : min(node.end_byte, node.start_byte + MAX_SIGNATURE * 2)].decode("utf-8", "replace")
-    text = _LITERAL.sub(r"\1…\1", text)
+    text = _LITERAL.sub(_shortened, text)
     end = _SIGNATURE_END.search(text)
     return " ".join((text[: end.start()] if end else text.split("\n", 1)[0]).split())[:MAX_SIGNATURE]
+
+
+def _shortened(literal: re.Match[str]) -> str:
+    return literal[0] if len(literal[2]) < _LONG_LITERAL else f"{literal[1]}…{literal[1]}"
 
 
 def _chunks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +72,20 @@ class FileHit:
     importance: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What words and rules gave to the files that have any of the terms: a column for each name, best words first."""
+
+    rows: Ints
+    names: tuple[str, ...] = ()
+    table: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+
+    def of(self, row: int) -> dict[str, float]:
+        """The parts of one file's score; nothing for a file without the terms."""
+        places = np.flatnonzero(self.rows == row)
+        return dict(zip(self.names, self.table[places[0]].tolist(), strict=True)) if len(places) else {}
+
+
 @dataclass(frozen=True)
 class QuestionView:
     """A corpus for one question, as the legs read it: rows are files, and the rules are part of the score."""
@@ -99,19 +114,14 @@ class QuestionView:
         return self.corpus.scores(self.question.terms, self.plan.weights)
 
     @cached_property
-    def term_rarity(self) -> dict[str, float]:
-        """The rarity of the question's terms."""
-        return self.corpus.rarity(self.question.terms)
-
-    @cached_property
-    def evidence(self) -> dict[int, dict[str, float]]:
-        """What words and rules gave to the files that have any of the terms."""
+    def evidence(self) -> Evidence:
+        """What words and rules gave to the files that have any of the terms; the last column is the total."""
         scores = self.scores.files
         rows = np.flatnonzero(scores > 0)
         rows = rows[np.lexsort((rows, -scores[rows]))][:DEPTH]
         if not len(rows):
-            return {}
-        found = Candidates(self.question, self.corpus, rows, self.term_rarity)
+            return Evidence(rows)
+        found = Candidates(self.question, self.corpus, rows, self.scores.rarity)
         total = scores[rows] / scores[rows].max()
         parts = {"words": total}
         for name in (name for name in ADDED if name not in self.plan.without):
@@ -121,15 +131,17 @@ class QuestionView:
             parts[PENALTY] = rules.penalties(found, self.plan.penalties)
             total = total * parts[PENALTY]
         parts["total"] = total
-        names = list(parts)
-        table = np.stack(list(parts.values()), axis=1).tolist()
-        return {row: dict(zip(names, values, strict=True)) for row, values in zip(rows.tolist(), table, strict=True)}
+        return Evidence(rows, tuple(parts), np.stack(list(parts.values()), axis=1))
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> list[FileHit]:
         """The files that contain any of the question's terms, best first; code knows no other order."""
         del terms, sort
-        hits = [FileHit(row, parts["total"]) for row, parts in self.evidence.items()]
-        return sorted(hits, key=lambda hit: (-hit.score, hit.row))[:limit]
+        rows = self.evidence.rows
+        if not len(rows):
+            return []
+        totals = self.evidence.table[:, -1]
+        order = np.lexsort((rows, -totals))[:limit]
+        return [FileHit(*each) for each in zip(rows[order].tolist(), totals[order].tolist(), strict=True)]
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over the files."""
@@ -175,7 +187,7 @@ def rank(
 
 
 def _files(view: QuestionView, query: Query, encoded: legs.EncodedQuery | None) -> list[fusion.Candidate]:
-    terms = legs.QueryTerms(query.text, view.question.terms, view.term_rarity)
+    terms = legs.QueryTerms(query.text, view.question.terms, view.scores.rarity)
     lexical = legs.lexical(query, terms, view)
     if encoded is None:
         return _alone(lexical)
@@ -192,13 +204,12 @@ def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -
     """The best chunks of the best files; the second of a file stands by its share of the first."""
     found: list[RankedChunk] = []
     worths = _worths(view)
-    for file in files[: 2 * limit]:
+    # What stands behind these files is worth less than their first chunks.
+    for file in islice((file for file in files if len(view.corpus.chunks_of(file.row))), limit):
         chunks = view.corpus.chunks_of(file.row)
-        if not len(chunks):
-            continue
         own = worths[chunks] + _defining(view, chunks)
         order = np.lexsort((chunks, -own))[:MOST_PER_FILE].tolist()
-        evidence = {**view.evidence.get(file.row, {}), **_shares(file)}
+        evidence = {**view.evidence.of(file.row), **_shares(file)}
         for at in order:
             is_first = at == order[0]
             share = 1.0 if is_first else float(own[at] / own[order[0]]) if own[order[0]] else 0.0
@@ -255,10 +266,10 @@ def _shares(file: fusion.Candidate) -> dict[str, float]:
 
 def _defining(view: QuestionView, chunks: Ints) -> Floats:
     """A gain, above any score by words, for the chunks that define a name that the question asks for."""
-    corpus, gains = view.corpus, np.zeros(len(chunks))
+    corpus, gains = view.corpus, np.zeros(len(chunks), dtype=np.float32)
     for name, _ in view.question.symbols:
         for place in corpus.by_name.get(whole(name), ()):
             lines, line = corpus.chunk_lines[chunks], corpus.definitions[place].start_line
             is_same = corpus.chunk_content[chunks] == corpus.definition_content[place]
             gains[is_same & (lines[:, 0] <= line) & (line <= lines[:, 1])] += 100.0
-    return gains.astype(np.float32)
+    return gains

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,7 +30,7 @@ PENALTIES: Mapping[str, float] = {
 SEED_PENALTIES: Mapping[str, float] = {paths.TEST: 0.78, paths.BENCHMARK: 0.9, paths.DOCUMENTATION: 0.6}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidates:
     """The files that the lexical leg found, with what rules read of them."""
 
@@ -49,37 +50,43 @@ class Candidates:
         total = sum(rarities.values()) or 1.0
         return {word: rarity / total for word, rarity in rarities.items()}
 
+    @cached_property
     def path_words(self) -> dict[str, frozenset[str]]:
         """The words of paths that are like each word of the question."""
         return {word: self.corpus.path_words_like(word) for word in self.question.words}
 
+    def said_by(self, rows_of: Mapping[str, Ints], word: str) -> Floats:
+        """1 for the candidates whose words, by their files, say a word of the question, else 0."""
+        said = np.zeros(self.corpus.size)
+        for each in self.path_words[word]:
+            said[rows_of.get(each, _NO_ROWS)] = 1.0
+        return said[self.rows]
+
 
 Rule = Callable[[Candidates], Floats]
+_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def stem_match(found: Candidates) -> Floats:
     """How much of the question the file's name says, by count and by rarity, and how much of the name is asked."""
-    weights, like = found.word_weights(), found.path_words()
-    alike = frozenset().union(*like.values())
-    gains = []
-    for facts in found.facts():
-        said = [word for word, others in like.items() if not others.isdisjoint(facts.stem_words)]
-        covered = len(facts.stem_words & alike)
-        rare = sum(weights[word] for word in said)
-        share = len(said) / max(len(like), 1)
-        gains.append(0.15 * share + 0.075 * covered / max(len(facts.stem_words), 1) + 0.075 * rare)
-    return np.array(gains)
+    corpus, count = found.corpus, max(len(found.path_words), 1)
+    gains = np.zeros(len(found.rows))
+    for word, weight in found.word_weights().items():
+        gains += (0.15 / count + 0.075 * weight) * found.said_by(corpus.stem_rows, word)
+    covered = np.zeros(corpus.size)
+    for each in frozenset().union(*found.path_words.values()):
+        covered[corpus.stem_rows.get(each, _NO_ROWS)] += 1.0
+    return gains + 0.075 * (covered / corpus.stem_sizes)[found.rows]
 
 
 def folder_match(found: Candidates) -> Floats:
     """How much of the question the folder says, and what it adds to the file's name, by rarity."""
-    weights, like = found.word_weights(), found.path_words()
-    gains = []
-    for facts in found.facts():
-        said = [word for word, others in like.items() if not others.isdisjoint(facts.folder_words)]
-        rare = sum(weights[word] for word in said if like[word].isdisjoint(facts.stem_words))
-        gains.append(0.125 * len(said) / max(len(like), 1) + 0.5 * rare)
-    return np.array(gains)
+    corpus, count = found.corpus, max(len(found.path_words), 1)
+    gains = np.zeros(len(found.rows))
+    for word, weight in found.word_weights().items():
+        said = found.said_by(corpus.folder_rows, word)
+        gains += said * (0.125 / count + 0.5 * weight * (1 - found.said_by(corpus.stem_rows, word)))
+    return gains
 
 
 def definition(found: Candidates) -> Floats:
@@ -112,8 +119,11 @@ def _defined(found: Candidates, name: str, container: str) -> Floats:
 
 def penalties(found: Candidates, factors: Mapping[str, float] = PENALTIES) -> Floats:
     """Tests, benchmarks, examples, documentation, stubs and legacy code count less unless they are asked for."""
-    asked = found.question.asked_for
-    return np.array([1.0 if facts.kind in asked else factors.get(facts.kind, 1.0) for facts in found.facts()])
+    kinds, gains = found.corpus.kinds[found.rows], np.ones(len(found.rows))
+    for kind, factor in factors.items():
+        if kind not in found.question.asked_for:
+            gains[kinds == kind] = factor
+    return gains
 
 
 ADDED: Mapping[str, Rule] = {

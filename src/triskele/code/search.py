@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-import numpy as np
-
+from triskele.base.text import fold
 from triskele.code import embedding, symbols, tree_index
 from triskele.code.corpus import CodeCorpus
 from triskele.code.embedding import CodeVectors, VectorFile
 from triskele.code.languages import require
-from triskele.code.parsing import Definition
+from triskele.code.parsing import Definition, digest_of
 from triskele.code.paths import shown_path
 from triskele.code.question import CodeQuestion
 from triskele.code.ranking import CodePlan, RankedChunk, rank
 from triskele.code.rules import PENALTY
+from triskele.code.secrets import SourceText, decoded, masked_line
 from triskele.code.symbols import Located, Reference
 from triskele.code.tree_index import Progress, TreeIndex, TreeManifest
-from triskele.code.words import counts, term, whole, words
+from triskele.code.walk import read
+from triskele.code.words import numbers_of, term, whole, words
 from triskele.config import NO_MODEL
 from triskele.errors import BadInput, IndexUnavailable, NotFound
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
-from triskele.privacy import detect
 
 MAX_LIMIT = 50
 MAX_SNIPPET_LINES = 60
-# A key block may begin before a snippet and end behind it; other secrets are named on the lines next to them.
-_NEAR_LINES, _BLOCK_LINES = 2, 60
-_BLOCK = "-----BEGIN"
-_MASK = "[secret]"
 # What a definition must have of the best one's terms to stand for it.
 _NEARLY = 0.8
 _SHOWN = {
@@ -150,7 +146,9 @@ class CodeSearch:
         most = limit if not under else MAX_LIMIT * 4
         ranked = rank(corpus, question, limit=most, plan=plan, vectors=vectors, embedder=self._embedder)
         ranked = [each for each in ranked if corpus.paths[each.row].startswith(under)][:limit]
-        hits = tuple(self._hit(corpus, question, each) for each in ranked)
+        sources = {row: self._source(corpus, row) for row in {each.row for each in ranked}}
+        asked = AskedTerms(corpus.rarity(question.terms))
+        hits = tuple(_hit(corpus, question, each, sources[each.row], asked) for each in ranked)
         return CodeAnswer(str(self.root), hits, corpus.size, waiting, vectors.share if vectors else 0.0)
 
     def ranked_paths(self, text: str, plan: CodePlan, *, limit: int = 10) -> list[str]:
@@ -231,70 +229,56 @@ class CodeSearch:
             known = self._known = corpus, size, CodeVectors(corpus, file)
         return known[2]
 
-    def _hit(self, corpus: CodeCorpus, question: CodeQuestion, ranked: RankedChunk) -> CodeHit:
-        first, last = corpus.chunk_lines[ranked.chunk].tolist()
-        path = corpus.paths[ranked.row]
-        matched = _matching(corpus, question, ranked.chunk, embedding.lines_at(self.root, path))
-        return CodeHit(
-            shown_path(path),
-            first,
-            last,
-            first if matched is None else max(first, matched.start_line),
-            "" if matched is None else matched.qualified,
-            round(ranked.score, 4),
-            self._snippet(path, first, last),
-            {name: round(value, 4) for name, value in ranked.evidence.items()},
-            _reason(ranked.evidence),
-        )
-
-    def _snippet(self, path: str, first: int, last: int) -> str:
-        lines = embedding.lines_at(self.root, path)
-        last = min(last, first + MAX_SNIPPET_LINES - 1)
-        around = lines[max(0, first - 1 - _BLOCK_LINES) : last]
-        reach = _BLOCK_LINES if any(_BLOCK in line for line in around) else _NEAR_LINES
-        before = "".join(f"{line}\n" for line in lines[max(0, first - 1 - reach) : first - 1])
-        shown = "\n".join(lines[first - 1 : last])
-        behind = "".join(f"\n{line}" for line in lines[last : last + reach])
-        return masked(before + shown + behind, len(before), len(before) + len(shown))
+    def _source(self, corpus: CodeCorpus, row: int) -> SourceText:
+        """A file as it is now; a file that changed since it was indexed is searched for secrets anew."""
+        source = read(self.root, corpus.paths[row]) or b""
+        is_same = digest_of(source).hex() == corpus.digest_of(row)
+        return SourceText(decoded(source), corpus.secrets_of(row) if is_same else None)
 
 
-@lru_cache(maxsize=512)
-def masked(text: str, start: int, end: int) -> str:
-    """A part of a text with its secrets replaced; the whole text decides what a secret is."""
-    parts, at = [], start
-    for found in detect.find(text):
-        first, last = max(found.start, start), min(found.end, end)
-        if first < last:
-            parts += [text[at:first], _MASK]
-            at = last
-    return "".join([*parts, text[at:end]])
+def _hit(
+    corpus: CodeCorpus, question: CodeQuestion, ranked: RankedChunk, source: SourceText, asked: AskedTerms
+) -> CodeHit:
+    first, last = corpus.chunk_lines[ranked.chunk].tolist()
+    matched = _matching(corpus, question, ranked.chunk, source.lines, asked)
+    return CodeHit(
+        shown_path(corpus.paths[ranked.row]),
+        first,
+        last,
+        first if matched is None else max(first, matched.start_line),
+        "" if matched is None else matched.qualified,
+        round(ranked.score, 4),
+        source.shown(first, min(last, first + MAX_SNIPPET_LINES - 1)),
+        {name: round(value, 4) for name, value in ranked.evidence.items()},
+        _reason(ranked.evidence),
+    )
 
 
 def _shown(each: Located) -> Located:
-    signature = masked(each.definition.signature, 0, len(each.definition.signature))
+    signature = masked_line(each.definition.signature)
     return Located(shown_path(each.path), replace(each.definition, signature=signature))
 
 
 def _shown_use(each: Reference) -> Reference:
-    return Reference(shown_path(each.path), each.line, masked(each.text, 0, len(each.text)))
+    return Reference(shown_path(each.path), each.line, masked_line(each.text))
 
 
-def _matching(corpus: CodeCorpus, question: CodeQuestion, chunk: int, lines: list[str]) -> Definition | None:
+def _matching(
+    corpus: CodeCorpus, question: CodeQuestion, chunk: int, lines: list[str], asked: AskedTerms
+) -> Definition | None:
     """The definition of a chunk that answers a question: one that it names, or else the one with most of its terms.
 
     A container has the terms of what it holds: the innermost definition with nearly as many is the answer.
     """
     first, last = corpus.chunk_lines[chunk].tolist()
-    places = np.flatnonzero(corpus.definition_content == corpus.chunk_content[chunk]).tolist()
-    inside = [corpus.definitions[place] for place in places]
+    inside = [corpus.definitions[place] for place in corpus.definitions_of(int(corpus.chunk_content[chunk]))]
     inside = [each for each in inside if each.start_line <= last and each.end_line >= first]
-    asked = {whole(name) for name, _ in question.symbols}
-    named = [each for each in inside if whole(each.name) in asked and each.start_line >= first]
-    if named or not inside:
-        return named[0] if named else None
-    rarity = corpus.rarity(question.terms)
-    own = [lines[max(first, each.start_line) - 1 : min(each.end_line, last)] for each in inside]
-    scores = [_term_weight(rarity, each, text) for each, text in zip(inside, own, strict=True)]
+    names = {whole(name) for name, _ in question.symbols}
+    named = [each for each in inside if whole(each.name) in names and each.start_line >= first] if names else []
+    if named or len(inside) < 2:
+        return next(iter(named or inside), None)
+    by_line = asked.by_line(lines[first - 1 : last], first)
+    scores = [_term_weight(asked, each, by_line) for each in inside]
     near = [each for each, score in zip(inside, scores, strict=True) if score >= _NEARLY * max(scores)]
     first_symbol = int(corpus.chunk_symbol[chunk])
     if max(scores) <= 0 and first_symbol >= 0:
@@ -302,10 +286,40 @@ def _matching(corpus: CodeCorpus, question: CodeQuestion, chunk: int, lines: lis
     return max(near, key=lambda each: (each.depth, -each.start_line))
 
 
-def _term_weight(rarity: Mapping[str, float], each: Definition, lines: list[str]) -> float:
+class AskedTerms(dict[str, frozenset[int]]):
+    """The terms of a question in each word, worked out once per word; `weights` are their rarities."""
+
+    def __init__(self, rarity: Mapping[str, float]) -> None:
+        super().__init__()
+        self.weights = {term(name): weight for name, weight in rarity.items()}
+        self._numbers = frozenset(self.weights)
+        # A stem may end in another letter than its word.
+        self._begins = {name[:-1] or name for name in rarity if not name.startswith("=")}
+
+    def __missing__(self, word: str) -> frozenset[int]:
+        folded = fold(word)
+        # Most words have none of the terms, and to stem them costs more than this.
+        is_near = any(begin in folded for begin in self._begins)
+        self[word] = found = self._numbers & numbers_of(word) if is_near else frozenset()
+        return found
+
+    def of(self, text: str) -> set[int]:
+        """The terms of the question that a text has."""
+        return {number for word in words(text) for number in self[word]}
+
+    def by_line(self, lines: Sequence[str], first: int) -> dict[int, set[int]]:
+        """The terms of the question in the lines that have any; `first` is the number of the first line."""
+        folded = [*enumerate(map(fold, lines), first)]
+        near = {number for begin in self._begins for number, line in folded if begin in line}
+        return {number: self.of(lines[number - first]) for number in near}
+
+
+def _term_weight(asked: AskedTerms, each: Definition, by_line: Mapping[int, set[int]]) -> float:
     """How much of a question a definition has; terms of its name count twice."""
-    inside, own = counts(words("\n".join(lines))), counts(words(each.name))
-    return sum(weight * ((term(name) in inside) + (term(name) in own)) for name, weight in rarity.items())
+    inside = {
+        number for line, numbers in by_line.items() if each.start_line <= line <= each.end_line for number in numbers
+    }
+    return sum(asked.weights[number] for numbers in (inside, asked.of(each.name)) for number in numbers)
 
 
 def _reason(evidence: Mapping[str, float]) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from triskele.base.files import disk_errors
 from triskele.code.languages import BY_EXTENSION
 from triskele.code.parsing import FIELDS, Definition, ParsedFile
+from triskele.code.secrets import detector
 from triskele.errors import IndexUnavailable
 
 Ints = NDArray[np.int64]
@@ -32,12 +33,15 @@ _RECORD = "\x1e"
 class CodeSegment:
     """Contents with their chunks, definitions and postings; all arrays but `starts` are in the order of their rows.
 
-    `terms` are sorted; the postings of term n lie between `starts[n]` and `starts[n + 1]`.
+    `terms` are sorted; the postings of term n lie between `starts[n]` and `starts[n + 1]`. `detectors` has the version
+    of detection that each content was searched with, and `secrets` what was found: content, start and end.
     """
 
     digests: NDArray[np.uint8]
     languages: Small
     lines: Small
+    detectors: Terms
+    secrets: Small
     chunk_content: Small
     chunk_lines: Small
     chunk_symbol: Small
@@ -124,6 +128,10 @@ def build(parsed: Sequence[ParsedFile]) -> CodeSegment:
         digests=np.frombuffer(b"".join(each.digest for each in parsed), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
         languages=np.array([LANGUAGES.index(each.language) for each in parsed], dtype=np.int32),
         lines=np.array([each.lines for each in parsed], dtype=np.int32),
+        detectors=np.full(len(parsed), detector(), dtype=np.uint64),
+        secrets=np.array(
+            [(content, *span) for content, each in enumerate(parsed) for span in each.secrets], dtype=np.int32
+        ).reshape(-1, 3),
         chunk_content=np.array(chunk_content, dtype=np.int32),
         chunk_lines=np.array(chunk_lines, dtype=np.int32).reshape(-1, 2),
         chunk_symbol=np.array(chunk_symbol, dtype=np.int32),
@@ -155,6 +163,8 @@ def merge(segments: Sequence[CodeSegment], wanted: Sequence[NDArray[np.bool_]]) 
             "digests": segment.digests[keep],
             "languages": segment.languages[keep],
             "lines": segment.lines[keep],
+            "detectors": segment.detectors[keep],
+            "secrets": _moved_secrets(segment.secrets, keep, new_content),
             "chunk_content": new_content[segment.chunk_content[keep_chunk]].astype(np.int32),
             "chunk_lines": segment.chunk_lines[keep_chunk],
             "chunk_symbol": np.where(symbols >= 0, new_definition[symbols] if len(new_definition) else -1, -1),
@@ -202,6 +212,11 @@ def _assembled(
         fields=fields[order],
         frequencies=frequencies[order],
     )
+
+
+def _moved_secrets(secrets: Small, keep: NDArray[np.bool_], new_content: Ints) -> Small:
+    kept = secrets[keep[secrets[:, 0]]]
+    return np.column_stack((new_content[kept[:, 0]], kept[:, 1:])).astype(np.int32)
 
 
 def _plain(text: str) -> str:

@@ -23,11 +23,12 @@ from triskele.base.files import disk_errors, expanded, file_lock
 from triskele.code import segment as segments
 from triskele.code.languages import language_of, require
 from triskele.code.parsing import ParsedFile, digest_of, parse
+from triskele.code.secrets import detector
 from triskele.code.segment import CodeSegment
 from triskele.code.walk import FoundFile, Walk, read, unfit
 from triskele.errors import BadInput, IndexUnavailable, NotFound
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "code"
 MANIFEST_FILE = "manifest.json"
 # Contents per segment while a tree is indexed: what an interruption may cost.
@@ -90,6 +91,7 @@ class TreeIndex:
         self.folder = home / FOLDER / _key(root)
         self._loaded: dict[str, CodeSegment] = {}
         self._read_at = 0
+        self._watched: tuple[TreeManifest, list[tuple[str, str, int, int]]] | None = None
 
     @property
     def exists(self) -> bool:
@@ -139,7 +141,9 @@ class TreeIndex:
         old = self._known()
         walk = Walk(self.root)
         found = {each.path: each for each in walk.files()}
-        same = {path: entry for path, entry in old.entries.items() if path in found and _is_same(entry, found[path])}
+        # What was left out is looked at again: it may be readable now, and it is counted.
+        kept = {path: entry for path, entry in old.entries.items() if entry.digest}
+        same = {path: entry for path, entry in kept.items() if path in found and _is_same(entry, found[path])}
         waiting = [each for path, each in found.items() if path not in same]
         state = replace(
             old,
@@ -162,6 +166,8 @@ class TreeIndex:
 
         What cannot be written, because another process writes or the disk is full, is still answered from.
         """
+        if not self.root.is_dir():
+            raise NotFound(f"{self.root} is gone: `triskele code remove {self.root}` deletes its index")
         changed, gone, is_structural = self._changes(known)
         if is_structural:
             return self._rewalked(known), 0
@@ -191,8 +197,7 @@ class TreeIndex:
 
     def _changes(self, known: TreeManifest) -> tuple[list[FoundFile], set[str], bool]:
         """Files with another size or time, files that are gone, and whether a folder or .gitignore changed."""
-        prefix = str(self.root) + os.sep
-        stat = os.stat
+        prefix, stat = str(self.root) + os.sep, os.stat
         for path, mtime_ns in known.folders.items():
             try:
                 if stat(prefix + path).st_mtime_ns != mtime_ns:
@@ -201,15 +206,23 @@ class TreeIndex:
                 return [], set(), True
         changed: list[FoundFile] = []
         gone: set[str] = set()
-        for path, entry in known.entries.items():
+        for path, place, size, mtime_ns in self._watch(known):
             try:
-                now = stat(prefix + path)
+                now = stat(place)
             except OSError:
                 gone.add(path)
                 continue
-            if now.st_mtime_ns != entry.mtime_ns or now.st_size != entry.size:
+            if now.st_mtime_ns != mtime_ns or now.st_size != size:
                 changed.append(FoundFile(path, now.st_size, now.st_mtime_ns))
         return changed, gone, False
+
+    def _watch(self, known: TreeManifest) -> list[tuple[str, str, int, int]]:
+        """Each path of a state with its place on disk, size and time; kept, because every search asks for it."""
+        if self._watched is None or self._watched[0] is not known:
+            prefix = str(self.root) + os.sep
+            watched = [(path, prefix + path, each.size, each.mtime_ns) for path, each in known.entries.items()]
+            self._watched = known, watched
+        return self._watched[1]
 
     def _added(self, state: TreeManifest, files: Iterable[FoundFile], *, may_fail: bool = False) -> TreeManifest:
         """The state with some files read; contents that a segment holds already are not parsed again."""
@@ -262,11 +275,14 @@ class TreeIndex:
     def _known(self) -> TreeManifest:
         try:
             known = self.manifest()
-            self.segments_of(known)
+            # What an older detection found is not kept: every file is read again.
+            is_usable = all((each.detectors == detector()).all() for each in self.segments_of(known))
         except (NotFound, IndexUnavailable):
-            self._clear()
-            return TreeManifest(str(self.root))
-        return known
+            is_usable = False
+        if is_usable:
+            return known
+        self._clear()
+        return TreeManifest(str(self.root))
 
     def _clear(self) -> None:
         self._loaded.clear()

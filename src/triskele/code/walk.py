@@ -144,7 +144,7 @@ def _has_shebang(path: str) -> bool:
 def read(root: Path, path: str) -> bytes | None:
     """The bytes of a source file, at most MAX_BYTES; None where it cannot be read."""
     try:
-        with (root / path).open("rb") as source:
+        with open(os.path.join(root, path), "rb") as source:
             return source.read(MAX_BYTES)
     except OSError:
         return None

@@ -55,6 +55,12 @@ def terms_of(word: str) -> tuple[tuple[int, float], ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=200_000)
+def numbers_of(word: str) -> frozenset[int]:
+    """The terms of a word without their weights."""
+    return frozenset(number for number, _ in terms_of(word))
+
+
 def whole(word: str) -> str:
     """A whole identifier as it is indexed: in lower case, without underscores, so that styles match each other."""
     return "=" + fold(word).replace("_", "").replace("$", "")

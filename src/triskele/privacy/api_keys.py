@@ -10,10 +10,11 @@ import binascii
 import hashlib
 import re
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from triskele.privacy.findings import Finding, is_placeholder, looks_random
+from triskele.privacy.findings import Finding, is_placeholder, looks_random, matches_near
 
 _AN = "[A-Za-z0-9]"
 _HEX = "[0-9a-f]"
@@ -244,18 +245,45 @@ _LIKE_TRANSACTION = re.compile(r"0x[0-9a-fA-F]{64}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REACH = 30
 # What looks random is as long as this, and without a digit twice as long.
-_LONG_VALUE = re.compile(r"[A-Za-z0-9_\-+/=.~]{20,}+")
+_LONG_VALUE = re.compile(r"(?<![A-Za-z0-9_\-+/=.~])[A-Za-z0-9_\-+/=.~]{20,}+")
 _LONG_WITHOUT_DIGIT = 40
+_DIGIT = re.compile(r"\d")
+# What is made of so few characters is a placeholder.
+_FEW = 2
+# A hint has up to 40 characters, and up to 70 stand between it and its value.
+_HINT_REACH, _HINT_AFTER = 160, 60
+# No form of a key is shorter, and none has other characters but the space after FlyV1.
+_KEY_RUN = re.compile(r"(?<![\w\-+/=.~%:?])[\w\-+/=.~%:?]{20,}+", re.ASCII)
+_FLY = "FlyV1 "
 _BASIC = re.compile(r"(?i)(?:\bbasic\s+|\b_?auth[\"']?\s?[:=]\s?[\"']?)(?P<value>[A-Za-z0-9+/]{8,300}+={0,2}+)")
 
 
 def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> Iterator[Finding]:
     """Keys and tokens that match the form of their provider."""
+    runs, moves = _key_runs(text)
     for provider in providers:
-        if any(mark in text for mark in provider.marks):
-            for match in provider.form.finditer(text):
+        if any(mark in runs for mark in provider.marks):
+            for match in provider.form.finditer(runs):
                 if not is_placeholder(match[0]) and _CHECKS.get(provider.kind, _any)(match[0]):
-                    yield Finding(provider.kind, *match.span(), _why(provider, match[0]))
+                    at = match.start() + moves[bisect_right(moves, match.start(), key=_in_runs) - 1][1]
+                    yield Finding(provider.kind, at, at + len(match[0]), _why(provider, match[0]))
+
+
+def _key_runs(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The runs of a text that are long enough for a key, a line each; where each begins there, and how far it moved."""
+    runs: list[str] = []
+    moves: list[tuple[int, int]] = []
+    at = 0
+    for run in _KEY_RUN.finditer(text):
+        start = run.start() - (len(_FLY) if text.endswith(_FLY, 0, run.start()) else 0)
+        runs.append(text[start : run.end()])
+        moves.append((at, start - at))
+        at += run.end() - start + 1
+    return "\n".join(runs), moves
+
+
+def _in_runs(move: tuple[int, int]) -> int:
+    return move[0]
 
 
 def _why(provider: Provider, value: str) -> str:
@@ -306,7 +334,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account,
 
 def find_keys(text: str) -> Iterator[Finding]:
     """Random-looking values after a word such as "api key"; randomness alone does not count."""
-    for hint in _KEY.finditer(text) if _has_long_value(text) else ():
+    for hint in matches_near(_KEY, text, _long_values(text), before=_HINT_REACH, after=_HINT_AFTER):
         link = _KEY_LINK.match(text, hint.end(), hint.end() + 400)
         if link and _is_key(text, hint, link):
             yield Finding("secret", *link.span("value"), f"looks random and stands after “{hint[0].strip().lower()}”")
@@ -316,9 +344,12 @@ def find_keys(text: str) -> Iterator[Finding]:
             yield Finding("secret", *match.span("value"), "a name and password in Basic form")
 
 
-def _has_long_value(text: str) -> bool:
-    runs = (run[0] for run in _LONG_VALUE.finditer(text))
-    return any(len(run) >= _LONG_WITHOUT_DIGIT or any(map(str.isdigit, run)) for run in runs)
+def _long_values(text: str) -> Iterator[tuple[int, int]]:
+    """The places that a random value may lie in."""
+    for run in _LONG_VALUE.finditer(text):
+        is_long = len(run[0]) >= _LONG_WITHOUT_DIGIT or _DIGIT.search(run[0]) is not None
+        if is_long and len(set(run[0])) > _FEW:
+            yield run.span()
 
 
 def _is_key(text: str, hint: re.Match[str], link: re.Match[str]) -> bool:

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
-from triskele.privacy.findings import Finding, is_placeholder, lowered
+from triskele.privacy.findings import Finding, is_placeholder, lowered, matches_near
 
 _DIGITS = re.compile(
     r"(?<![\w.,\-+])(?:\d{4}[ \-]){2,4}\d{1,7}(?![\w\-]|[.,]\d)|(?<![\w.,\-+])\d{13,19}+(?![\w\-]|[.,]\d)"
     r"|(?<![\w.,\-+])\d{4}[ \-]\d{6}[ \-]\d{4,5}(?![\w\-]|[.,]\d)"
 )
-_EIGHT_DIGITS = re.compile(r"\d{4}[ \-]?\d{4}")
+# Every card number lies in one.
+_DIGIT_RUN = re.compile(r"\d[\d \-]{10,}+")
+_DIGITS_AFTER = 4
 # Prefix range, then the lengths that its cards have.
 _ISSUERS = (
     ("4", "4", (13, 16, 19)),
@@ -95,7 +97,7 @@ _WALLET_REACH = 160
 
 def find_cards(text: str) -> Iterator[Finding]:
     """Card numbers of a known issuer, unless the words before name another kind of number."""
-    for match in _DIGITS.finditer(text) if _EIGHT_DIGITS.search(text) else ():
+    for match in matches_near(_DIGITS, text, _digit_runs(text), before=0, after=_DIGITS_AFTER):
         digits = re.sub(r"\D", "", match[0])
         if not is_card(digits):
             continue
@@ -104,6 +106,10 @@ def find_cards(text: str) -> Iterator[Finding]:
         if doubtful and not _CARD_WORD.search(text, *around):
             continue
         yield Finding("card", *match.span(), "a card number: issuer, length and check digit fit")
+
+
+def _digit_runs(text: str) -> Iterator[tuple[int, int]]:
+    return (run.span() for run in _DIGIT_RUN.finditer(text))
 
 
 def is_card(digits: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -35,6 +35,23 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
             kept.append(finding)
             best = rank
     return kept
+
+
+def matches_near(
+    form: re.Pattern[str], text: str, places: Iterable[tuple[int, int]], *, before: int, after: int
+) -> Iterator[re.Match[str]]:
+    """The matches of a form that begin in a place or shortly before it; the rest of the text is not read.
+
+    `before` is more than a match has before its place and one that ends there; `after` is what it reads behind.
+    """
+    at = 0
+    for start, end in places:
+        for match in form.finditer(text, max(at, start - before), end + after):
+            if match.start() >= end:
+                break
+            at = match.end()
+            yield match
+        at = max(at, end)
 
 
 def lowered(text: str) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_random
+from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_random, lowered
 
 _BEGIN = re.compile(r"-----BEGIN (?P<name>(?:[A-Z0-9]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----")
 _BODY = re.compile(r"(?:[A-Z][A-Za-z\-]{2,12}+: [^\n\\]{1,80}+|[A-Za-z0-9+/=\s]|\\[nr]){1,20000}+")
@@ -48,6 +48,7 @@ _KUBERNETES = re.compile(
     r"|(?<![A-Za-z0-9])(?P<node>K10[0-9a-f]{64}::[\w\-]{1,40}:[\w.]{16,80}+)"
     r"|--certificate-key[= ](?P<certificate>[0-9a-f]{64})(?![0-9a-f])"
 )
+_PGPASS_PORT = re.compile(r":(?:\d{4,5}|\*):[A-Za-z_*]")
 _PGPASS = re.compile(
     r"(?<![^\s\"'])(?:\\[:\\]|[\w.\-*/\[\]]){1,253}+:(?:\d{4,5}|\*):(?:[A-Za-z_][\w\-]{0,62}+|\*):[A-Za-z_][\w\-.@]{0,62}+"
     r":(?P<value>(?:\\[:\\]|[^\s:\"'\\]){5,120}+)"
@@ -137,7 +138,9 @@ def find_url_passwords(text: str) -> Iterator[Finding]:
 
 def find_aws_secrets(text: str) -> Iterator[Finding]:
     """Forty random characters next to an AWS key id, or after the words "aws … secret"."""
-    for anchor in (*_AWS_ID.finditer(text), *_AWS_HINT.finditer(text)):
+    keys = _AWS_ID.finditer(text) if "AKIA" in text or "ASIA" in text else ()
+    hints = _AWS_HINT.finditer(text) if "aws" in lowered(text) else ()
+    for anchor in (*keys, *hints):
         for match in _AWS_SECRET.finditer(text, anchor.end(), anchor.end() + _AWS_REACH):
             if looks_random(match[0], least=40):
                 yield Finding("aws-secret", *match.span(), "forty random characters beside an AWS key")
@@ -167,7 +170,7 @@ def find_kubernetes_keys(text: str) -> Iterator[Finding]:
 
 def find_pgpass_passwords(text: str) -> Iterator[Finding]:
     """The last field of a line `host:port:database:user:password`."""
-    if text.count(":") < 4:
+    if not _PGPASS_PORT.search(text):
         return
     for match in _PGPASS.finditer(text):
         word = match["value"]

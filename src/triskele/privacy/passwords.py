@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from triskele.base.text import SENTENCE_WORDS
-from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_strong, lowered
+from triskele.privacy.findings import (
+    DOCUMENTED,
+    Finding,
+    is_placeholder,
+    looks_chosen,
+    looks_strong,
+    lowered,
+    matches_near,
+)
 
 # Matched on lower case, and every branch begins with a letter: the search skips other places fast.
 _PASSWORD = re.compile(
@@ -56,6 +64,8 @@ _REVERSED = re.compile(
     r"(?i)(?<!\S)(?P<value>\S{6,64}+)\s(?:is|was|ist|war)\s(?:the|my|our|her|his|das|mein|unser)\s"
     r"(?:\w{1,20}+[ \-]){0,2}(?:password|passwort|kennwort|pwd?|passphrase|login)\b"
 )
+_REVERSED_MARKS = ("passw", "kennwort", "pw", "passphrase", "login")
+_PAIR_MARKS = ("login", "log in", "log-in", "credential", "zugang", "anmeldung", "router", "account", "konto")
 _PAIR = re.compile(
     r"(?i)\b(?:log[ \-]?ins?|credentials?|zugangsdaten|zugang|anmeldung|router|account|konto)\b[^\n]{0,40}?"
     r"(?:[:/,]|\s(?:und|and|with|mit))\s?(?P<value>(?=[^\s\d]{0,63}\d)(?=[\w.\-]{0,63}[!$%&*?+#^~])[^\s:/,=]{6,64}+)"
@@ -79,7 +89,7 @@ _CODES = re.compile(
 _SPACED = {
     "contrase": "contrase(?:ñ|n|ny)as?",
     "clave": "clave",
-    "mot": "mots? de passe",
+    "de passe": "mots? de passe",
     "mdp": "mdp",
     "clé ": "clé (?:wi-?fi|wpa2?|wlan|réseau|du (?:wi-?fi|réseau))",
     "senha": "senhas?",
@@ -90,7 +100,8 @@ _SPACED = {
     "wachtwoord": "wachtwoord(?:en)?",
     "parol": "parol(?:a|ă|e)(?:s[ıi]|n[ıi]z|m[ıi]z|y[ıi]|m)?|parool",
     "ifre": "[şs]ifre(?:si|niz|miz|yi|m)?",
-    "has": "has[łl](?:o|a|em|u)",
+    "hasł": "hasł(?:o|a|em|u)",
+    "hasl": "hasl(?:o|a|em|u)",
     "hesl": "hesl(?:o|a|em|u)",
     "gesl": "gesl(?:o|a)",
     "lozink": "lozink(?:a|e|u)",
@@ -143,18 +154,23 @@ _LOCAL_PIN = re.compile(
     r"|(?:kapı|alarm|kasa) (?:kodu|şifresi)|(?:deur|poort|alarm)code|(?:port|dörr|larm)kod(?:en)?)"
     r"(?P<between>[^\d\n.;]{0,30}+)(?P<value>\d{4,8}+#?)(?![\w.,]?\d|\w)"
 )
-_DIGIT_GROUP = re.compile(r"\d[\d \-]{2}")
+# Every PIN and code begins one.
+_DIGIT_GROUP = re.compile(r"\d[\d \-]{2,}+")
+# The longest word for PIN has 40 characters, and 40 stand between it and the number.
+_PIN_REACH, _PIN_AFTER = 160, 8
+_CODE_MARKS = ("recovery", "backup", "2fa", "scratch", "wiederherstellungs", "one-time")
 
 
 def find_passwords(text: str) -> Iterator[Finding]:
     """Passwords after or before an English or German word for password."""
-    hints = list(_PASSWORD.finditer(lowered(text)))
+    low = lowered(text)
+    hints = list(_PASSWORD.finditer(low))
     for hint, following in zip_longest(hints, hints[1:]):
         yield from _after(text, hint, following.start() if following else len(text))
-    for match in _REVERSED.finditer(text):
+    for match in _REVERSED.finditer(text) if any(mark in low for mark in _REVERSED_MARKS) else ():
         if looks_strong(match["value"]):
             yield Finding("password", *match.span("value"), "stands before a word for password")
-    for match in _PAIR.finditer(text):
+    for match in _PAIR.finditer(text) if any(mark in low for mark in _PAIR_MARKS) else ():
         if looks_strong(match["value"]):
             yield Finding("password", *match.span("value"), "stands after a name in a login")
     for match in _PASSPHRASE.finditer(text):
@@ -211,10 +227,11 @@ def _trimmed(text: str, value: re.Match[str]) -> tuple[int, int]:
 
 def find_codes(text: str) -> Iterator[Finding]:
     """Short numbers after a word such as PIN or door code, and lists of recovery codes."""
-    if _DIGIT_GROUP.search(text):
-        for match in (*_PIN.finditer(text), *_LOCAL_PIN.finditer(lowered(text))):
+    groups, low = [match.span() for match in _DIGIT_GROUP.finditer(text)], lowered(text)
+    for form, read in ((_PIN, text), (_LOCAL_PIN, low)):
+        for match in matches_near(form, read, groups, before=_PIN_REACH, after=_PIN_AFTER):
             yield Finding("pin", *match.span("value"), "a short number after a word for PIN or door code")
-    for match in _CODES.finditer(text):
+    for match in _CODES.finditer(text) if any(mark in low for mark in _CODE_MARKS) else ():
         yield Finding("recovery-code", *match.span("value"), "stands after a word for recovery code")
 
 

@@ -302,9 +302,10 @@ def _write_symbol(found: SymbolAnswer, memories: list[Memory]) -> None:
 def _status_lines(status: TreeStatus) -> str:
     languages = ", ".join(f"{name} {count:,}" for name, count in list(status.languages.items())[:6])
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in status.skipped.items())
+    is_gone = not Path(status.root).is_dir()
     return "\n".join(
         [
-            f"{status.root}",
+            f"{status.root}" + (" (gone; `triskele code remove` deletes its index)" if is_gone else ""),
             f"  {status.files:,} files, {status.lines:,} lines, {status.chunks:,} chunks,"
             f" {status.definitions:,} definitions ({languages or 'no source'})",
             f"  vectors: {status.embedded:.0%}; waiting: {status.waiting:,} files; left out: {skipped or 'nothing'};"

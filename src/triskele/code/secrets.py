@@ -1,0 +1,85 @@
+"""Secrets in source: found once per content, when it is indexed, and masked in everything that is shown.
+
+What was found for a content holds only for these bytes and this version of detection; else the text is searched again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import blake2b
+from pathlib import Path
+
+from triskele.base import text as base_text
+from triskele.privacy import api_keys, detect, encodings, financial, findings, formats, passwords
+
+MASK = "[secret]"
+# No version: what was found with it is never trusted.
+UNKNOWN = 0
+_DETECTION = (detect, api_keys, encodings, financial, findings, formats, passwords, base_text)
+
+Span = tuple[int, int]
+
+
+@cache
+def detector() -> int:
+    """The version of detection, from its source; UNKNOWN where it cannot be read."""
+    known = blake2b(repr(sys.version_info[:2]).encode(), digest_size=7)
+    try:
+        for module in _DETECTION:
+            known.update(Path(str(module.__file__)).read_bytes())
+    except OSError:
+        return UNKNOWN
+    return int.from_bytes(known.digest(), "little") or 1
+
+
+def decoded(source: bytes) -> str:
+    """The text of a file; broken characters are replaced, so that every file has one."""
+    return source.decode("utf-8", "replace")
+
+
+def secrets_in(text: str) -> tuple[Span, ...]:
+    """Where the secrets of a whole text lie, in order and without overlaps."""
+    return tuple((found.start, found.end) for found in detect.find(text))
+
+
+def masked(text: str, start: int, end: int, spans: Iterable[Span]) -> str:
+    """A part of a text with the secrets of the text replaced, also those that begin before it or end behind."""
+    parts, at = [], start
+    for first, last in spans:
+        first, last = max(first, start), min(last, end)
+        if first < last:
+            parts += [text[at:first], MASK]
+            at = last
+    return "".join([*parts, text[at:end]])
+
+
+def masked_line(text: str) -> str:
+    """A short text with its secrets replaced; nothing is known about what stands around it."""
+    return masked(text, 0, len(text), secrets_in(text))
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A source file as it is now; `known` are the secrets found when these very bytes were indexed, None for others."""
+
+    text: str
+    known: Sequence[Span] | None = None
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines; only line feeds end a line, as for the parser."""
+        return self.text.split("\n")
+
+    @cached_property
+    def spans(self) -> Sequence[Span]:
+        """Where its secrets lie."""
+        return secrets_in(self.text) if self.known is None else self.known
+
+    def shown(self, first: int, last: int) -> str:
+        """Some lines, from 1 and both inclusive, with the secrets of the whole file masked."""
+        before = sum(map(len, self.lines[: first - 1])) + first - 1
+        length = len("\n".join(self.lines[first - 1 : last]))
+        return masked(self.text, min(before, len(self.text)), before + length, self.spans)
