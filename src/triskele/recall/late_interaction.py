@@ -85,9 +85,7 @@ def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, NDA
     is_known = counts > 0
     found = np.zeros((len(rows), len(asked)), dtype=np.float32)
     if len(vectors):
-        columns, offsets = against_bits(asked)
-        # What bits say of a cosine may be more than there is.
-        found[is_known] = np.minimum(_best_of_each(vectors, counts[is_known], columns) - offsets, 1)
+        found[is_known] = _best_of_each(vectors, counts[is_known], against_bits(asked))
     return found, is_known
 
 
