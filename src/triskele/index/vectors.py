@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ _LEVELS = (np.where(_PAIRS[:, ::2], 1, -1) * np.where(_PAIRS[:, 1::2], _FAR_LEVE
 # Before the bits of a row's token vectors: with it the length is odd, which no even number of int8 dimensions has.
 _BITS_MARK = b"\x02"
 _CONVERTED_AT_ONCE = 4096
+_BLOCK = 512
 # Unit vectors, give or take what rounding does to their length.
 _TOLERANCE = 0.01
 
@@ -396,6 +397,19 @@ def against_bits(tokens: Floats) -> Floats:
     columns = np.zeros((4 * _bytes_of(dimensions), count), dtype=np.float32)
     columns[:dimensions] = tokens.T / np.float32(length)
     return columns
+
+
+def best_cosines(bits: Bits, counts: Ints, tokens: Floats) -> Floats:
+    """Per content, of which each has some token vectors in a row, and per token of a query the best cosine."""
+    ends = np.cumsum(counts)
+    starts, columns = ends - counts, against_bits(tokens)
+    # Contents of a block stay in the processor's cache.
+    borders = np.unique(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
+    best = np.empty((len(counts), len(tokens)), dtype=np.float32)
+    for first, last in pairwise(borders.tolist()):
+        products = unpacked(bits[starts[first] : ends[last - 1]]) @ columns
+        np.maximum.reduceat(products, starts[first:last] - starts[first], axis=0, out=best[first:last])
+    return best
 
 
 def _far(dimensions: int) -> int:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
-from triskele.index.corpus import Bits, Corpus, Facts, Floats, Ints
-from triskele.index.vectors import against_bits, unpacked
+from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.vectors import best_cosines
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
 from triskele.types import Ranking
@@ -28,7 +27,6 @@ _STOP_WORD_SHARE = 0.3
 _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
-_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,20 +83,8 @@ def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, NDA
     is_known = counts > 0
     found = np.zeros((len(rows), len(asked)), dtype=np.float32)
     if len(vectors):
-        found[is_known] = _best_of_each(vectors, counts[is_known], against_bits(asked))
+        found[is_known] = best_cosines(vectors, counts[is_known], asked)
     return found, is_known
-
-
-def _best_of_each(vectors: Bits, counts: Ints, columns: Floats) -> Floats:
-    """The best products of each candidate, in blocks of candidates that stay in the processor's cache."""
-    ends = np.cumsum(counts)
-    starts = ends - counts
-    borders = np.unique(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
-    best = np.empty((len(counts), columns.shape[1]), dtype=np.float32)
-    for first, last in pairwise(borders.tolist()):
-        products = unpacked(vectors[starts[first] : ends[last - 1]]) @ columns
-        np.maximum.reduceat(products, starts[first:last] - starts[first], axis=0, out=best[first:last])
-    return best
 
 
 def token_weights(text: str, asked: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
