@@ -120,8 +120,8 @@ def test_rows_of_the_previous_version_are_read_and_converted_without_the_model(
     bits = _token_rows(postgres_url)
     with psycopg.connect(postgres_url) as connection:
         for slot, raw in bits.items():
-            signs = np.unpackbits(np.frombuffer(raw, np.uint8, offset=1)).astype(np.int8)
-            before = np.where(signs == 1, 5, -7).astype(np.int8).tobytes()
+            signs, far = np.unpackbits(np.frombuffer(raw, np.uint8, offset=1)).reshape(-1, 2).T
+            before = (np.where(signs, 1, -1) * np.where(far, 20, 5)).astype(np.int8).tobytes()
             connection.execute("UPDATE triskele.vectors SET tokens = %s WHERE slot = %s", [before, slot])
     monkeypatch.setattr(BundledEmbedder, "encode_documents", _refuse)
     second = open_as("second", postgres_url)

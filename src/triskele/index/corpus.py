@@ -121,7 +121,7 @@ class Corpus(Words, Vectors, Protocol):
         ...
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
-        """The token vectors of some rows in one array, one bit per dimension, and how many each row has."""
+        """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
         ...
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:

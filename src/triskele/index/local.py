@@ -199,7 +199,7 @@ class LocalCorpus(LocalVectors):
         return self._shards.rarity(terms)
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
-        """The token vectors of some rows in one array, one bit per dimension, and how many each row has."""
+        """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
         if self._tokens is None:
             return np.empty((0, 0), dtype=np.uint8), np.zeros(len(rows), dtype=np.int64)
         slots = np.full(len(rows), -1, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 Sentence vectors lie in a memory-mapped file that is scanned whole with the filter inside. Up to EXACT_LIMIT vectors the
 scan is exact; above, one bit per dimension, in a file of its own, chooses candidates that the exact vectors then order.
-Token vectors have one bit per dimension, without stop words and punctuation.
+Token vectors have two bits per dimension, without stop words and punctuation.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
-from math import pi, sqrt
+from itertools import islice, pairwise
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,15 @@ EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000
 # Token vectors were int8 before; their bits are made from that, so that converted ones equal fresh ones.
 _SCALE = 127.0
+# Of numbers with a normal distribution so many are farther than a deviation from 0, and so far beside the others.
+_FAR_SHARE, _FAR_LEVEL = 0.32, 10 / 3
+# Per byte the levels of its four dimensions.
+_PAIRS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+_LEVELS = (np.where(_PAIRS[:, ::2], 1, -1) * np.where(_PAIRS[:, 1::2], _FAR_LEVEL, 1)).astype(np.float32)
 # Before the bits of a row's token vectors: with it the length is odd, which no even number of int8 dimensions has.
-_BITS_MARK = b"\x01"
+_BITS_MARK = b"\x02"
 _CONVERTED_AT_ONCE = 4096
+_BLOCK = 512
 # Unit vectors, give or take what rounding does to their length.
 _TOLERANCE = 0.01
 
@@ -369,27 +375,45 @@ def compressed(text: str, encoding: Encoding) -> Bits:
 
 
 def packed(vectors: NDArray[np.int8]) -> Bits:
-    """One bit per dimension, its sign, in bytes."""
-    bits = np.packbits(vectors >= 0, axis=1)
-    return np.pad(bits, ((0, 0), (0, bytes_of(vectors.shape[1]) - bits.shape[1])))
+    """Two bits per dimension, four dimensions a byte: its sign, and whether it is among the farthest from 0."""
+    count, dimensions = vectors.shape
+    # As many in every vector, so that all have the same length.
+    farthest = np.argsort(-np.abs(vectors.astype(np.int16)), axis=1, kind="stable")[:, : _far(dimensions)]
+    bits = np.zeros((count, 4 * bytes_of(dimensions), 2), dtype=np.bool_)
+    bits[:, :dimensions, 0] = vectors >= 0
+    np.put_along_axis(bits[:, :, 1], farthest, True, axis=1)
+    return np.packbits(bits.reshape(count, 8 * bytes_of(dimensions)), axis=1)
 
 
 def unpacked(bits: Bits) -> Floats:
-    """Token vectors as 0 and 1 in floats; `against_bits` makes the other side of a product."""
-    # In a row: unpacking by an axis is slower.
-    return np.unpackbits(bits.reshape(-1)).reshape(len(bits), 8 * bits.shape[1]).astype(np.float32)
+    """Token vectors in floats, all of one length; `against_bits` makes the other side of a product."""
+    return _LEVELS.take(bits, axis=0, mode="clip").reshape(len(bits), 4 * bits.shape[1])
 
 
-def against_bits(tokens: Floats) -> tuple[Floats, Floats]:
-    """The tokens of a query as columns, and what to take off: unpacked bits times columns less that are cosines.
-
-    A bit says + or −. Of a vector with a normal distribution of numbers that leaves √(2/π) of each product.
-    """
+def against_bits(tokens: Floats) -> Floats:
+    """The tokens of a query as columns: unpacked bits times columns are cosines."""
     count, dimensions = tokens.shape
-    scaled = tokens * np.float32(sqrt(pi / 2 / max(1, dimensions)))
-    columns = np.zeros((8 * bytes_of(dimensions), count), dtype=np.float32)
-    columns[:dimensions] = 2 * scaled.T
-    return columns, scaled.sum(axis=1)
+    length = sqrt(max(1, dimensions + (_FAR_LEVEL**2 - 1) * _far(dimensions)))
+    columns = np.zeros((4 * bytes_of(dimensions), count), dtype=np.float32)
+    columns[:dimensions] = tokens.T / np.float32(length)
+    return columns
+
+
+def best_cosines(bits: Bits, counts: Ints, tokens: Floats) -> Floats:
+    """Per content, of which each has some token vectors in a row, and per token of a query the best cosine."""
+    ends = np.cumsum(counts)
+    starts, columns = ends - counts, against_bits(tokens)
+    # Contents of a block stay in the processor's cache.
+    borders = np.unique(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
+    best = np.empty((len(counts), len(tokens)), dtype=np.float32)
+    for first, last in pairwise(borders.tolist()):
+        products = unpacked(bits[starts[first] : ends[last - 1]]) @ columns
+        np.maximum.reduceat(products, starts[first:last] - starts[first], axis=0, out=best[first:last])
+    return best
+
+
+def _far(dimensions: int) -> int:
+    return round(_FAR_SHARE * dimensions)
 
 
 def to_row(bits: Bits) -> bytes:
@@ -407,7 +431,7 @@ def from_row(raw: bytes, dimensions: int) -> Bits | None:
 
 def bytes_of(dimensions: int) -> int:
     """How many bytes the bits of one vector take: an even number."""
-    return 2 * -(-dimensions // 16)
+    return 2 * -(-dimensions // 8)
 
 
 def _slots_of(records: Records | None) -> set[int]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
-from triskele.index.corpus import Bits, Corpus, Facts, Floats, Ints
-from triskele.index.vectors import against_bits, unpacked
+from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.vectors import best_cosines
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
 from triskele.types import Ranking
@@ -32,7 +31,6 @@ _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
 _HAS_LETTER = re.compile(r"[^\W_]").search
-_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,22 +88,8 @@ def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, Int
     is_known = counts > 0
     found = np.zeros((len(rows), len(asked)), dtype=np.float32)
     if len(vectors):
-        columns, offsets = against_bits(asked)
-        # What bits say of a cosine may be more than there is.
-        found[is_known] = np.minimum(_best_of_each(vectors, counts[is_known], columns) - offsets, 1)
+        found[is_known] = best_cosines(vectors, counts[is_known], asked)
     return found, counts
-
-
-def _best_of_each(vectors: Bits, counts: Ints, columns: Floats) -> Floats:
-    """The best products of each candidate, in blocks of candidates that stay in the processor's cache."""
-    ends = np.cumsum(counts)
-    starts = ends - counts
-    borders = np.unique(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
-    best = np.empty((len(counts), columns.shape[1]), dtype=np.float32)
-    for first, last in pairwise(borders.tolist()):
-        products = unpacked(vectors[starts[first] : ends[last - 1]]) @ columns
-        np.maximum.reduceat(products, starts[first:last] - starts[first], axis=0, out=best[first:last])
-    return best
 
 
 def token_weights(text: str, asked: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
