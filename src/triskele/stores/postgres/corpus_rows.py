@@ -46,6 +46,17 @@ SELECT row, score, importance, updated_at, row_number() OVER (ORDER BY {order}) 
     ORDER BY {order} LIMIT %s
 ) AS best
 """
+# A scope that holds few rows comes first: looked up one by one, thousands that match would lie outside.
+_LEXICAL_NARROW = """
+SELECT row, score, importance, updated_at, row_number() OVER (ORDER BY {order}) AS rank FROM (
+    SELECT version.row, {score} AS score, importance, updated_at
+    FROM unnest(%s::text[], %s::float8[], %s::float8[]) AS asked (term, content, labels)
+    JOIN postings ON postings.owner = %s AND postings.term = asked.term
+    JOIN (SELECT row, importance, updated_at FROM versions WHERE owner = %s AND {scope} OFFSET 0) AS version
+         ON version.row = postings.row
+    GROUP BY version.row, importance, updated_at ORDER BY {order} LIMIT %s
+) AS best
+"""
 _BY_INDEX = """
 SELECT version.row, {distance} AS distance
 FROM {embeddings} AS placed CROSS JOIN LATERAL (
@@ -179,11 +190,15 @@ class PostgresCorpus:
         limit: int,
         sort: Sort = Sort.RELEVANCE,
         cut: int | None = None,
+        is_narrow: bool = False,
     ) -> list[CandidateRow]:
-        """The best rows of both legs in one statement; only the best `cut` by words are looked up in the scope."""
+        """The best rows of both legs in one statement; only the best `cut` by words are looked up in the scope.
+
+        A narrow scope is read first, and nothing is cut.
+        """
         lexical, bindings = (_NO_WORDS, list[Any]())
         if words is not None:
-            lexical, bindings = self._lexical(words, scope, limit, sort, cut)
+            lexical, bindings = self._lexical(words, scope, limit, sort, cut, is_narrow=is_narrow)
         dense = _NO_VECTORS
         if vector is not None:
             dense, more = self._dense(vector, scope, fingerprint, limit)
@@ -197,13 +212,16 @@ class PostgresCorpus:
         return [CandidateRow._make(row) for row in cursor.fetchall()]
 
     def _lexical(
-        self, words: WeightedTerms, scope: Scope, limit: int, sort: Sort, cut: int | None
+        self, words: WeightedTerms, scope: Scope, limit: int, sort: Sort, cut: int | None, *, is_narrow: bool = False
     ) -> tuple[str, list[Any]]:
         condition, bindings = in_scope(scope)
         weights = [list(weights) for weights in zip(*words.weights.values(), strict=True)] or [[], []]
         norms = [norm for pair in words.norms for norm in pair]
-        statement = _LEXICAL.format(score=_SCORE, scope=condition, order=_ORDERS[sort])
-        return statement, [*norms, list(words.weights), *weights, self._owner, cut, self._owner, *bindings, limit]
+        statement = (_LEXICAL_NARROW if is_narrow else _LEXICAL).format(
+            score=_SCORE, scope=condition, order=_ORDERS[sort]
+        )
+        cuts = [] if is_narrow else [cut]
+        return statement, [*norms, list(words.weights), *weights, self._owner, *cuts, self._owner, *bindings, limit]
 
     def _dense(self, vector: VectorQuery, scope: Scope, fingerprint: str, limit: int) -> tuple[str, list[Any]]:
         condition, bindings = in_scope(scope)
