@@ -27,10 +27,11 @@ _ORDERS = {
     Sort.IMPORTANCE: "importance DESC, score DESC, row",
     Sort.RECENCY: "updated_at DESC, score DESC, row",
 }
-# The share of a term that a field of a row has: its count, saturated, the sooner the shorter the field is.
+# The share of a term that a field of a row has: its count, saturated, the sooner the shorter the field is. Rounded,
+# because the order of the summands differs from row to row, and equal scores are ordered by row.
 _SCORE = """
 sum(asked.content * postings.content / (postings.content + %s::float8 + %s::float8 * content_norm)
-  + asked.labels * postings.labels / (postings.labels + %s::float8 + %s::float8 * label_norm))
+  + asked.labels * postings.labels / (postings.labels + %s::float8 + %s::float8 * label_norm))::real
 """
 # Looking a row up in the scope is what costs: sorted first, the lookups end with the limit.
 _LEXICAL = """
@@ -81,7 +82,7 @@ FROM lexical FULL OUTER JOIN dense ON dense.row = lexical.row
 ORDER BY lexical.rank, dense.rank
 """
 _NO_WORDS = (
-    "SELECT NULL::bigint AS row, NULL::float8 AS score, NULL::float8 AS importance, NULL::bigint AS updated_at,"
+    "SELECT NULL::bigint AS row, NULL::real AS score, NULL::float8 AS importance, NULL::bigint AS updated_at,"
     " NULL::bigint AS rank WHERE false"
 )
 _NO_VECTORS = "SELECT NULL::bigint AS row, NULL::float8 AS distance WHERE false"
