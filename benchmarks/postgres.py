@@ -255,7 +255,7 @@ def spent(took: Sequence[float], cpu_before: float) -> dict[str, float]:
 
 
 def cpu_s() -> float:
-    """The processor time of this process and of every server that it started."""
+    """The processor time of this process and of every connection of its servers; one that ends takes its time along."""
     ticks = 0
     own = str(os.getpid())
     stats = {path.parent.name: _stat(path) for path in Path("/proc").glob("[0-9]*/stat")}

@@ -160,6 +160,28 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
     assert left in (None, "", "off")
 
 
+def test_words_of_a_narrow_scope_score_as_in_the_local_corpus(
+    open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "EXACT_LIMIT", 20)
+    monkeypatch.setattr(database, "_LOOKED_UP", 1)
+    engine = open_as("first", postgres_url, TRISKELE_RECALL_MODEL="none")
+    drafts = [engine.draft(f"herons nest at mill {number}", project="large") for number in range(40)]
+    narrow = [engine.draft(f"old herons of mill {number}, far from here", project="small") for number in range(6)]
+    engine.remember_all([*drafts, *narrow])
+    terms = engine.lexical.analyzer.query_terms("which herons nest at the mill?")
+    for project in ("small", "large"):
+        scope = engine.scope(project=project)
+        expected = engine.runtime.indexes(None).corpus(scope).search(terms, limit=5)
+        # Narrow, then looked up one by one after the best lay outside.
+        for limit in (20, 0):
+            monkeypatch.setattr(database, "EXACT_LIMIT", limit)
+            _indexes(engine).sizes.clear()
+            found = _indexes(engine).corpus(scope).search(terms, limit=5)
+            assert [hit.row for hit in found] == [hit.row for hit in expected], (project, limit)
+            assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+
+
 def test_the_hnsw_index_answers_where_there_are_many(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
     engine.remember_all([engine.draft(f"note number {number}") for number in range(50)])

@@ -201,8 +201,10 @@ class DatabaseCorpus:
         self, words: WeightedTerms, vector: VectorQuery | None, limit: int, *, sort: Sort = Sort.RELEVANCE
     ) -> list[CandidateRow]:
         """The candidates; where the scope holds too few of the best by words, all of them are looked up."""
-        cut = _LOOKED_UP * limit if sort is Sort.RELEVANCE else None
         scope, model = self.scope, self._indexes.fingerprint
+        if self.size > EXACT_LIMIT and self._indexes.has_few(scope, self.size):
+            return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, is_narrow=True)
+        cut = _LOOKED_UP * limit if sort is Sort.RELEVANCE else None
         found = self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, cut=cut)
         matches = sum(sum(self._frequencies[term]) for term in words.weights)
         has_words = sum(each.score is not None for each in found)

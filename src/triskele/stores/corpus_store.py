@@ -116,8 +116,12 @@ class CorpusStore(Protocol):
         limit: int,
         sort: Sort = Sort.RELEVANCE,
         cut: int | None = None,
+        is_narrow: bool = False,
     ) -> list[CandidateRow]:
-        """The best rows of both legs in one statement; only the best `cut` by words are looked up in the scope."""
+        """The best rows of both legs in one statement; only the best `cut` by words are looked up in the scope.
+
+        A narrow scope is read first, and nothing is cut.
+        """
         ...
 
     def facts(self, rows: Sequence[int], scope: Scope, reach: int) -> list[FactRow]:

@@ -27,10 +27,11 @@ _ORDERS = {
     Sort.IMPORTANCE: "importance DESC, score DESC, row",
     Sort.RECENCY: "updated_at DESC, score DESC, row",
 }
-# The share of a term that a field of a row has: its count, saturated, the sooner the shorter the field is.
+# The share of a term that a field of a row has: its count, saturated, the sooner the shorter the field is. Rounded,
+# because the order of the summands differs from row to row, and equal scores are ordered by row.
 _SCORE = """
 sum(asked.content * postings.content / (postings.content + %s::float8 + %s::float8 * content_norm)
-  + asked.labels * postings.labels / (postings.labels + %s::float8 + %s::float8 * label_norm))
+  + asked.labels * postings.labels / (postings.labels + %s::float8 + %s::float8 * label_norm))::real
 """
 # Looking a row up in the scope is what costs: sorted first, the lookups end with the limit.
 _LEXICAL = """
@@ -44,6 +45,17 @@ SELECT row, score, importance, updated_at, row_number() OVER (ORDER BY {order}) 
         SELECT importance, updated_at FROM versions WHERE owner = %s AND versions.row = scored.row AND {scope} OFFSET 0
     ) AS version
     ORDER BY {order} LIMIT %s
+) AS best
+"""
+# A scope that holds few rows comes first: looked up one by one, thousands that match would lie outside.
+_LEXICAL_NARROW = """
+SELECT row, score, importance, updated_at, row_number() OVER (ORDER BY {order}) AS rank FROM (
+    SELECT version.row, {score} AS score, importance, updated_at
+    FROM unnest(%s::text[], %s::float8[], %s::float8[]) AS asked (term, content, labels)
+    JOIN postings ON postings.owner = %s AND postings.term = asked.term
+    JOIN (SELECT row, importance, updated_at FROM versions WHERE owner = %s AND {scope} OFFSET 0) AS version
+         ON version.row = postings.row
+    GROUP BY version.row, importance, updated_at ORDER BY {order} LIMIT %s
 ) AS best
 """
 _BY_INDEX = """
@@ -70,7 +82,7 @@ FROM lexical FULL OUTER JOIN dense ON dense.row = lexical.row
 ORDER BY lexical.rank, dense.rank
 """
 _NO_WORDS = (
-    "SELECT NULL::bigint AS row, NULL::float8 AS score, NULL::float8 AS importance, NULL::bigint AS updated_at,"
+    "SELECT NULL::bigint AS row, NULL::real AS score, NULL::float8 AS importance, NULL::bigint AS updated_at,"
     " NULL::bigint AS rank WHERE false"
 )
 _NO_VECTORS = "SELECT NULL::bigint AS row, NULL::float8 AS distance WHERE false"
@@ -179,11 +191,15 @@ class PostgresCorpus:
         limit: int,
         sort: Sort = Sort.RELEVANCE,
         cut: int | None = None,
+        is_narrow: bool = False,
     ) -> list[CandidateRow]:
-        """The best rows of both legs in one statement; only the best `cut` by words are looked up in the scope."""
+        """The best rows of both legs in one statement; only the best `cut` by words are looked up in the scope.
+
+        A narrow scope is read first, and nothing is cut.
+        """
         lexical, bindings = (_NO_WORDS, list[Any]())
         if words is not None:
-            lexical, bindings = self._lexical(words, scope, limit, sort, cut)
+            lexical, bindings = self._lexical(words, scope, limit, sort, cut, is_narrow=is_narrow)
         dense = _NO_VECTORS
         if vector is not None:
             dense, more = self._dense(vector, scope, fingerprint, limit)
@@ -197,13 +213,16 @@ class PostgresCorpus:
         return [CandidateRow._make(row) for row in cursor.fetchall()]
 
     def _lexical(
-        self, words: WeightedTerms, scope: Scope, limit: int, sort: Sort, cut: int | None
+        self, words: WeightedTerms, scope: Scope, limit: int, sort: Sort, cut: int | None, *, is_narrow: bool = False
     ) -> tuple[str, list[Any]]:
         condition, bindings = in_scope(scope)
         weights = [list(weights) for weights in zip(*words.weights.values(), strict=True)] or [[], []]
         norms = [norm for pair in words.norms for norm in pair]
-        statement = _LEXICAL.format(score=_SCORE, scope=condition, order=_ORDERS[sort])
-        return statement, [*norms, list(words.weights), *weights, self._owner, cut, self._owner, *bindings, limit]
+        statement = (_LEXICAL_NARROW if is_narrow else _LEXICAL).format(
+            score=_SCORE, scope=condition, order=_ORDERS[sort]
+        )
+        cuts = [] if is_narrow else [cut]
+        return statement, [*norms, list(words.weights), *weights, self._owner, *cuts, self._owner, *bindings, limit]
 
     def _dense(self, vector: VectorQuery, scope: Scope, fingerprint: str, limit: int) -> tuple[str, list[Any]]:
         condition, bindings = in_scope(scope)
