@@ -221,10 +221,14 @@ def main() -> None:
                     key = accounts.create_key(name)[0]
                 stored = ingest(first, key, texts)
                 found[name] = {"ingest": stored, "instances": agree(first, second, key, asked_there)}
-    text = json.dumps(found, indent=2)
-    sys.stdout.write(text + "\n")
-    if asked.out is not None:
-        asked.out.write_text(text + "\n")
+                _write(found, asked.out)
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+def _write(found: dict[str, Any], target: Path | None) -> None:
+    """What is known so far: a run takes long."""
+    if target is not None:
+        target.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":
