@@ -118,7 +118,7 @@ def _latency(values: list[float]) -> dict[str, float]:
 
 
 def ingest(address: str, key: str, texts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Store memories through the API, up to a hundred at a time, and compare what an export holds with what was sent."""
+    """Store memories through the API in batches, and compare what an export holds with what was sent."""
     started = time.perf_counter()
     with triskele.connect(address, key) as memory, tempfile.TemporaryDirectory() as folder:
         # A request has at most 64 KB.
