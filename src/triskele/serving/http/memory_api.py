@@ -53,8 +53,9 @@ def versions_all(call: Call) -> list[Memory]:
 
 
 def shorten(call: Call) -> dict[str, str]:
-    """How much of each id is enough to name it."""
-    return call.engine.store.shorten(sorted({validation.check_prefix(each) for each in call.body.ids}))
+    """How much of each id is enough to name it; unknown ids are left out."""
+    store, ids = call.engine.store, sorted({validation.check_prefix(each) for each in call.body.ids})
+    return store.shorten(sorted({memory.id for _, memory in store.versions(ids)}))
 
 
 def browse(call: Call) -> replies.PageReply:

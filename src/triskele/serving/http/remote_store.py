@@ -13,6 +13,8 @@ from triskele.validation import MAX_LIMIT
 if TYPE_CHECKING:
     from triskele.serving.http.client import RemoteMemory
 
+_SHORTEST = 8
+
 
 class RemoteStore:
     """The few reads of a store that commands and tools make; a server counts and checks by itself."""
@@ -29,9 +31,10 @@ class RemoteStore:
         return {each.id: replies.to_memory(each) for each in self._memory.lookup(ids) if not each.forgotten}
 
     def shorten(self, ids: Iterable[str]) -> dict[str, str]:
-        """How much of each id is enough to name it."""
-        found = self._memory.in_batches(dict[str, str], "/v1/shorten", ids)
-        return {id: short for some in found for id, short in some.items()}
+        """How much of each id is enough to name it; of an erased memory the beginning."""
+        wanted = list(ids)
+        found = self._memory.in_batches(dict[str, str], "/v1/shorten", wanted)
+        return {id: id[:_SHORTEST] for id in wanted} | {id: short for some in found for id, short in some.items()}
 
     def versions(self, ids: Sequence[str]) -> Iterator[tuple[int, Memory]]:
         """Every version of some memories; rows are the server's own."""
