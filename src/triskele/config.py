@@ -141,6 +141,9 @@ class CurationSettings:
     llm_calls: int = 50
 
 
+CURATION_OFF = CurationSettings(propose=False)
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Limits of what is injected into agents, which clients may see private memories, and the resident process.
