@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -136,16 +137,20 @@ class CurationSettings:
     """How the store is kept clean: `propose` fills the review queue, `apply` lets sure decisions act by themselves.
 
     `daily_share` of the memories is the most that may be changed in a day without a review. `learn` lets conversations
-    be learned from: off, strict, normal or all. `llm` lets the language model judge undecided pairs, at most
-    `llm_calls` times a day.
+    be learned from: off, strict, normal or all; a message that fits a pattern of `learn_skip` is left out. `llm` lets
+    the language model judge undecided pairs and read relations, at most `llm_calls` times a day.
     """
 
     propose: bool = True
     apply: bool = False
     daily_share: float = 0.05
     learn: str = "off"
+    learn_skip: tuple[str, ...] = ()
     llm: bool = False
     llm_calls: int = 50
+
+
+CURATION_OFF = CurationSettings(propose=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +409,11 @@ def _check(settings: Settings) -> None:
         raise BadInput(f"setting privacy.key must be one of {', '.join(KEY_SOURCES)}, not {settings.privacy.key!r}")
     if settings.curation.learn not in LEARNING:
         raise BadInput(f"setting curation.learn must be one of {', '.join(LEARNING)}, not {settings.curation.learn!r}")
+    for pattern in settings.curation.learn_skip:
+        try:
+            re.compile(pattern)
+        except re.error:
+            raise BadInput(f"setting curation.learn_skip: {pattern!r} is no regular expression") from None
     bounds: list[tuple[str, float, float, float]] = [
         ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
         ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),

@@ -93,10 +93,17 @@ def test_parts_of_several_memories_together_are_nothing_new(engine: Engine, inje
     assert echo.recognised(engine.store, "- the kettle stands on the red shelf\n- roses want a lot of sun") == first
 
 
-def test_what_was_only_stored_or_asked_for_is_no_echo(engine: Engine) -> None:
+def test_what_was_only_stored_or_shown_to_a_person_is_no_echo(engine: Engine) -> None:
     engine.remember(KETTLE)
-    usage.note_recall(engine.store, engine.recall("kettle"), to_agent=True)
+    usage.note_recall(engine.store, engine.recall("kettle"))
     assert echo.recognised(engine.store, KETTLE) is None
+
+
+def test_what_an_agent_asked_for_is_known_again(engine: Engine) -> None:
+    id = engine.remember(KETTLE).id
+    usage.note_recall(engine.store, engine.recall("kettle"), to_agent=True)
+    assert echo.recognised(engine.store, "The kettle stands on the red shelf") == id
+    assert engine.store.usage.counts([id])[id].recalled == 1
 
 
 def test_what_another_project_was_told_may_be_news_here(engine: Engine, inject: Callable[..., str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from triskele.curation.curator import Curator
 from triskele.errors import BadInput
 from triskele.evaluation.arms import ARMS, arm
 from triskele.evaluation.bench import available_arms, run_bench
@@ -129,6 +130,24 @@ def test_recall_with_a_depth_rescores_what_the_plan_says(write_dataset: WriteDat
         found = harness.retriever(arm("default:rescored=12")).search("red boat", None)
         assert len(found.documents) == 12
         assert len(harness.retriever(arm("rrf")).search("red boat", None).documents) == 40
+
+
+def test_curation_is_off_in_a_benchmark_whatever_the_settings_say(
+    write_dataset: WriteDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = [{"id": "d1", "text": "Payroll runs on Nomad"}, {"id": "d2", "text": "Payroll now runs on Kubernetes"}]
+    rows = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "d1", 1)])).documents)
+    monkeypatch.setenv("TRISKELE_CURATION_APPLY", "true")
+    with BenchHarness(rows) as harness:
+        harness.folder.mkdir(parents=True, exist_ok=True)
+        (harness.folder / "config.toml").write_text("[curation]\napply = true\nlearn = 'all'\n")
+        curation = harness.engine.settings.curation
+        assert not (curation.propose or curation.apply or curation.llm) and curation.learn == "off"
+        assert harness.engine.census().versions == 2
+        Curator(harness.engine).follow()
+        assert Curator(harness.engine).follow().read == 0
+        assert harness.engine.proposals.list() == []
+        assert list(harness.engine.store.all_links()) == []
 
 
 def test_a_cached_store_is_used_again_and_a_broken_one_is_filled_again(write_dataset: WriteDataset) -> None:

@@ -203,6 +203,21 @@ def test_an_address_with_a_password_is_not_written_down(run: Run, user: Path, mo
     assert contents(user) == {}
 
 
+def test_learning_is_turned_on_only_where_it_is_wished(run: Run, user: Path) -> None:
+    def dial() -> str:
+        return str(run("config", "get", "curation.learn", "--json").json["value"])
+
+    run("install", "claude-code", "--yes")
+    assert dial() == "off"
+    run("install", "claude-code", "--yes", "--learn", "--dry-run")
+    assert dial() == "off"
+    run("install", "claude-code", "--yes", "--learn")
+    assert dial() == "normal"
+    run("config", "set", "curation.learn", "strict")
+    run("install", "claude-code", "--yes", "--learn")
+    assert dial() == "strict"
+
+
 @every_client
 def test_installing_twice_changes_nothing(run: Run, user: Path, client: str) -> None:
     fill(user, client)

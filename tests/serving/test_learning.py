@@ -61,6 +61,19 @@ def test_what_is_less_sure_waits_and_a_dry_run_keeps_nothing(open_engine: OpenEn
     assert engine.census().memories == 1
 
 
+def test_a_turn_that_fits_a_pattern_of_the_settings_is_left_out(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    curation = replace(engine.settings.curation, learn_skip=(r"^/\w+", "project falcon"))
+    engine.settings = replace(engine.settings, curation=curation)
+    path = transcript(
+        tmp_path / "talk.jsonl",
+        "Remember that Project Falcon starts in May",
+        "/note remember that the gate is green",
+        "Remember that the lab closes at 18:00",
+    )
+    assert [memory.content for memory in learning.learn(engine, path).kept] == ["The lab closes at 18:00"]
+
+
 def test_a_known_fact_is_not_kept_again_and_a_changed_one_is_proposed(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     engine.remember("The lab closes at 18:00")

@@ -118,6 +118,18 @@ async def test_a_known_text_can_replace_another_memory(open_engine: Open) -> Non
         await agent.refusal("memory_store", content="SMS go out through Textbird", supersedes=known)
 
 
+async def test_what_a_tool_recalled_is_not_stored_again(open_engine: Open) -> None:
+    engine = open_engine()
+    engine.remember(f"{ARGO}. The sync runs every three minutes.")
+    async with connected(engine) as agent:
+        await agent.call("memory_recall", query="how do we deploy?")
+        engine.after_answer.flush()
+        said = await agent.refusal("memory_store", content="the sync runs every three minutes!")
+        other = await agent.call("memory_store", content="The sync runs every nine minutes now")
+    assert "which recall returned" in said
+    assert other["action"] == "added"
+
+
 async def test_stored_details_are_kept_and_shown(open_engine: Open) -> None:
     async with connected(open_engine()) as agent:
         id = await agent.store(

@@ -74,13 +74,17 @@ class AfterAnswer:
 
 
 def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
-    """Count the memories of an answer; tokens count only if an agent reads it."""
+    """Count the memories of an answer; what an agent reads counts by its tokens and leaves fingerprints."""
     # Imported here: it loads numpy, which a write does not need.
     from triskele.recall.reasons import tokens_of
 
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:
-        store.usage.recalled([Use(each.id, tokens_of(each.content) * to_agent) for each in memories])
+        uses = [Use(each.id, tokens_of(each.content) * to_agent, each.content_hash) for each in memories]
+        told = zip(uses, memories, strict=True)
+        store.usage.recalled(
+            [use._replace(prints=echo.prints(each.content)) for use, each in told] if to_agent else uses
+        )
 
 
 def note_injection(

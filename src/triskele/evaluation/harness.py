@@ -193,7 +193,10 @@ class BenchHarness(Harness):
     def _open(self) -> Engine:
         """The engine over the cached store, filled on first use."""
         # The user's own settings must not change what is measured, except the cross-encoder, which has no default.
-        settings = replace(config.load({"TRISKELE_HOME": str(self.folder)}), rerank=config.load().rerank)
+        # Curation is off: what is measured is recall over the texts as they are.
+        settings = replace(
+            config.load({"TRISKELE_HOME": str(self.folder)}), rerank=config.load().rerank, curation=config.CURATION_OFF
+        )
         engine, ids = Engine(settings, self.folder), self._cached_ids()
         if not len(ids) == engine.census().versions == len(self.windows):
             engine.close()

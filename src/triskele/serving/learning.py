@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -47,7 +48,9 @@ def learn(
     documents, key = engine.store.documents, _key(path)
     offset = 0 if is_dry else int((documents.get(_READ, key) or {}).get("offset", 0))
     turns, after = agent_turns.read_turns(path, offset)
+    skip = [re.compile(pattern, re.IGNORECASE) for pattern in engine.settings.curation.learn_skip]
     own = [turn for turn in turns if injection.is_from_user({"prompt": turn.text})]
+    own = [turn for turn in own if not any(pattern.search(turn.text) for pattern in skip)]
     stored, waiting = capture.sorted_out(capture.capture(own), dial)
     learned = Learned(turns=len(own))
     learned.kept = _news(engine, stored, project, learned)

@@ -214,7 +214,7 @@ class UsageStore(Protocol):
     """
 
     def recalled(self, uses: Sequence[Use]) -> None:
-        """Count memories that a recall returned."""
+        """Count memories that a recall returned; fingerprints that come with them are kept."""
         ...
 
     def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:

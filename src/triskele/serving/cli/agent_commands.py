@@ -42,8 +42,11 @@ _PROJECT = click.option("--project", is_flag=True, help="Only for the current fo
 @_DIFF
 @_YES
 @_PROJECT
+@click.option("--learn", is_flag=True, help="Also learn from conversations (curation.learn = normal).")
 @common
-def install(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
+def install(
+    invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool, learn: bool
+) -> None:
     """Install triskele into an agent, after showing what changes.
 
     CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
@@ -66,6 +69,21 @@ def install(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes:
         changes = installer.install(changes, target)
     shown = [] if needed and not dry_run and not yes else _shown(changes, "install", diff=diff)
     _report_changes(invocation, row, changes, "install", shown, dry_run=dry_run)
+    if learn:
+        _let_learn(invocation, dry_run=dry_run)
+
+
+def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
+    """Turn learning on, unless the settings say already how much to learn."""
+    from triskele.serving.cli.config_commands import store_setting
+
+    if (dial := invocation.settings().curation.learn) != "off":
+        click.echo(f"Conversations are learned from already (curation.learn = {dial}).", err=True)
+    elif dry_run:
+        click.echo("Conversations would be learned from (curation.learn = normal).", err=True)
+    else:
+        file = store_setting(invocation, "curation.learn", "normal")
+        click.echo(f"Conversations are learned from now on (curation.learn = normal in {file}).", err=True)
 
 
 @click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))

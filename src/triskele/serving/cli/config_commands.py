@@ -91,7 +91,8 @@ def unset(invocation: Invocation, key: str) -> None:
     _change(invocation, key, None)
 
 
-def _change(invocation: Invocation, key: str, value: str | None) -> None:
+def store_setting(invocation: Invocation, key: str, value: str | None) -> Path:
+    """Write a setting into the settings file, or remove it; returns the file."""
     settings = invocation.settings()
     if _known(key, settings) in _NOT_IN_FILE:
         raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
@@ -99,6 +100,11 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     text = _changed(file, key, None if value is None else _typed(key, value, _by_name(settings)[key]["value"]))
     _check(text, settings.home)
     _write(file, text)
+    return file
+
+
+def _change(invocation: Invocation, key: str, value: str | None) -> None:
+    file = store_setting(invocation, key, value)
     now = invocation.settings()
     found = _by_name(now)[key]
     if invocation.as_json:

@@ -161,7 +161,7 @@ class _Handed:
                 " last = excluded.last",
                 [use.id, recalled, injected, use.tokens, micros, owner, owner, use.id],
             )
-            if self.is_injected:
+            if self.is_injected or use.prints:
                 _keep_text(connection, owner, self.conversation, use, micros)
         self._count_day(connection, owner)
 

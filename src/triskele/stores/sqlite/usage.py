@@ -165,7 +165,7 @@ class _Handed:
                 " injected = injected + excluded.injected, tokens = tokens + excluded.tokens, last = excluded.last",
                 [use.id, recalled, injected, use.tokens, micros, owner],
             )
-            if self.is_injected:
+            if self.is_injected or use.prints:
                 _keep_text(connection, owner, self.conversation, use, micros)
         self._count_day(connection, owner)
 
