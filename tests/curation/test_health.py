@@ -145,7 +145,7 @@ def test_damaged_files_are_found_and_mended(engine: Engine, kind: str) -> None:
         hit = engine.recall(text).hits[0]
         assert hit.memory.content == text
         assert hit.legs["dense"].score == pytest.approx(1, abs=1e-4)
-        assert hit.legs["late"].score > 0.85
+        assert hit.legs["late"].score > 0.8
 
 
 def test_files_that_are_gone_are_made_again(engine: Engine) -> None:
@@ -214,7 +214,7 @@ def test_a_restored_store_answers_with_its_own_vectors(engine: Engine, tmp_path:
         hit = engine.recall(text).hits[0]
         assert hit.memory.content == text
         assert hit.legs["dense"].score == pytest.approx(1, abs=1e-4)
-        assert hit.legs["late"].score > 0.85
+        assert hit.legs["late"].score > 0.8
 
 
 def test_a_backup_brings_the_vectors_back_without_the_model(engine: Engine, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Confidence: how likely the best hit answers, by a logistic model of a few signs.
 
-The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039); no sign is learned from a store.
+The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0050); no sign is learned from a store.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BARE_WORDS = 3
-_BIAS = -6.16
+_BIAS = -5.93
 _WEIGHTS: Mapping[str, float] = {
-    "cosine": 7.43,
-    "words": -0.72,
-    "margin": 10.82,
-    "length": 0.72,
-    "spread": -3.85,
-    "unknown": -5.61,
+    "cosine": 7.07,
+    "words": -0.74,
+    "margin": 9.87,
+    "length": 0.87,
+    "spread": -4.39,
+    "unknown": -6.2,
 }
 # What a memory says by itself counts, not what it is connected with or who said it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
