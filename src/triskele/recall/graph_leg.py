@@ -36,9 +36,7 @@ _MOST_CONCEPTS = 64
 _BEST_SHARED = 15
 
 # How many of the best candidates have their edges followed, from how many a walk starts, and how far it goes.
-SEEDS = 3
-WALKERS = 2
-HOPS = 2
+SEEDS, WALKERS, HOPS = 3, 2, 2
 SHARED_IN_WALK = 0.3
 # What a title in the query adds to a score, and what it adds to a candidate's claim to be a seed.
 BY_TITLE = 0.3
@@ -64,8 +62,7 @@ MATCHED = 0.6
 # on all; news needs more of it.
 FOOTING = (0.3, 0.5)
 FOOTING_OF_NEWS = (0.5, 0.65)
-_LOOKED_AT = 30
-_PLACED = 10
+_LOOKED_AT, _PLACED = 30, 10
 _LEAD = 0.001
 _MOST_NEIGHBOURS = 30
 _SHORTEST_TITLE = 3
