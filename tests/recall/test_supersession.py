@@ -15,7 +15,7 @@ from triskele.recall.supersession import Priors, resolve
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Query, Sort
 
-COUNT = 40
+COUNT = 80
 PRIORS = Priors(importance=0.3)
 
 

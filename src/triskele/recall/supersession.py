@@ -16,6 +16,8 @@ MAX_DEPTH = 10
 SUPERSEDED_IMPORTANCE = 0.3
 # The importance of most memories.
 _MIDDLING = 0.5
+# So few candidates are read at once: to choose among them first would cost more.
+_FEW = 64
 
 
 class Succession:
@@ -156,7 +158,7 @@ def _chosen(
 
 def _likely(fused: Sequence[Candidate], query: Query, priors: Priors) -> Sequence[Candidate]:
     """The candidates that may be served if those above them are of middling importance; all of them where unsure."""
-    if query.sort is not Sort.RELEVANCE or not 0 < query.limit < len(fused):
+    if query.sort is not Sort.RELEVANCE or query.limit < 1 or len(fused) <= max(query.limit, _FEW):
         return fused
     least = fused[query.limit - 1].score * (1 - priors.importance * (1 - _MIDDLING))
     return fused[: next((place for place, each in enumerate(fused) if each.score < least), len(fused))]
