@@ -7,6 +7,7 @@ import pytest
 from page_client import Browser
 
 from triskele.engine import Engine
+from triskele.index.entity_linking import read_names
 from triskele.serving.web import neighbourhood
 from triskele.serving.web.graph_page import EDGE_GROUPS
 from triskele.types import LinkKind
@@ -22,8 +23,6 @@ def engine(browser: Browser) -> Engine:
     engine.remember("Grace Hopper is on call in May", tags=["billing", "team"], created_at="2025-09-10")
     engine.remember("The office plant drinks on Mondays", created_at="2025-02-01")
     engine.link(one, LinkKind.SEE_ALSO, two)
-    from triskele.index.entity_linking import read_names
-
     read_names(engine.store, engine.lexical)
     return engine
 
@@ -56,8 +55,6 @@ def test_the_past_has_no_later_memories(engine: Engine, browser: Browser) -> Non
 
 
 def test_the_number_of_nodes_is_bounded(browser: Browser) -> None:
-    from triskele.index.entity_linking import read_names
-
     for number in range(40):
         browser.engine.remember(f"Orion Gate {number} is near Vega Station {number % 7}", tags=[f"tag{number % 5}"])
     read_names(browser.engine.store, browser.engine.lexical)
@@ -72,6 +69,14 @@ def test_pages_with_and_without_a_focus(engine: Engine, browser: Browser) -> Non
     assert "Grace Hopper" in browser.get("/ui/graph?focus=argo+cd").text
     unknown = browser.get("/ui/graph?focus=nothing+like+it")
     assert unknown.status_code == 404 and "no concept is called" in unknown.text
+
+
+def test_the_start_follows_what_is_written(engine: Engine, browser: Browser) -> None:
+    assert "Zephyr" not in browser.get("/ui/graph/start").text
+    for number in range(2):
+        engine.remember(f"Zephyr Station has {number} masts", tags=["Zephyr"])
+    read_names(engine.store, engine.lexical)
+    assert "Zephyr" in browser.get("/ui/graph/start").text
 
 
 def test_an_empty_graph_says_so(browser: Browser) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,10 @@ _ROUNDS = 3
 _NODE_PX = 46.0
 _WIDER = 1.4
 _LEAST_DISTANCE = 0.05
+
+# One request counts, those that come meanwhile wait for it: they would only take the processor from it.
+_counting = threading.Lock()
+_counted: WeakKeyDictionary[Engine, tuple[object, lookup.Stats]] = WeakKeyDictionary()
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -98,8 +104,14 @@ def open_view(engine: Engine, at: datetime | None) -> View:
 
 
 def starting_points(engine: Engine) -> lookup.Stats:
-    """Counts of the graph and the concepts that most memories mention."""
-    return lookup.stats(open_view(engine, None), engine.runtime.indexes(engine.semantic()).mentions)
+    """Counts of the graph and the concepts that most memories mention; kept until something is written or read."""
+    with _counting:
+        now = (engine.store.position(), engine.store.jobs.counts().names)
+        known = _counted.get(engine)
+        if known is None or known[0] != now:
+            made = lookup.stats(open_view(engine, None), engine.runtime.indexes(engine.semantic()).mentions)
+            known = _counted[engine] = (now, made)
+        return known[1]
 
 
 def first_moment(engine: Engine) -> datetime | None:
