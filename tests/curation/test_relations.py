@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -198,11 +197,9 @@ def test_a_service_that_hangs_is_left_alone(start: Start) -> None:
         state.ended.wait(5)
 
     engine.remember("payroll runs on Nomad")
-    began = time.monotonic()
     done = extract(engine)
     state.ended.set()
     assert done.problem and done.left == 1
-    assert time.monotonic() - began < 60
 
 
 def test_the_budget_of_the_day_ends_a_run(start: Start) -> None:
