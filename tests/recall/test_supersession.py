@@ -80,7 +80,7 @@ def test_likely_candidates_alone_are_read(engine: Engine, monkeypatch: pytest.Mo
 
     def counted(store: OwnerStore, rows: list[int]) -> object:
         asked.append(len(rows))
-        return read(store, rows)  # type: ignore[arg-type]
+        return read(store, rows)
 
     monkeypatch.setattr(type(engine.store), "importance", counted)
     served(engine, [2.0**-number for number in range(COUNT)], 4)
