@@ -174,12 +174,13 @@ def test_old_conversations_go_and_those_that_are_over_go_sooner(
     assert [_given(store, name) for name in ("open", "taken up again", "new")] == [[], [], [one.id]]
 
 
-def test_fingerprints_lead_to_what_was_injected(store: OwnerStore, add: Make) -> None:
+def test_fingerprints_lead_to_what_was_given(store: OwnerStore, add: Make) -> None:
     one, two = add(), add()
     store.usage.injected("talk", [_use(one, 1, "a", "b"), _use(two, 1, "b")])
     store.usage.injected("talk", [_use(one, 1, "a")])
     store.usage.recalled([_use(two, 1, "c")])
-    assert store.usage.echoed(["a", "b", "c", "d"]) == {"a": [one.id], "b": sorted([one.id, two.id])}
+    both = sorted([one.id, two.id])
+    assert store.usage.echoed(["a", "b", "c", "d"]) == {"a": [one.id], "b": both, "c": [two.id]}
 
 
 def test_an_erasing_leaves_the_totals_alone(store: OwnerStore, add: Make) -> None:

@@ -254,7 +254,7 @@ class UsageStore(Protocol):
         ...
 
     def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
-        """The ids of memories whose injected text left these fingerprints, by fingerprint."""
+        """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
         ...
 
     def flush(self) -> None:

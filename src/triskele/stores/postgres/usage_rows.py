@@ -90,7 +90,7 @@ class PostgresUsage:
         return [DayCount(*row) for row in self._all(sql, limit)]
 
     def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
-        """The ids of memories whose injected text left these fingerprints, by fingerprint."""
+        """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
         self.flush()
         sql = "SELECT print, id FROM echoes WHERE owner = %s AND print = ANY(%s) ORDER BY print, id"
         found: dict[str, list[str]] = {}

@@ -95,7 +95,7 @@ class SqliteUsage:
         return [DayCount(*row) for row in self._all(sql, limit)]
 
     def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
-        """The ids of memories whose injected text left these fingerprints, by fingerprint."""
+        """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
         self.flush()
         sql = f"SELECT print, id FROM echoes WHERE owner = ? AND print IN ({_LISTED}) ORDER BY print, id"
         found: dict[str, list[str]] = {}
