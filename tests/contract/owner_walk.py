@@ -13,6 +13,7 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import TriskeleError
+from triskele.stores.corpus_store import CorpusStore, WeightedTerms, WordCounts
 from triskele.stores.derived import BY_HAND, EMBED, NAMES, NameCounts, Named
 from triskele.stores.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
 from triskele.types import (
@@ -53,6 +54,7 @@ _NUMBERS = {
     "number",
 }
 KEYS, TALK, PRINT, BATCH, KIND = "the keys", "talk", "print", "first", "song"
+ANALYZER, WORD, DIMENSIONS = "words@1", "argo", 4
 PLACE = "path:/home/ada/garden"
 
 
@@ -107,6 +109,9 @@ def seed_derived(store: OwnerStore, known: Known) -> Known:
     store.documents.put(KIND, {"a": Document("x", about=[first.id])})
     store.jobs.add("other", ["key"])
     store.jobs.fail("other", ["key"], "refused")
+    if store.corpus is not None:
+        store.corpus.prepare(MODEL, DIMENSIONS)
+        store.corpus.index_words(ANALYZER, _counted, 100)
     store.usage.injected(TALK, [Use(first.id, 3, first.content_hash, (PRINT,))])
     store.usage.recalled([Use(second.id, 2)])
     return replace(known, slots=tuple(slots.values()), names=tuple(name.name for name in names.values()))
@@ -146,6 +151,7 @@ def derived_of(store: OwnerStore) -> list[Any]:
         [store.documents.all(kind) for kind in (KIND, VAULT)],
         [store.jobs.count(kind) for kind in (EMBED, NAMES, "other")],
         [store.usage.most_used(), store.usage.days(), store.usage.given(TALK), store.usage.echoed([PRINT])],
+        [] if store.corpus is None else [store.corpus.statistics([WORD])],
     ]
 
 
@@ -312,6 +318,50 @@ VECTORS: Calls = {
     "newly_placed": [lambda store, _: store.vectors.newly_placed(MODEL, after=0)],
 }
 
+
+def _counted(memory: Memory) -> WordCounts:
+    """The words of a version, as an analyzer without rules would count them."""
+    words = memory.content.lower().split()
+    return WordCounts({word: (words.count(word), 0) for word in words}, (len(words), 0), (len(words), 0))
+
+
+def _in_corpus(call: Callable[[CorpusStore, Scope, Known], Any]) -> Callable[[OwnerStore, Known], Any]:
+    """A call of what ranks inside the database; nothing where a store has none."""
+
+    def walk(store: OwnerStore, known: Known) -> Any:
+        scope = Scope(owner=store.owner, as_of=timestamps.parse("2030-01-01"))
+        if store.corpus is None:
+            return None
+        store.corpus.prepare(MODEL, DIMENSIONS)
+        return call(store.corpus, scope, known)
+
+    return walk
+
+
+_ASKED = WeightedTerms({WORD: (1.0, 1.0)}, ((1.0, 0.0), (1.0, 0.0)))
+CORPUS: Calls = {
+    "problem": [_in_corpus(lambda corpus, _, __: corpus.problem)],
+    "warning": [_in_corpus(lambda corpus, _, __: corpus.warning)],
+    "prepare": [_in_corpus(lambda corpus, _, __: corpus.prepare(MODEL, DIMENSIONS))],
+    "is_behind": [_in_corpus(lambda corpus, _, __: [corpus.is_behind(each, MODEL) for each in (ANALYZER, "other")])],
+    "index_words": [
+        _in_corpus(lambda corpus, _, __: corpus.index_words(ANALYZER, _counted, 100)),
+        _in_corpus(lambda corpus, _, __: corpus.index_words("other", _counted, 100)),
+    ],
+    "index_vectors": [_in_corpus(lambda corpus, _, __: corpus.index_vectors(MODEL, lambda _: None, 100))],
+    "statistics": [_in_corpus(lambda corpus, _, __: corpus.statistics([WORD]))],
+    "count": [_in_corpus(lambda corpus, scope, _: corpus.count(scope, 10))],
+    "candidates": [
+        _in_corpus(lambda corpus, scope, _: len(corpus.candidates(scope, MODEL, _ASKED, None, limit=5))),
+        _in_corpus(
+            lambda corpus, scope, _: len(corpus.candidates(scope, MODEL, _ASKED, None, limit=5, is_narrow=True))
+        ),
+    ],
+    "facts": [_in_corpus(lambda corpus, scope, known: len(corpus.facts(known.rows, scope, 2)))],
+    "vectors": [_in_corpus(lambda corpus, _, known: list(corpus.vectors(MODEL, known.rows).values()))],
+    "tokens": [_in_corpus(lambda corpus, _, known: list(corpus.tokens(MODEL, known.rows).values()))],
+}
+
 MODELS: Calls = {
     "lacking": [lambda store, _: store.models.lacking("any")],
     "count_lacking": [lambda store, _: store.models.count_lacking("any")],
@@ -379,6 +429,7 @@ USAGE: Calls = {
     "injected": [
         lambda store, known: store.usage.injected(TALK, [Use(known.id, 1, known.memories[0].content_hash, ("other",))])
     ],
+    "conversations": [lambda store, _: store.usage.conversations()],
     "given": [lambda store, _: store.usage.given(TALK)],
     "lose": [lambda store, _: store.usage.lose(TALK)],
     "forget": [lambda store, _: store.usage.forget(TALK)],

@@ -131,6 +131,7 @@ def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: Engine, k
 
 @pytest.mark.parametrize("kind", ["dense", "tokens"])
 def test_damaged_files_are_found_and_mended(engine: Engine, kind: str) -> None:
+    before = [engine.recall(text).hits[0].legs["late"].score for text in NOTES]
     [folder] = engine._index_folder.glob(f"{kind}-*")
     content = bytearray((folder / "values").read_bytes())
     content[len(content) // 2] ^= 0x40
@@ -141,11 +142,11 @@ def test_damaged_files_are_found_and_mended(engine: Engine, kind: str) -> None:
     assert engine.inspect(deep=True).vectors_damaged == 0
     assert engine.embed() == (1 if kind == "tokens" else 0)
     assert engine.embed() == 0
-    for text in NOTES:
+    for text, score in zip(NOTES, before, strict=True):
         hit = engine.recall(text).hits[0]
         assert hit.memory.content == text
         assert hit.legs["dense"].score == pytest.approx(1, abs=1e-4)
-        assert hit.legs["late"].score > 0.8
+        assert hit.legs["late"].score == pytest.approx(score, abs=1e-6)
 
 
 def test_files_that_are_gone_are_made_again(engine: Engine) -> None:
