@@ -128,3 +128,9 @@ def test_a_signature_hides_long_literals_and_keeps_the_rest() -> None:
     source = b"def dump(key: str = '', path: str = '/', salt='0123456789', size: int = 4093):\n    pass\n"
     [definition] = parse(source, "python").definitions
     assert definition.signature == "def dump(key: str = '', path: str = '/', salt='…', size: int = 4093)"
+
+
+def test_a_literal_is_hidden_beside_escaped_and_unpaired_quotes() -> None:
+    source = b"def f(q='\\'', k='hunter2hunter2hunter2'):\n    pass\n"
+    [definition] = parse(source, "python").definitions
+    assert definition.signature == "def f(q='\\'', k='\xe2\x80\xa6')".encode("latin-1").decode()

@@ -234,3 +234,45 @@ def test_only_the_words_of_a_memory_are_taken() -> None:
     assert not is_grounded(Triple("user", "drinks", "tea"), "Mira drinks tea")
     assert not is_grounded(Triple("Mira", "payroll", "Mira"), "Mira maintains payroll")
     assert not is_grounded(Triple("Mira", "drinks", "coffee"), "Mira drinks tea")
+
+
+def test_an_erased_memory_leaves_no_word_of_what_was_read(start: Start, tmp_path: Path) -> None:
+    engine, _ = start(notes([["Zaphrodel", "quarrels with", "Quimbleton"]]), meanings((1, False)))
+    gone = engine.remember("Zaphrodel quarrels with Quimbleton")
+    extract(engine)
+    kept = lambda: json.dumps([engine.store.documents.all(kind) for kind in relation_documents])  # noqa: E731
+    relation_documents = ("triples", "relation-meanings", "triple-names")
+    assert all(word in kept() for word in ("zaphrodel", "quarrels with", "quimbleton"))
+    engine.erase(gone.id)
+    assert kept() == json.dumps([{}, {}, {}])
+
+
+def test_an_edge_whose_memory_ends_later_is_shown(start: Start) -> None:
+    engine, _ = start(notes([["payroll", "runs on", "Nomad"]]), meanings((1, True)))
+    engine.remember("payroll runs on Nomad", valid_to="2099-01-01")
+    extract(engine)
+    assert told(engine) == [("payroll", "runs on", "nomad")]
+
+
+def test_joined_names_have_one_head_however_long_the_chain(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, _ = start(notes([["alpha", "is", "beta"]], [["beta", "is", "gamma"]]), meanings((1, False)))
+    engine.remember("beta is gamma")
+    engine.remember("alpha is beta")
+    pairs = [("alpha", "beta"), ("beta", "gamma")]
+    monkeypatch.setattr(RelationReader, "_alike", lambda *_: ([], pairs))
+    extract(engine)
+    heads = {value["canonical"] for value in engine.store.documents.all("triple-names").values()}
+    assert len(heads) == 1
+
+
+def test_answers_about_names_stay_where_the_budget_ends_a_run(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    same_names = turn(json.dumps({"pairs": [{"pair": 1, "same": True}]}))
+    triples = notes([["alpha", "is", "beta"]], [["gamma", "is", "delta"]])
+    engine, state = start(triples, meanings((1, False)), same_names, calls=3)
+    engine.remember("gamma is delta")
+    engine.remember("alpha is beta")
+    monkeypatch.setattr("triskele.curation.relations.MOST_NAMES", 1)
+    monkeypatch.setattr(RelationReader, "_alike", lambda *_: ([("alpha", "beta"), ("delta", "gamma")], []))
+    assert "spent" in extract(engine).problem
+    assert engine.store.documents.all("triple-names").keys() == {"alpha", "beta"}
+    assert len(state.seen) == 3

@@ -14,6 +14,8 @@ import pytest
 from triskele.base import timestamps
 from triskele.curation import upkeep
 from triskele.curation.compare import Verdict
+from triskele.curation.curator import Curator
+from triskele.curation.decide import PairDecision
 from triskele.curation.upkeep import UpkeepKind
 from triskele.engine import Engine
 from triskele.stores.protocols import Use
@@ -111,6 +113,21 @@ def test_without_a_threshold_everything_is_proposed(open_engine: OpenEngine) -> 
     [proposal] = engine.proposals.list()
     assert proposal.kind is Verdict.SUPERSEDE
     assert upkeep.curate(engine).proposed == 0
+
+
+def test_what_the_user_rejected_is_neither_found_nor_applied_again(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    stored(engine, ["Payroll runs on Nomad"], 9)
+    stored(engine, ["Payroll now runs on Kubernetes"], 5)
+    upkeep.curate(engine)
+    [proposal] = engine.proposals.list()
+    engine.proposals.reject(proposal.id)
+    again = upkeep.curate(engine, threshold=0.9)
+    assert (again.findings, again.applied, again.proposed) == ((), (), 0)
+    curated = Curator(engine).settle(
+        [PairDecision(proposal.kind, proposal.new, proposal.old, 0.99, proposal.reasons)], apply=True
+    )
+    assert (curated.outcomes, curated.proposed) == ((), 0)
 
 
 def test_a_chain_of_changes_ends_at_the_newest(open_engine: OpenEngine) -> None:

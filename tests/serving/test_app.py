@@ -206,6 +206,12 @@ def test_text_that_is_no_text_is_mended(home: Home, brain: Any) -> None:
     assert send(home, "POST", "/hook/stop", json={}).text == "a?b"
 
 
+def test_an_event_cannot_open_private_memories_by_itself(home: Home, brain: Any) -> None:
+    brain(lambda _engine, _event, payload: repr(payload["sees_private"]))
+    told = {"prompt": "who?", "sees_private": True, "client": "codex"}
+    assert send(home, "POST", "/hook/user-prompt-submit", json=told).text == "False"
+
+
 def test_a_failure_is_silence_and_a_line_without_its_words(home: Home, brain: Any) -> None:
     def fail(engine: Any, event: str, payload: Mapping[str, Any]) -> str:
         raise RuntimeError(payload["prompt"])

@@ -140,3 +140,8 @@ def test_the_background_process_imports_nothing_of_the_tree(
     run("code", "index", str(tree))
     assert [process.wait(timeout=60) for process in started] == [0]
     assert not (tmp_path / "ran").exists()
+    # A file that came since is embedded after the search that notices it.
+    (tree / "later.py").write_text("def settle_accounts():\n    return 1\n")
+    assert 0 < run("code", "search", "settle accounts", "--path", str(tree), "--json").json["embedded"] < 1
+    assert [process.wait(timeout=60) for process in started] == [0, 0]
+    assert run("code", "search", "settle accounts", "--path", str(tree), "--json").json["embedded"] == 1

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pytest
 
+from triskele.curation import curator
 from triskele.serving.cli import judging_screen, related_memories
 
 Run = Callable[..., Any]
@@ -67,7 +68,10 @@ def test_a_dry_run_shows_and_changes_nothing(run: Run, add: Add) -> None:
     assert run("curate", "--dry-run", "--apply", "0.95").is_refused(2, "exclude each other")
 
 
-def test_curate_applies_only_with_consent_and_undo_takes_it_back(run: Run, add: Add) -> None:
+def test_curate_applies_only_with_consent_and_undo_takes_it_back(
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator, "LEAST_A_DAY", 0)
     old = add(OLD)
     add(NEW)
     assert run("curate", "--apply", "0.9").is_refused(2, "--yes")

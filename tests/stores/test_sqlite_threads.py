@@ -13,7 +13,7 @@ import pytest
 
 from triskele.base.files import file_lock
 from triskele.engine import Engine
-from triskele.stores.sqlite import database
+from triskele.stores.sqlite import database, maintenance
 
 THREADS = 8
 
@@ -111,3 +111,24 @@ def test_a_store_that_another_process_sets_up_is_waited_for(
             assert waits.wait(20)
             (tmp_path / "new.db-shm").unlink()
         assert opening.result().census().memories == 0
+
+
+def test_a_check_finds_nothing_missing_while_another_process_writes(
+    open_engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine = open_engine(tmp_path / "store" / "memories.db")
+    engine.remember("the heron fishes at dawn")
+    writer = open_engine(tmp_path / "store" / "memories.db")
+    connection = engine.store._database.connection()  # type: ignore[attr-defined]
+    numbers = iter(range(1000))
+
+    def write_before(_cursor: object, _sql: str, _bindings: object) -> bool:
+        writer.remember(f"written between two statements {next(numbers)}")
+        return True
+
+    connection.exec_trace = write_before
+    try:
+        found = maintenance.check(connection, deep=True)
+    finally:
+        connection.exec_trace = None
+    assert found == [] and next(numbers) > 3

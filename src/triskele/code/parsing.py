@@ -29,7 +29,9 @@ _IDENTIFIER = ("identifier", "type_identifier", "simple_identifier", "field_iden
 # Macros make grammars take statements for definitions.
 _KEYWORDS = frozenset({"if", "for", "while", "switch", "return", "else", "do", "catch"})
 # A default value may be a secret, and an index holds none.
-_LITERAL = re.compile(r"([\"'`])([^\"'`]*+)\1")
+_LITERAL = re.compile(r"([\"'`])((?:\\.|(?!\1)[^\\])*+)\1", re.S)
+# Where quotes do not pair, as with an apostrophe: whatever stands between two of them.
+_UNPAIRED = re.compile(r"([\"'`])[^\"'`]{8,}+\1")
 _LONG_LITERAL = 8
 _SIGNATURE_END = re.compile(r"[{;]|=>|:\s*$", re.M)
 
@@ -181,6 +183,8 @@ def _towards_name(node: Node) -> Node | None:
 def _signature(node: Node, source: bytes) -> str:
     text = source[node.start_byte : min(node.end_byte, node.start_byte + MAX_SIGNATURE * 2)].decode("utf-8", "replace")
     text = _LITERAL.sub(_shortened, text)
+    if any(_LITERAL.sub("", text).count(quote) for quote in "\"'`"):
+        text = _UNPAIRED.sub(r"\1…\1", text)
     end = _SIGNATURE_END.search(text)
     return " ".join((text[: end.start()] if end else text.split("\n", 1)[0]).split())[:MAX_SIGNATURE]
 

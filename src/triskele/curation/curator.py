@@ -114,7 +114,7 @@ class Curator:
         gone: set[str] = set()
         done = 0
         for decision in sorted(decisions, key=lambda each: _FIRST.index(each.verdict)):
-            if _ids(decision) & gone:
+            if _ids(decision) & gone or self.proposals.is_rejected(decision):
                 continue
             if done < left and decision.is_sure and not decision.needs_consent:
                 outcomes += self.carry_out(decision, batch, gone)
@@ -165,9 +165,11 @@ class Curator:
     # The brake: what was changed today without a review
 
     def _left_today(self) -> int:
-        live = self._store.census().memories
-        most = max(LEAST_A_DAY, int(live * self._settings.daily_share))
-        return max(most - self.today().get("changed", 0), 0)
+        return max(self.most_a_day() - self.today().get("changed", 0), 0)
+
+    def most_a_day(self) -> int:
+        """How many memories may be changed in a day without a review."""
+        return max(LEAST_A_DAY, int(self._store.census().memories * self._settings.daily_share))
 
     def today(self) -> dict[str, int]:
         """Of today: how many memories were `changed` without a review, and how many `calls` of the language model."""

@@ -109,11 +109,13 @@ class Proposals:
         for each in decisions:
             if each.verdict is Verdict.ADD:
                 continue
-            sides = [side for side in (each.new, each.old) if side is not None]
-            key = _key(each.verdict, *(part for side in sides for part in (side.id, side.content_hash)))
             value = _value(each.verdict, each.confidence, each.reasons, new=each.new, old=each.old)
-            offered[key] = Document(value, about=[side.id for side in sides])
+            offered[_key_of(each)] = Document(value, about=[side.id for side in _sides(each)])
         return self._put(offered)
+
+    def is_rejected(self, decision: PairDecision) -> bool:
+        """Whether the user has rejected the same."""
+        return bool(self._documents.some(_REJECTED, [_key_of(decision)]))
 
     def offer_texts(self, drafts: Iterable[tuple[Memory, float, tuple[Rationale, ...]]]) -> int:
         """Queue captured texts; a secret is refused, because only the vault may hold it. Returns how many are new."""
@@ -188,6 +190,14 @@ def _value(
         "reasons": [list(reason) for reason in reasons],
         "created": timestamps.to_text(timestamps.now()),
     }
+
+
+def _sides(decision: PairDecision) -> Iterable[Memory]:
+    return (side for side in (decision.new, decision.old) if side is not None)
+
+
+def _key_of(decision: PairDecision) -> str:
+    return _key(decision.verdict, *(part for side in _sides(decision) for part in (side.id, side.content_hash)))
 
 
 def _key(*parts: str) -> str:

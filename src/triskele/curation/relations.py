@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
@@ -18,7 +17,7 @@ from triskele.curation.decide import begins
 from triskele.curation.host import Host
 from triskele.curation.wording import forms, words
 from triskele.errors import BadInput, Unavailable
-from triskele.graph.canonical import key, same
+from triskele.graph.canonical import block, key, same
 from triskele.models import triples as reader
 from triskele.models.triples import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
 from triskele.stores.protocols import Document
@@ -71,6 +70,10 @@ class RelationEdge:
     evidence: Memory
     valid_from: datetime
     valid_to: datetime | None = None
+
+    def holds_at(self, moment: datetime) -> bool:
+        """Whether it has not ended by then."""
+        return self.valid_to is None or self.valid_to > moment
 
 
 class RelationReader:
@@ -165,12 +168,13 @@ class RelationReader:
     def _define(self, llm: Llm) -> int:
         """Ask what relations mean that are not known yet, together with those that are; returns the requests."""
         known: Mapping[str, Any] = self._documents.all(_RELATIONS)
-        used = sorted({_plain(triple.relation) for triple in self._all_triples()} - known.keys())
+        told_by = self._told_by(lambda triple: [_plain(triple.relation)])
+        used = sorted(told_by.keys() - known.keys())
         asked = 0
         for fresh in _batches(used, MOST_RELATIONS // 2):
             leading = sorted({value["canonical"] for value in known.values()})[: MOST_RELATIONS - len(fresh)]
             listed = [(text, cleared) for text in (*leading, *fresh) if (cleared := self._cleared(text)) is not None]
-            if not listed:
+            if not any(text in fresh for text, _ in listed):
                 continue
             self._call()
             meanings = reader.define_relations(llm, [cleared for _, cleared in listed])
@@ -181,55 +185,103 @@ class RelationReader:
                 for place, text in enumerate(names)
                 if text in fresh
             }
-            self._documents.put(_RELATIONS, {text: Document(value) for text, value in made.items()})
+            documents = {text: Document(value, about=told_by[text]) for text, value in made.items()}
+            self._documents.put(_RELATIONS, documents)
             known = {**known, **made}
         return asked
 
     def _resolve(self, llm: Llm) -> int:
         """Join names that mean one thing: by form, by the cosine of their vectors, and else by asking."""
         known: Mapping[str, Any] = self._documents.all(_NAMES)
+        told_by = self._told_by(lambda triple: [key(triple.subject), key(triple.object)])
         texts = {key(name): name for triple in self._all_triples() for name in (triple.subject, triple.object)}
-        fresh = {own: text for own, text in texts.items() if own and own not in known}
+        fresh = {own for own in texts if own and own not in known}
         if not fresh:
             return 0
-        doubtful, joined = self._alike(texts, set(fresh))
+        doubtful, joined = self._alike(texts, fresh)
         asked = 0
-        for pairs in _batches(doubtful, MOST_NAMES):
+        self._keep_heads(known, fresh - {own for pair in doubtful for own in pair}, joined, told_by)
+        for start in range(0, len(doubtful), MOST_NAMES):
+            pairs, rest = doubtful[start : start + MOST_NAMES], doubtful[start + MOST_NAMES :]
             cleared = []
             for pair in pairs:
                 sides = [side for own in pair if (side := self._cleared(texts[own])) is not None]
                 cleared += [(pair, (sides[0], sides[1]))] if len(sides) == 2 else []
-            if not cleared:
-                continue
-            self._call()
-            answers = reader.same_names(llm, [sides for _, sides in cleared])
-            asked += 1
-            joined += [pair for (pair, _), same_thing in zip(cleared, answers, strict=True) if same_thing]
-        heads = {own: own for own in fresh}
-        for one, other in joined:
-            new, old = (one, other) if one in fresh else (other, one)
-            heads[new] = str(known.get(old, {}).get("canonical", heads.get(old, old)))
-        self._documents.put(_NAMES, {own: Document({"canonical": head}) for own, head in heads.items()})
+            if cleared:
+                self._call()
+                answers = reader.same_names(llm, [sides for _, sides in cleared])
+                asked += 1
+                joined += [pair for (pair, _), same_thing in zip(cleared, answers, strict=True) if same_thing]
+            # What was answered stays where a later request fails.
+            self._keep_heads(known, fresh - {own for pair in rest for own in pair}, joined, told_by)
         return asked
 
+    def _keep_heads(
+        self,
+        known: Mapping[str, Any],
+        settled: set[str],
+        joined: Iterable[tuple[str, str]],
+        told_by: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Write the heads of names about which nothing is left to ask, and of known ones that are joined by them."""
+        heads = {own: str(value["canonical"]) for own, value in known.items()} | {own: own for own in settled}
+        before = dict(heads)
+        for pair in joined:
+            one, other = (_end(heads, own) for own in pair)
+            if one in heads and other in heads:
+                new, old = (one, other) if one in settled else (other, one)
+                heads[new] = old
+        ends = {own: _end(heads, own) for own in heads}
+        changed = {own: end for own, end in ends.items() if own in settled or before[own] != end}
+        documents = {own: Document({"canonical": end}, about=told_by.get(own, ())) for own, end in changed.items()}
+        self._documents.put(_NAMES, documents)
+
     def _alike(self, texts: Mapping[str, str], fresh: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """Pairs of which one is new: those that may be the same, and those that are."""
-        semantic = self._host.runtime.semantic()
+        """Pairs of which one is new: those that may be the same, ordered by the new one, and those that are."""
         keys = sorted(texts)
-        vectors = {}
-        if semantic is not None:
-            encodings = semantic.embedder.encode_documents([texts[own] for own in keys])
-            vectors = {own: encoding.sentence for own, encoding in zip(keys, encodings, strict=True)}
+        blocks: dict[str, list[str]] = {}
+        for own in keys:
+            blocks.setdefault(block(texts[own]), []).append(own)
+        near = self._near(texts, keys)
         doubtful, joined = [], []
-        for one, other in combinations(keys, 2):
-            if one not in fresh and other not in fresh:
-                continue
-            cosine = float(vectors[one] @ vectors[other]) if vectors else 0.0
-            if same(texts[one], texts[other]) is not None or cosine >= _SAME_NAME:
-                joined.append((one, other))
-            elif cosine >= _MAYBE_SAME and not _differ_in_number(one, other):
-                doubtful.append((one, other))
+        for one in sorted(fresh):
+            cosines = near(one)
+            for other in sorted({*blocks[block(texts[one])], *cosines} - {one}):
+                if other in fresh and other < one:
+                    continue
+                cosine = cosines.get(other, 0.0)
+                if same(texts[one], texts[other]) is not None or cosine >= _SAME_NAME:
+                    joined.append((one, other))
+                elif cosine >= _MAYBE_SAME and not _differ_in_number(one, other):
+                    doubtful.append((one, other))
         return doubtful, joined
+
+    def _near(self, texts: Mapping[str, str], keys: Sequence[str]) -> Callable[[str], dict[str, float]]:
+        """Per name those whose vectors are near enough to ask, with their cosines; none without a model."""
+        semantic = self._host.runtime.semantic()
+        if semantic is None:
+            return lambda _: {}
+        import numpy as np
+
+        encodings = semantic.embedder.encode_documents([texts[own] for own in keys])
+        vectors = np.stack([encoding.sentence for encoding in encodings])
+        places = {own: place for place, own in enumerate(keys)}
+
+        def near(own: str) -> dict[str, float]:
+            cosines = vectors @ vectors[places[own]]
+            return {keys[place]: float(cosines[place]) for place in np.flatnonzero(cosines >= _MAYBE_SAME).tolist()}
+
+        return near
+
+    def _told_by(self, parts: Callable[[Triple], Iterable[str]]) -> dict[str, list[str]]:
+        """Which memories hold a name or relation: what is kept of it goes with any of them."""
+        read = self._documents.all(_TRIPLES)
+        found: dict[str, list[str]] = {}
+        for memory in live(self._host):
+            for given in read.get(memory.content_hash, {"triples": ()})["triples"]:
+                for part in parts(Triple(*given)):
+                    found.setdefault(part, []).append(memory.id)
+        return found
 
     def _cleared(self, text: str) -> Cleared | None:
         return self._host.runtime.egress_policy.question(text)[0]
@@ -258,7 +310,8 @@ def relations(host: Host, *, about: str | None = None, closed: bool = False) -> 
             until = min(filter(None, (memory.valid_to, replaced.get(memory.id))), default=None)
             edges.append(RelationEdge(ends[0], relation, ends[1], memory, begins(memory), until))
     single = {value["canonical"] for value in meanings.values() if value["single"]}
-    shown = [edge for edge in _closed(edges, single) if closed or edge.valid_to is None]
+    now = timestamps.now()
+    shown = [edge for edge in _closed(edges, single, now) if closed or edge.holds_at(now)]
     wanted = None if about is None else _head(about, names)
     return [edge for edge in shown if wanted is None or wanted in (edge.subject, edge.object)]
 
@@ -285,7 +338,7 @@ def live(host: Host) -> Iterator[Memory]:
         offset += len(page)
 
 
-def _closed(edges: Iterable[RelationEdge], single: set[str]) -> list[RelationEdge]:
+def _closed(edges: Iterable[RelationEdge], single: set[str], now: datetime) -> list[RelationEdge]:
     """The edges, of which a newer object of a relation that has one at a time ends the older one.
 
     What is less trusted ends nothing, and neither does what another project says.
@@ -300,7 +353,7 @@ def _closed(edges: Iterable[RelationEdge], single: set[str]) -> list[RelationEdg
             continue
         if place is not None and listed[place].object != edge.object:
             listed[place] = replace(listed[place], valid_to=edge.valid_from)
-        if edge.valid_to is None:
+        if edge.holds_at(now):
             open_ones[slot] = len(listed)
         listed.append(edge)
     return listed
@@ -321,6 +374,13 @@ def _head(name: str, names: Mapping[str, Any]) -> str:
     if own in _FIRST_PERSON:
         return SPEAKER
     return str(names.get(own, {}).get("canonical", own))
+
+
+def _end(heads: Mapping[str, str], own: str) -> str:
+    """The name at the end of a chain of joined ones."""
+    while heads.get(own, own) != own:
+        own = heads[own]
+    return own
 
 
 def _root(names: Sequence[str], meanings: Sequence[reader.RelationMeaning], place: int) -> str:

@@ -100,9 +100,11 @@ def _worked_off(
     threshold: float | None,
     applied: list[UpkeepFinding],
 ) -> Iterator[UpkeepFinding]:
-    """Apply what is sure enough, and yield the rest."""
+    """Apply what is sure enough, and yield the rest; what the user has rejected is neither."""
     for found in review.pairs(memories):
         decision = found.decision
+        if curator.proposals.is_rejected(decision):
+            continue
         is_sure = threshold is not None and decision.is_sure and decision.confidence >= threshold
         if is_sure and not decision.needs_consent and curator.carry_out(decision, batch, review.gone):
             applied.append(found)

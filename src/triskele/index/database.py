@@ -283,7 +283,7 @@ class DatabaseCorpus:
             self._vectors |= dict.fromkeys(missing)
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
-        """The token vectors of some rows in one array, one bit per dimension, and how many each row has."""
+        """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
         width = self._indexes.token_dimensions
         raw: Mapping[int, bytes] = {}
         if len(rows) and self._indexes.fingerprint:

@@ -110,18 +110,20 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         """Build the index again from the store and replace the old one."""
         self._write_alone(lambda: self._build(progress))
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """Write the files as at once, so that scores depend on the store alone and no longer on when it was read.
 
-        A large index is only brought up to date: its averages have moved by less than its scores show.
+        A large index is only brought up to date: its averages have moved by less than its scores show. False where
+        another process is writing.
         """
         with self._lock(0) as is_held:
             epoch = self._store.epoch()
             kept = self._open(epoch) if is_held else None
             if kept is None or (kept.is_of_one_piece and not self._since(kept)):
-                return
+                return is_held
             self._build(None) if kept.live <= MOST_SETTLED else self._append(epoch, kept)
         self.close()
+        return True
 
     def damaged(self) -> int:
         """The number of rows that only the index or only the store has, or of files that are not what was written."""

@@ -227,8 +227,7 @@ class Worker:
     def _settle(self, is_quiet: bool) -> None:
         """Settle the lexical index once nothing was written for a while, by whichever process."""
         before, self._seen = self._seen, self._store.position()
-        if is_quiet and before == self._seen != self._settled:
-            self._lexical.settle()
+        if is_quiet and before == self._seen != self._settled and self._lexical.settle():
             self._settled = before
 
     def _is_waiting(self) -> bool:

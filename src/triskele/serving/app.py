@@ -134,8 +134,8 @@ class Application:
         if not is_owner:
             # Paths are those of another machine.
             payload = {name: payload[name] for name in FORWARDED if name in payload}
-            # The holder of a key reads private memories anyway; its own machine knows which agents may.
-            payload["sees_private"] = request.headers.get(mount.PRIVATE_HEADER) == "yes"
+        # The holder of a key reads private memories anyway; its own machine knows which agents may.
+        payload["sees_private"] = not is_owner and request.headers.get(mount.PRIVATE_HEADER) == "yes"
         # Taken from the installed command and the environment, whatever the event itself says.
         # A client's own word for its name opens nothing: only its token does.
         payload["client"] = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""

@@ -252,6 +252,7 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
     from triskele.serving import shapes
     from triskele.serving.hook import explanation
 
+    invocation.refuse_server()
     try:
         payload = json.loads(sys.stdin.buffer.read() or b"{}")
     except ValueError:
@@ -259,7 +260,7 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
     if not isinstance(payload, dict):
         raise BadInput("the event on standard input must be one JSON object")
     with invocation.open_existing() as engine:
-        found = explanation.explain(engine, event, {"cwd": os.getcwd(), **payload})
+        found = explanation.explain(engine, event, {"cwd": os.getcwd(), **payload, "sees_private": False})
         if invocation.as_json:
             considered = [
                 {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}

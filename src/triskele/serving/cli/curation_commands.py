@@ -174,11 +174,12 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
 def _confirm(invocation: Invocation, engine: Engine, threshold: float) -> None:
     """The brake: a run that would change more than the daily share of the store needs consent."""
     from triskele.curation import upkeep
+    from triskele.curation.curator import Curator
 
     found = upkeep.curate(engine, is_dry=True).findings
     sure = [each for each in found if each.decision.is_sure and each.decision.confidence >= threshold]
     live = engine.census().memories
-    most = int(live * engine.settings.curation.daily_share)
+    most = Curator(engine).most_a_day()
     said = f"this would change about {len(sure):,} of {live:,} memories"
     if len(sure) <= most:
         return

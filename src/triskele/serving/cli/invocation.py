@@ -88,7 +88,7 @@ class Invocation:
         """Refuse a command that works on files of the store, where this machine uses a server."""
         if self.uses_server():
             url = self.settings().server.url
-            raise BadInput(f"this works only where the store is, not over {url}: run it there, or unset server.url")
+            raise BadInput(f"this works only where the store is, not over {url}: run it there, or without server.url")
 
     @contextmanager
     def open(self) -> Iterator[Engine]:

@@ -33,7 +33,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
     """
     if invocation.uses_server():
         url = invocation.settings().server.url
-        raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: unset server.url")
+        raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: open {url}/ui")
     environ = invocation.environ()
     place = hook_client.address(environ)
     url = sign_in_address(place, environ)

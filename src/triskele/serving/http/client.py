@@ -74,7 +74,7 @@ class RemoteMemory:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise BadInput(f"this works only where the store is, not over {self.url}: run it there, or unset server.url")
+        raise BadInput(f"this works only where the store is, not over {self.url}: run it there, or without server.url")
 
     def close(self) -> None:
         """Close the connections."""

@@ -26,7 +26,10 @@ def remember(call: Call) -> Outcome:
 
 
 def remember_all(call: Call) -> list[Outcome]:
-    """Store several memories in one transaction."""
+    """Store several memories in one transaction; an agent may not store what recall gave it."""
+    if call.client:
+        for each in call.body.memories:
+            echo.refuse(call.engine.store, each.content, project=each.project)
     drafts = [call.engine.draft(**given(each)) for each in call.body.memories]
     return call.engine.remember_all(drafts)
 

@@ -96,7 +96,8 @@ def _make_index(connection: Connection, extension: VectorExtension, fingerprint:
         return
     # Not the lock of migrations, and not waited for: the statement below waits for every transaction that runs.
     [taken] = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name]).fetchone() or [False]
-    if not taken:
+    # Another process may have made it before this one took the lock.
+    if not taken or _exists(connection, name, "indisvalid"):
         return
     connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {SCHEMA}.{name}")
     connection.execute(

@@ -297,10 +297,12 @@ def _wrong_hashes(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
 
 def _broken_journal(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
     """Entries that are missing from the journal, and versions and entries that do not belong to each other."""
-    count, first, last = connection.execute("SELECT count(*), min(seq), max(seq) FROM journal").fetchone() or (0, 0, 0)
-    given_out = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'journal'").get or 0
+    # One statement: between two of them another process may write an entry.
+    sequence = "(SELECT max(seq) FROM sqlite_sequence WHERE name = 'journal')"
+    counts = connection.execute(f"SELECT count(*), min(seq), max(seq), {sequence} FROM journal").fetchone()
+    count, first, last, given_out = counts or (0, 0, 0, 0)
     # Numbers are given out one by one, and entries are never removed.
-    if (absent := max(given_out, last or 0) - (first or 1) + 1 - count) > 0:
+    if (absent := max(given_out or 0, last or 0) - (first or 1) + 1 - count) > 0:
         yield IntegrityIssue("journal", f"{absent} of its entries missing")
     for sql, problem in ((_UNTOLD, "is in no journal entry"), (_UNKEPT, "is in the journal and not stored")):
         for id, version in connection.execute(sql):
