@@ -17,8 +17,8 @@ quick: $(VENV)/dev.done  ## style, types and the tests of the core, in less than
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m pytest $(CORE) -m 'not e2e and not slow' && wait $$lint
 
-e2e: $(VENV)/dev.done  ## real clients, installed from npm into a scratch folder, and the pages in Chromium
-	$(BIN)/python -m pytest tests/e2e -m e2e -rs
+e2e: $(VENV)/dev.done  ## real clients from npm in a scratch folder, and the pages in Chromium (pictures in build/e2e)
+	TRISKELE_SCREENSHOTS=$(CURDIR)/build/e2e $(BIN)/python -m pytest tests/e2e -m e2e -rs
 
 lint: $(VENV)/dev.done  ## style and types
 	$(BIN)/ruff check .

@@ -159,7 +159,7 @@ class VectorStore(Protocol):
         ...
 
     def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:
-        """Convert token vectors of an even length, which none is that is written now; returns how many there were.
+        """Convert int8 rows (of even length; those written now have an odd one); returns how many there were.
 
         Those that cannot be converted are dropped.
         """

@@ -35,13 +35,13 @@ def respond(engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
     if not injection.is_from_user(payload):
         return NOTHING
     if engine.settings.server.url:
-        return _asked_of_server(cast("RemoteMemory", engine), engine, event, payload)
+        return _asked_of_server(engine, event, payload)
     # What the last answer gave counts before the next one.
     engine.after_answer.flush()
     return _ANSWERS[event](engine, payload)
 
 
-def _asked_of_server(memory: RemoteMemory, engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
+def _asked_of_server(engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
     """The answer of a server in one request; transcripts and paths stay here."""
     if event == "stop":
         return NOTHING
@@ -50,7 +50,7 @@ def _asked_of_server(memory: RemoteMemory, engine: Engine, event: str, payload: 
     if left_s <= 0:
         return NOTHING
     told = {name: text_in(payload, name) for name in FORWARDED}
-    place = copy(memory)
+    place = copy(cast("RemoteMemory", engine))
     place.project = injection.project_in(engine, payload)
     is_trusted = injection.sees_private(engine, payload)
     return place.hook(event, told, sees_private=is_trusted, timeout_s=left_s)

@@ -388,7 +388,7 @@ def _one(reference: str) -> str:
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are set; tags given as any collection."""
+    """The options that are set."""
     return {name: value for name, value in options.items() if value is not None}
 
 
