@@ -385,7 +385,10 @@ ENTITIES: Calls = {
     "find": [lambda store, _: store.entities.find(["argo", "helm"])],
     "akin": [lambda store, _: store.entities.akin(["A", "H"])],
     "numbered": [lambda store, known: store.entities.numbered(known.names)],
-    "common": [lambda store, _: store.entities.common(-1)],
+    "common": [
+        lambda store, _: store.entities.common(-1),
+        lambda store, known: store.entities.common(-1, known.names),
+    ],
     "grouped": [lambda store, _: store.entities.grouped()],
     "members": [lambda store, known: store.entities.members(known.names)],
     "regroup": [lambda store, known: store.entities.regroup(dict.fromkeys(known.names, known.names[0]), "theirs")],

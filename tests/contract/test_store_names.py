@@ -85,6 +85,8 @@ def test_a_name_whose_words_stand_in_many_texts_is_common(store: OwnerStore, add
     film = store.entities.find(["film"])["film"]
     assert store.entities.common(20) == [(film.name, 40)]
     assert store.entities.common(40) == []
+    assert store.entities.common(20, {film.name}) == [(film.name, 40)]
+    assert store.entities.common(20, [store.entities.find(["helm"])["helm"].name]) == []
 
 
 def test_names_can_be_joined_and_parted_again(store: OwnerStore, add: Make) -> None:

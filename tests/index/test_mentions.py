@@ -26,17 +26,18 @@ class Book:
         self.store = self.unbound.of("me")
         self._make = make
 
-    def add(self, *said: str) -> int:
+    def add(self, *said: str, spread: int = 0) -> int:
         """One memory; a name with a star is its title, with a question mark its lead."""
         self.store.apply([Add(self._make(f"memory {' '.join(said)} {self.store.position()}"))], batch="b")
         row = self.store.entities.unread()[-1][0]
         kinds = {"*": "title", "?": "lead"}
-        named = [Named(text.rstrip("*?"), "", text.rstrip("*?"), True, kinds.get(text[-1], "name")) for text in said]
+        texts = [(text.rstrip("*?"), kinds.get(text[-1], "name")) for text in said]
+        named = [Named(text, "", text, True, kind, spread=spread) for text, kind in texts]
         self.store.entities.keep({row: named}, read=[row])
         return row
 
-    def index(self, tail_cap: int = 1000) -> MentionIndex:
-        return MentionIndex(self.folder, self.store, tail_cap=tail_cap)
+    def index(self, tail_cap: int = 1000, *, instance: str = "") -> MentionIndex:
+        return MentionIndex(self.folder / instance, self.store, tail_cap=tail_cap)
 
     def concept(self, name: str) -> int:
         return self.store.entities.find([name])[name].concept
@@ -100,6 +101,37 @@ def test_names_of_one_concept_count_as_one(book: Book, tail_cap: int) -> None:
     layers = index.view()
     assert _holders(layers, whole) == {first: True, second: False}
     assert _concepts(layers, first) == {whole}
+
+
+def test_how_common_a_name_is_does_not_depend_on_when_it_was_read(book: Book) -> None:
+    grown = book.index(instance="grown")
+    book.add("argo", "helm", spread=5)
+    helm = book.concept("helm")
+    assert grown.view().reach(np.array([book.concept("argo"), helm])).tolist() == [1, 1]
+    book.add("argo", spread=40)
+    book.store.entities.regroup({helm: book.concept("argo")}, "acronym")
+    for instance in (grown, book.index(instance="fresh")):
+        assert instance.view().reach(np.array([book.concept("argo")])).tolist() == [40]
+    book.add("kite", spread=60)
+    assert grown.view().reach(np.array([book.concept("argo"), book.concept("kite")])).tolist() == [40, 60]
+
+
+def test_a_settled_index_reads_as_one_that_was_written_at_once(book: Book) -> None:
+    grown = book.index(1, instance="grown")
+    book.add("argo?", "helm")
+    grown.view()
+    # Past the file by now: the lead of the first is not known to be mentioned there.
+    book.add("argo")
+    assert _marks(grown, book) != _marks(book.index(0, instance="fresh"), book)
+    assert grown.settle()
+    assert _marks(grown, book) == _marks(book.index(0, instance="fresh"), book) == [True, False]
+    unwritten = book.index(instance="unwritten")
+    assert unwritten.settle() and not unwritten.path.exists()
+
+
+def _marks(index: MentionIndex, book: Book) -> list[bool]:
+    _, _, marks = index.view().holders(np.array([book.concept("argo")]))
+    return [bool(mark) for mark in marks]
 
 
 def test_the_file_serves_and_is_written_again_when_lost(book: Book) -> None:

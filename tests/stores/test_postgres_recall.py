@@ -215,3 +215,27 @@ def test_instances_give_the_same_scores_once_they_have_settled(
     while _scores(first, question) != _scores(second, question) or len(_scores(first, question)) != 25:
         assert time.monotonic() < ends, "the instances never agreed"
         time.sleep(0.05)
+
+
+def test_an_instance_that_saw_every_write_answers_as_one_that_came_later(open_as: Open, postgres_url: str) -> None:
+    first = open_as("first", postgres_url)
+    question = "who keeps the keys of the gate that Halvard built?"
+    told = (
+        "Quillback: the old gate of the harbour, which Halvard built",
+        "In summer the keys of Quillback are with the caretaker",
+        "Before winter Halvard repaired the roof of the mill",
+    )
+    first.remember_all([first.draft(text) for text in told])
+    first.embed()
+    first.recall(question, logged=False)
+    # What was a name of few texts becomes a word of many, which connects no two memories.
+    first.remember_all([first.draft(f"a quillback swam past pier {number}") for number in range(24)])
+    first.remember("Yesterday we painted Quillback green")
+    first.embed()
+    second = open_as("second", postgres_url)
+    for engine in (first, second):
+        semantic = engine.semantic()
+        assert semantic is not None
+        assert engine.lexical.settle() and all(index.settle() for index in semantic.on_disk)
+    assert first.store.entities.common(20), "no name became common"
+    assert _scores(first, question) == _scores(second, question)

@@ -132,6 +132,13 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
             self._view = None
         return is_held
 
+    def settle(self) -> bool:
+        """Let files hold all that is read, so that answers depend on the store alone and not on when it was read.
+
+        False where another process is writing.
+        """
+        return not self.path.exists() or self.catch_up(wait_s=0)
+
     def rebuild(self) -> None:
         """Write the files again from the store; nothing of the old ones is left."""
         self._write_alone(self._write_again)

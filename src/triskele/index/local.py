@@ -17,7 +17,7 @@ from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog, Columns, ScopeView
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions
 from triskele.index.lexical import LexicalIndex, Shards
-from triskele.index.lifecycle import DerivedIndex
+from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import Layers, MentionIndex, first_of_each
 from triskele.index.vectors import DenseIndex, PlacedVectors, TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
@@ -77,6 +77,11 @@ class SemanticIndex:
     def indexes(self) -> tuple[DerivedIndex[Any, Any, Any], ...]:
         """The indexes in the order of a rebuild: the dense one drops unsound vectors, the others follow the rest."""
         return (self.dense, self.catalog, self.tokens, self.mentions)
+
+    @property
+    def on_disk(self) -> tuple[DiskIndex[Any, Any, Any], ...]:
+        """Those of the indexes that have files."""
+        return (self.dense, self.tokens, self.mentions)
 
     def damaged(self) -> int:
         """The number of records that differ from what was written, and of unsound vectors."""

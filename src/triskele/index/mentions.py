@@ -20,8 +20,6 @@ _SUBJECTS = {"title": _TITLE, "lead": _LEAD}
 _COLUMNS = 3
 # A name in at least so many texts may be too common to connect memories.
 COMMON_FROM = 20
-# So few new mentions do not make a name common.
-_FEW = 500
 
 Triples = Ints
 
@@ -171,7 +169,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         self._settled: _Settled | None = None
         self._tail: _Tail | None = None
         self._groups: tuple[tuple[str, int], Ints] | None = None
-        self._common: tuple[int, Ints] | None = None
+        self._common: dict[int, int] | None = None
 
     def bytes(self) -> int:
         """The size of the files."""
@@ -199,7 +197,11 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         tail = self._tail
         if tail is None or tail.stamp != stamp:
             tail = _Tail(stamp, np.empty((0, _COLUMNS), dtype=np.int64), stamp[1])
+            self._common = None
         if fresh := self._past(tail.newest):
+            if self._common is not None:
+                # No other name can have become more common.
+                self._common |= self._store.entities.common(COMMON_FROM, {one.name for one in fresh})
             tail = _Tail(stamp, np.concatenate([tail.triples, _triples(fresh)]), fresh[-1].mention)
         self._tail = tail
         return tail
@@ -219,15 +221,13 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
             names = int(triples[:, 1].max(initial=-1)) + 1
             known = _concept_of(np.arange(names), concepts)
             self._settled = settled = _Settled(tail.stamp, known, _bipartite(triples, concepts))
-            self._common = None
-        if self._common is None or abs(len(tail) - self._common[0]) > _FEW:
-            self._common = (len(tail), self._spread(concepts))
-        return Layers(settled.graph, _bipartite(tail.triples, concepts), self._common[1])
+        return Layers(settled.graph, _bipartite(tail.triples, concepts), self._spread(concepts))
 
     def _spread(self, concepts: Ints) -> Ints:
         """The number of texts that contain the terms of a concept's commonest name."""
-        common = np.array(self._store.entities.common(COMMON_FROM), dtype=np.int64).reshape(-1, 2)
-        names, spread = common[:, 0], common[:, 1]
+        if self._common is None:
+            self._common = dict(self._store.entities.common(COMMON_FROM))
+        names, spread = (np.array(list(part), dtype=np.int64) for part in (self._common, self._common.values()))
         grouped = _concept_of(names, concepts)
         found = np.zeros(int(grouped.max(initial=-1)) + 1, dtype=np.int64)
         np.maximum.at(found, grouped, spread)

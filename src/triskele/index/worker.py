@@ -13,14 +13,14 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed, to_row
 from triskele.stores.derived import EMBED, NAMES
-from triskele.stores.protocols import Cursor, OwnerStore
+from triskele.stores.protocols import Heads, OwnerStore
 
 BATCH = 64
 # Longer than a batch takes: what a killed process had claimed waits as long.
 LEASE_S = 15.0
 _POLL_S = 0.05
 _IDLE_S = 0.5
-# How long nothing may have been written before the lexical index of a shared store is written anew.
+# How long nothing may have been written before the indexes of a shared store are settled.
 QUIET_S = 5.0
 _LEAVING_S = 20.0
 # These say nothing about the texts, so they cost no try.
@@ -170,8 +170,8 @@ class Worker:
         self._embed_hosted = embed_hosted
         # Other processes write to such a store too, and their answers have to be the same.
         self._is_shared = store.vectors.keeps_tokens
-        self._seen: Cursor | None = None
-        self._settled: Cursor | None = None
+        self._seen: Heads | None = None
+        self._settled: Heads | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._has_wide_rows = True
@@ -225,10 +225,16 @@ class Worker:
         return LEASE_S if self._is_shared or self._is_waiting() else None
 
     def _settle(self, is_quiet: bool) -> None:
-        """Settle the lexical index once nothing was written for a while, by whichever process."""
-        before, self._seen = self._seen, self._store.position()
-        if is_quiet and before == self._seen != self._settled and self._lexical.settle():
-            self._settled = before
+        """Settle the indexes once nothing was written for a while, by whichever process."""
+        semantic = self._semantic()
+        before, self._seen = self._seen, self._store.heads("" if semantic is None else semantic.catalog.fingerprint)
+        if not is_quiet or not before == self._seen != self._settled:
+            return
+        indexes = [self._lexical, *(() if semantic is None else semantic.on_disk)]
+        # A folder that cannot be written now does not keep this from embedding.
+        with suppress(IndexUnavailable):
+            if all(index.settle() for index in indexes):
+                self._settled = before
 
     def _is_waiting(self) -> bool:
         with suppress(TriskeleError):

@@ -327,8 +327,8 @@ class EntityStore(Protocol):
         """Names by their numbers."""
         ...
 
-    def common(self, least: int) -> list[tuple[int, int]]:
-        """The names whose words stand in more than so many texts, as (name, spread)."""
+    def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
+        """The names, of some or of all, whose words stand in more than so many texts, as (name, spread)."""
         ...
 
     def grouped(self) -> list[tuple[int, int]]:

@@ -104,9 +104,11 @@ class PostgresEntities:
         """Names by their numbers."""
         return {name.name: name for name in self._names("name", names)}
 
-    def common(self, least: int) -> list[tuple[int, int]]:
-        """The names whose words stand in more than so many texts, as (name, spread)."""
-        return self._all("SELECT name, spread FROM names WHERE owner = %s AND spread > %s ORDER BY name", least)
+    def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
+        """The names, of some or of all, whose words stand in more than so many texts, as (name, spread)."""
+        condition, bindings = ("", []) if among is None else (" AND name = ANY(%s::bigint[])", [list(among)])
+        sql = f"SELECT name, spread FROM names WHERE owner = %s AND spread > %s{condition} ORDER BY name"
+        return self._all(sql, least, *bindings)
 
     def grouped(self) -> list[tuple[int, int]]:
         """The names that stand for the concept of another one, as (name, concept)."""

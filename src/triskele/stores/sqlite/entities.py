@@ -80,9 +80,10 @@ class SqliteEntities:
         """Names by their numbers."""
         return {name.name: name for name in self._names("name", names)}
 
-    def common(self, least: int) -> list[tuple[int, int]]:
-        """The names whose words stand in more than so many texts, as (name, spread)."""
-        return self._all("SELECT name, spread FROM names WHERE +owner = ? AND spread > ?", least)
+    def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
+        """The names, of some or of all, whose words stand in more than so many texts, as (name, spread)."""
+        condition, bindings = ("", []) if among is None else (f" AND name IN ({_LISTED})", [_json(among)])
+        return self._all(f"SELECT name, spread FROM names WHERE +owner = ? AND spread > ?{condition}", least, *bindings)
 
     def grouped(self) -> list[tuple[int, int]]:
         """The names that stand for the concept of another one, as (name, concept)."""
