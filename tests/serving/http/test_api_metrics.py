@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from triskele import config
+from triskele.engine import Engine
+from triskele.serving.http import leg_times
 from triskele.serving.http.metrics import Metrics
 
 LINE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})? [0-9.e+-]+(nan)?')
@@ -83,3 +87,16 @@ def test_no_text_of_a_memory_is_in_a_log(
     assert len(requests_logged) == 7 and bool(lines) is fault
     assert requests_logged[0] == {**requests_logged[0], "operation": "remember", "status": 200, "id": id}
     assert requests_logged[0]["bytes"] > 0
+
+
+@pytest.mark.parametrize("corpus", ["local", "database"])
+def test_what_one_statement_fetches_for_both_legs_is_timed(tmp_path: Path, postgres_url: str, corpus: str) -> None:
+    environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_STORE_CORPUS": corpus}
+    with Engine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
+        engine.remember("Argo CD deploys the shop")
+        engine.embed()
+        with leg_times.timed(engine) as spent_s:
+            engine.recall("what deploys the shop?", logged=False)
+    assert all(seconds > 0 for seconds in spent_s.values())
+    assert {"lexical", "dense", "late"} <= spent_s.keys()
+    assert ("both" in spent_s) == (corpus == "database")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from triskele.engine import Engine
 from triskele.index.corpus import Corpus
+from triskele.index.database import DatabaseCorpus
 from triskele.models.embedders import Embedder
 from triskele.recall.pipeline import Sources
 
@@ -27,6 +28,8 @@ _LEG_OF = {
     "holders": "graph",
     "named": "graph",
 }
+# A corpus inside the database fetches for both legs what they will ask, in one statement; any other fetches nothing.
+_FETCHING = {**_LEG_OF, "prefetch": "both"}
 
 _spent_s: ContextVar[dict[str, float] | None] = ContextVar("spent_s", default=None)
 
@@ -47,18 +50,23 @@ def _watched(sources: Sources) -> Sources:
     if _spent_s.get() is None:
         return sources
     embedder = None if sources.embedder is None else cast(Embedder, _Timed(sources.embedder))
-    return replace(sources, corpus=lambda scope: cast(Corpus, _Timed(sources.corpus(scope))), embedder=embedder)
+    return replace(sources, corpus=lambda scope: _timed_corpus(sources.corpus(scope)), embedder=embedder)
+
+
+def _timed_corpus(corpus: Corpus) -> Corpus:
+    return cast(Corpus, _Timed(corpus, _FETCHING if isinstance(corpus, DatabaseCorpus) else _LEG_OF))
 
 
 class _Timed:
     """Passes everything on, and adds up the time of the calls of a leg."""
 
-    def __init__(self, inner: object) -> None:
+    def __init__(self, inner: object, legs: Mapping[str, str] = _LEG_OF) -> None:
         self._inner = inner
+        self._legs = legs
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        leg = _LEG_OF.get(name)
+        leg = self._legs.get(name)
         if leg is None or not callable(found):
             return found
 
