@@ -22,7 +22,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib import resources
@@ -45,6 +46,8 @@ from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.metrics import evaluate
 from triskele.evaluation.retrievers import PrecomputedQueries, RankedDocument
 from triskele.index.database import DatabaseIndexes
+from triskele.index.vectors import packed, to_row
+from triskele.models.bundled import bundled
 from triskele.recall.plan import Plan
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.postgres import vector_extension
@@ -53,6 +56,7 @@ from triskele.types import Sort
 
 ASKED = 200
 DEPTH = 100
+_WARM_UP = 10
 # Columns that both stores have; rows keep their numbers.
 TABLES = {
     "versions": f"row, {VERSION_COLUMNS}, row_hash",
@@ -236,37 +240,43 @@ def _rrf_in_sql(engine: Engine, query: BenchQuery) -> list[Any]:
 def _measured(arm: Callable[[BenchQuery], list[str]], asked: Sequence[BenchQuery], dataset: Dataset) -> dict[str, Any]:
     for query in asked[:5]:
         arm(query)
-    run, took, cpu = {}, [], cpu_s()
-    for query in asked:
-        started = time.perf_counter()
-        run[query.id] = arm(query)
-        took.append(time.perf_counter() - started)
+    run: dict[str, list[str]] = {}
+    took = [timed(lambda query=query: run.update({query.id: arm(query)})) for query in asked]
     ids = [query.id for query in asked]
     scores = evaluate(ids, dataset.qrels, run)
-    return {"queries": len(ids), "ndcg@10": round(float(scores["ndcg@10"].mean()) * 100, 2), **spent(took, cpu)}
+    return {
+        "queries": len(ids),
+        "ndcg@10": round(float(scores["ndcg@10"].mean()) * 100, 2),
+        **spent(took),
+    }
 
 
-def spent(took: Sequence[float], cpu_before: float) -> dict[str, float]:
-    """Milliseconds of each call by the clock, and of both processors' time: other work on the machine changes less."""
-    cuts = statistics.quantiles(took, n=20)
-    cpu = (cpu_s() - cpu_before) / len(took)
-    found = {"p50 ms": statistics.median(took), "p95 ms": cuts[-1], "cpu ms": cpu}
+def spent(took: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Milliseconds of each call by the clock, and of processor time: other work on the machine changes that less."""
+    clock, cpu = zip(*took, strict=True)
+    cuts = statistics.quantiles(clock, n=20)
+    found = {"p50 ms": statistics.median(clock), "p95 ms": cuts[-1], "cpu ms": statistics.median(cpu)}
     return {name: round(seconds * 1000, 1) for name, seconds in found.items()}
 
 
-def cpu_s() -> float:
-    """The processor time of this process and of every connection of its servers; one that ends takes its time along."""
-    ticks = 0
-    own = str(os.getpid())
-    stats = {path.parent.name: _stat(path) for path in Path("/proc").glob("[0-9]*/stat")}
-    servers = {pid for pid, fields in stats.items() if fields and fields[1] == own}
-    for fields in stats.values():
-        if fields and fields[1] in servers:
-            ticks += int(fields[11]) + int(fields[12])
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+def timed(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of a call by the clock, and of processor time: of this thread and of the connections of its servers."""
+    servers_s, own_s, started = _servers_s(), time.thread_time(), time.perf_counter()
+    call()
+    elapsed, own_s = time.perf_counter() - started, time.thread_time() - own_s
+    return elapsed, own_s + _servers_s() - servers_s
 
 
-def _stat(path: Path) -> list[str]:
+def _servers_s() -> float:
+    """The processor time of every connection of this process's servers; one that ends takes its time along."""
+    own, stats = str(os.getpid()), {path.parent: _words(path) for path in Path("/proc").glob("[0-9]*/stat")}
+    servers = {path.name for path, fields in stats.items() if fields and fields[1] == own}
+    backends = [path for path, fields in stats.items() if fields and fields[1] in servers]
+    return sum(int(words[0]) for words in (_words(path / "schedstat") for path in backends) if words) / 1e9
+
+
+def _words(path: Path) -> list[str]:
+    """The words of a file about a process, behind its name."""
     try:
         return path.read_text().rpartition(")")[2].split()
     except OSError:
@@ -316,41 +326,41 @@ def speed(stores: Path, size: int) -> dict[str, Any]:
         _fill(url, size, stores, known)
         found: dict[str, Any] = {"rows": size, "load s": round(time.perf_counter() - started, 1)}
         print(json.dumps(found), flush=True)
-        for owner in ("me", "tenant"):
-            for corpus in ("database", "local"):
-                with open_engine(url, home / f"{corpus}-{owner}", corpus, owner) as engine:
-                    rehearse(engine, known)
-                    _time_engine(engine, f"{owner} {corpus}", questions, found)
-                    if (corpus, owner) == ("database", "me"):
-                        found["recall@50"] = _index_recall(engine, known, questions)
-                    print(json.dumps(found), flush=True)
         recipe = Recipe(url, known.dimensions)
-        for owner, project in (("me", None), ("tenant", None), ("me", "small")):
-            for kind in QUERIES:
-                asked = partial(_ask_recipe, recipe, known, kind, owner, project)
-                found[f"{owner} recipe {kind}{' small project' if project else ''}"] = _times(asked, questions)
+        for owner, project in (("me", None), ("me", "small"), ("tenant", None)):
+            with ExitStack() as stack:
+                arms: dict[str, Callable[[str], object]] = {}
+                for corpus in ("database", "local"):
+                    engine = stack.enter_context(open_engine(url, home / f"{corpus}-{owner}", corpus, owner))
+                    # As in a server: the worker embeds, no recall looks for what waits.
+                    engine.work_in_background()
+                    rehearse(engine, known)
+                    arms[corpus] = partial(engine.recall, logged=False, project=project, all_projects=project is None)
+                    if corpus == "database" and project is None:
+                        arms["the one statement"] = _both_legs(engine)
+                for kind in QUERIES:
+                    arms[f"recipe {kind}"] = partial(_ask_recipe, recipe, known, kind, owner, project)
+                arms["encoding the question"] = bundled().encode_query
+                found[f"{owner}{' small project' if project else ''}"] = _times(arms, questions)
+                print(json.dumps(found), flush=True)
         recipe.connection.close()
+        with open_engine(url, home / "database-me", "database") as engine:
+            rehearse(engine, known)
+            found["recall@50"] = _index_recall(engine, known, questions)
         found |= _sizes(url)
     return found
 
 
-def _time_engine(engine: Engine, name: str, questions: Sequence[str], found: dict[str, Any]) -> None:
-    for label, filters in {"": {"all_projects": True}, " small project": {"project": "small"}}.items():
-        found[f"{name}{label}"] = _times(partial(engine.recall, logged=False, **filters), questions)
-    if name.endswith("database"):
-        indexes = _indexes(engine)
-        embedder = engine.semantic().embedder
+def _both_legs(engine: Engine) -> Callable[[str], object]:
+    indexes, embedder = _indexes(engine), engine.semantic().embedder
 
-        def both_legs(text: str) -> None:
-            with engine.store.snapshot():
-                corpus = indexes.corpus(engine.scope(all_projects=True))
-                corpus._asked(
-                    corpus._weighted(engine.lexical.analyzer.query_terms(text)),
-                    corpus._query(embedder.encode_query(text).sentence, 110),
-                    110,
-                )
+    def ask(text: str) -> None:
+        with engine.store.snapshot():
+            corpus = indexes.corpus(engine.scope(all_projects=True))
+            words = corpus._weighted(engine.lexical.analyzer.query_terms(text))
+            corpus._asked(words, corpus._query(embedder.encode_query(text).sentence, 110), 110)
 
-        found[f"{name}, the one statement"] = _times(both_legs, questions)
+    return ask
 
 
 def _ask_recipe(
@@ -359,16 +369,16 @@ def _ask_recipe(
     recipe.ask(kind, text, known.encode_query(text).sentence, owner=owner, project=project)
 
 
-def _times(call: Callable[[str], object], questions: Sequence[str]) -> dict[str, float]:
-    """Of one call for each question, without the first ones."""
-    for text in questions[:10]:
-        call(text)
-    took, cpu = [], cpu_s()
-    for text in questions[10:]:
-        started = time.perf_counter()
-        call(text)
-        took.append(time.perf_counter() - started)
-    return spent(took, cpu)
+def _times(arms: Mapping[str, Callable[[str], object]], questions: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Each question asked of every arm in turn: other work slows all of them alike. The first ones do not count."""
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
+    for number, text in enumerate(questions):
+        for name, call in arms.items():
+            if number >= _WARM_UP:
+                took[name].append(timed(partial(call, text)))
+            else:
+                call(text)
+    return {name: spent(took[name]) for name in arms}
 
 
 def _indexes(engine: Engine) -> DatabaseIndexes:
@@ -404,7 +414,8 @@ def _fill(url: str, size: int, stores: Path, known: PrecomputedQueries) -> None:
     contents = texts.memories(size + size // 100, characters=200)
     vectors = _vectors(stores, len(contents), known.dimensions)
     chance = np.random.default_rng(7)
-    tokens = [chance.integers(-40, 40, (26, known.token_dimensions), np.int8).tobytes() for _ in range(256)]
+    drawn = [chance.integers(-40, 40, (26, known.token_dimensions), np.int8) for _ in range(256)]
+    tokens = [to_row(packed(vectors)) for vectors in drawn]
     with tempfile.TemporaryDirectory() as folder, open_engine(url, Path(folder), "database") as engine:
         # One draft: checking a hundred thousand texts for secrets would take longer than the rest.
         draft = engine.draft(contents[0])

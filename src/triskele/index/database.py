@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -129,6 +129,7 @@ class DatabaseCorpus:
         self._frequencies: dict[str, tuple[int, int]] = {}
         self._facts: dict[int, tuple[int, FactRow | None]] = {}
         self._vectors: dict[int, Floats | None] = {}
+        self._tokens: dict[int, bytes | None] = {}
         self._sessions: dict[tuple[str, str], int] = {}
         self._speakers: dict[str, int] = {}
         self._hits: dict[tuple[tuple[str, ...], int], list[DatabaseHit]] = {}
@@ -213,7 +214,7 @@ class DatabaseCorpus:
         return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort)
 
     def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
-        """Both legs in one statement, then the facts and vectors of what they found."""
+        """Both legs in one statement, then facts, vectors and tokens of what they found in another."""
         most = math.ceil(limit * _SPARE)
         words = self._weighted(terms)
         if not words.weights or not self._indexes.fingerprint:
@@ -225,9 +226,7 @@ class DatabaseCorpus:
             # The filter starved the scan.
             return
         self._hits[tuple(terms), limit] = [_hit(each) for each in found if each.score is not None][:limit]
-        rows = [each.row for each in found]
-        self._load_facts(rows, _REACH)
-        self._load_vectors(rows)
+        self._load_facts([each.row for each in found], _REACH, with_vectors=True)
         self._near[vector.tobytes(), limit] = np.array([each.row for each in near], dtype=np.int64)
 
     # Vectors
@@ -277,30 +276,39 @@ class DatabaseCorpus:
         missing = [row for row in dict.fromkeys(rows) if row not in self._vectors]
         if missing and self._indexes.fingerprint:
             raw = self._rows.vectors(self._indexes.fingerprint, missing)
-            width = self._indexes.dimensions
-            self._vectors |= {row: sound_vector(raw[row], width) if row in raw else None for row in missing}
+            self._vectors |= {row: self._sound(raw.get(row)) for row in missing}
         else:
             self._vectors |= dict.fromkeys(missing)
+
+    def _sound(self, raw: bytes | None) -> Floats | None:
+        return None if raw is None else sound_vector(raw, self._indexes.dimensions)
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
         """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
         width = self._indexes.token_dimensions
-        raw: Mapping[int, bytes] = {}
-        if len(rows) and self._indexes.fingerprint:
-            raw = self._rows.tokens(self._indexes.fingerprint, rows.tolist())
-        made = [from_row(raw[row], width) if row in raw else None for row in rows.tolist()]
+        listed = rows.tolist()
+        missing = [row for row in dict.fromkeys(listed) if row not in self._tokens]
+        if missing and self._indexes.fingerprint:
+            self._tokens |= self._rows.tokens(self._indexes.fingerprint, missing)
+        known = [self._tokens.get(row) for row in listed]
+        made = [None if raw is None else from_row(raw, width) for raw in known]
         counts = np.array([0 if each is None else len(each) for each in made], dtype=np.int64)
         pieces = [each for each in made if each is not None]
         return np.concatenate([np.empty((0, bytes_of(width)), dtype=np.uint8), *pieces]), counts
 
     # Facts
 
-    def _load_facts(self, rows: Iterable[int], reach: int) -> None:
+    def _load_facts(self, rows: Iterable[int], reach: int, *, with_vectors: bool = False) -> None:
         reach = max(reach, _REACH) if reach else 0
         missing = [row for row in dict.fromkeys(rows) if self._facts.get(row, (-1, None))[0] < reach]
-        if missing:
-            found = {each.row: each for each in self._rows.facts(missing, self.scope, reach)}
-            self._facts |= {row: (reach, found.get(row)) for row in missing}
+        if not missing:
+            return
+        model = self._indexes.fingerprint if with_vectors else ""
+        found = {each.row: each for each in self._rows.facts(missing, self.scope, reach, model)}
+        self._facts |= {row: (reach, found.get(row)) for row in missing}
+        if model:
+            self._tokens |= {row: each.tokens for row, each in found.items()}
+            self._vectors |= {row: self._sound(each.vector) for row, each in found.items()}
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
         """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""

@@ -54,7 +54,10 @@ class CandidateRow(NamedTuple):
 
 
 class FactRow(NamedTuple):
-    """What is known of a row; `before` and `after` are the turns beside it, the nearest first, -1 where unreadable."""
+    """What is known of a row; `before` and `after` are the turns beside it, the nearest first, -1 where unreadable.
+
+    `vector` and `tokens` are what a model made of its content, as the store keeps them, where they were asked for.
+    """
 
     row: int
     is_visible: bool
@@ -67,6 +70,8 @@ class FactRow(NamedTuple):
     time: int
     before: Sequence[int]
     after: Sequence[int]
+    vector: bytes | None = None
+    tokens: bytes | None = None
 
 
 class CorpusStore(Protocol):
@@ -124,8 +129,8 @@ class CorpusStore(Protocol):
         """
         ...
 
-    def facts(self, rows: Sequence[int], scope: Scope, reach: int) -> list[FactRow]:
-        """What is known of some rows, in any order; unknown ones are left out."""
+    def facts(self, rows: Sequence[int], scope: Scope, reach: int, fingerprint: str = "") -> list[FactRow]:
+        """What is known of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
         ...
 
     def vectors(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:

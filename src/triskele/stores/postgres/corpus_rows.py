@@ -31,7 +31,8 @@ _ORDERS = {
 # because the order of the summands differs from row to row, and equal scores are ordered by row.
 _SCORE = """
 sum(asked.content * postings.content / (postings.content + %s::float8 + %s::float8 * content_norm)
-  + asked.labels * postings.labels / (postings.labels + %s::float8 + %s::float8 * label_norm))::real
+  + CASE WHEN postings.labels = 0 THEN 0
+    ELSE asked.labels * postings.labels / (postings.labels + %s::float8 + %s::float8 * label_norm) END)::real
 """
 # Looking a row up in the scope is what costs: sorted first, the lookups end with the limit.
 _LEXICAL = """
@@ -88,16 +89,24 @@ _NO_WORDS = (
 _NO_VECTORS = "SELECT NULL::bigint AS row, NULL::float8 AS distance WHERE false"
 # A pair of numbers is no condition of an index under row-level security, the first of them is.
 _BESIDE = """
+CASE WHEN session IS NULL THEN '{{}}' ELSE
 ARRAY(SELECT CASE WHEN {readable} THEN row ELSE -1 END FROM versions
       WHERE owner = one.owner AND project = one.project AND session = one.session AND known_to IS NULL
       AND one.known_to IS NULL AND coalesce(position, 0) {sign}= coalesce(one.position, 0)
       AND (coalesce(position, 0), row) {sign} (coalesce(one.position, 0), one.row)
-      ORDER BY coalesce(position, 0) {way}, row {way} LIMIT %s)
+      ORDER BY coalesce(position, 0) {way}, row {way} LIMIT %s) END
 """
 _FACTS = """
 SELECT row, coalesce({scope}, false), {readable}, importance, project, session, speaker, role,
-       coalesce(valid_from, created_at), {before}, {after}
-FROM versions AS one WHERE owner = %s AND row = ANY(%s)
+       coalesce(valid_from, created_at), {before}, {after}, {made}
+FROM versions AS one{beside} WHERE owner = %s AND row = ANY(%s)
+"""
+# Looked up row by row: the planner may otherwise read all vectors of the owner.
+_BESIDE_FACTS = """
+LEFT JOIN LATERAL (
+    SELECT vector, tokens FROM vectors
+    WHERE vectors.owner = one.owner AND fingerprint = %s AND vectors.content_hash = one.content_hash OFFSET 0
+) AS made ON true
 """
 _MADE = """
 SELECT versions.row, {column} FROM versions JOIN vectors ON vectors.owner = versions.owner
@@ -239,8 +248,8 @@ class PostgresCorpus:
         )
         return statement, [self._owner, *bindings, self._owner, limit]
 
-    def facts(self, rows: Sequence[int], scope: Scope, reach: int) -> list[FactRow]:
-        """What is known of some rows, in any order; unknown ones are left out."""
+    def facts(self, rows: Sequence[int], scope: Scope, reach: int, fingerprint: str = "") -> list[FactRow]:
+        """What is known of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
         condition, bindings = in_scope(scope)
         readable, allowed = may_read(scope)
         sides = [
@@ -248,9 +257,17 @@ class PostgresCorpus:
             for sign, way in (("<", "DESC"), (">", "ASC"))
         ]
         beside = [*allowed, reach, *allowed, reach] if reach else []
-        statement = _FACTS.format(scope=condition, readable=readable, before=sides[0], after=sides[1])
-        found = self._transactions.all(statement, [*bindings, *allowed, *beside, self._owner, list(rows)])
-        return [FactRow._make(row) for row in found]
+        made, join = ("vector, tokens", _BESIDE_FACTS) if fingerprint else ("NULL::bytea, NULL::bytea", "")
+        statement = _FACTS.format(
+            scope=condition, readable=readable, before=sides[0], after=sides[1], made=made, beside=join
+        )
+        models = [fingerprint] if fingerprint else []
+        with self._transactions.reading() as connection:
+            cursor = connection.execute(
+                statement, [*bindings, *allowed, *beside, *models, self._owner, list(rows)], binary=True
+            )
+            # As text, every byte of a vector would travel as two characters.
+            return [FactRow._make(row) for row in cursor.fetchall()]
 
     def vectors(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         """The sentence vectors of some rows; those without are left out."""
@@ -263,6 +280,5 @@ class PostgresCorpus:
     def _made(self, column: str, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         bindings = [fingerprint, self._owner, list(rows)]
         with self._transactions.reading() as connection:
-            # As text, every byte would travel as two characters.
             found = connection.execute(_MADE.format(column=column), bindings, binary=True).fetchall()
         return {row: bytes(made) for row, made in found}
