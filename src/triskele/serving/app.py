@@ -306,6 +306,7 @@ def _seconds(milliseconds: str | None) -> float:
 
 MAX_BODY = 1_000_000
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
+_UNKNOWN_TOKEN = "this token is not known here: check it, or ask for another one"
 _BEARER = "bearer "
 SIGN_IN = "/sign-in"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -397,7 +398,8 @@ class Guard:
             return await self._sessions.admitted(request)
         principal = await self._principal(request)
         if principal is None:
-            return refused(401, _NO_TOKEN, {"WWW-Authenticate": self._rules.challenge}), None
+            reason = _UNKNOWN_TOKEN if request.headers.get("authorization") else _NO_TOKEN
+            return refused(401, reason, {"WWW-Authenticate": self._rules.challenge}), None
         return None, principal
 
     async def _principal(self, request: Request) -> Principal | None:

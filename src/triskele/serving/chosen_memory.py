@@ -14,9 +14,11 @@ from triskele.errors import BadInput
 from triskele.validation import check_name
 
 if TYPE_CHECKING:
+    from triskele.curation.decide import PairDecision
     from triskele.engine import Engine
     from triskele.serving.http.client import RemoteMemory
     from triskele.stores.vault import Ask
+    from triskele.types import Memory
 
 _MAX_KEY = 1000
 
@@ -44,6 +46,20 @@ def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) ->
         return memory.working_in(folder)
     memory.project = check_name(settings.project, "the project")
     return memory
+
+
+def hints_of(engine: Engine, memory: Memory) -> list[PairDecision]:
+    """What a stored memory repeats, extends or contradicts; a server finds it where the store is."""
+    if engine.settings.server.url:
+        from triskele.serving.http.client import RemoteMemory
+
+        if isinstance(engine, RemoteMemory):
+            return engine.related(memory)
+    if not engine.settings.curation.propose:
+        return []
+    from triskele.curation.curator import Curator
+
+    return Curator(engine).hints(memory)
 
 
 def key_of(settings: Settings, environ: Mapping[str, str]) -> str:

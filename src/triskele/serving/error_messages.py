@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from triskele.errors import BadInput
+
 MESSAGE_CHARACTERS = 600
 _READ_CHARACTERS = 20_000
 
@@ -23,6 +25,11 @@ def printable_line(message: str) -> str:
 def error_line(error: BaseException) -> str:
     """The message of an error as one printable line."""
     return printable_line(error_text(error))
+
+
+def only_at_the_store(url: str) -> BadInput:
+    """The refusal of what only the machine of the store can do."""
+    return BadInput(f"this works only where the store is, not over {url}: run it there, or without server.url")
 
 
 def _path(name: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +12,15 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from loopback_server import TOKEN, serving
+from starlette.testclient import TestClient
 
 import triskele
 from triskele.engine import Engine
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound, TriskeleError, Unavailable
 from triskele.serving.app import Application, Rules
+from triskele.serving.cli import related_memories
 from triskele.serving.cli.main import cli
+from triskele.serving.http import memory_api
 from triskele.serving.http.client import RemoteMemory
 from triskele.serving.http.problems import KINDS, AccessDenied, problem_of, raised_again
 from triskele.types import Answer, LinkKind, Sensitivity, Sort
@@ -149,9 +152,12 @@ def test_a_key_that_cannot_be_one_is_refused(key: str) -> None:
         triskele.connect("https://memory.example.com", key)
 
 
-def test_everyday_commands_ask_the_server_of_the_settings(
-    url: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command on a machine whose settings name the server."""
     home, work = tmp_path / "laptop", tmp_path / "shop"
     home.mkdir()
     (work / ".git").mkdir(parents=True)
@@ -161,10 +167,67 @@ def test_everyday_commands_ask_the_server_of_the_settings(
     (home / "config.toml").write_text(f'[server]\nurl = "{url}"\nkey_file = "{key}"\n')
     monkeypatch.setenv("TRISKELE_HOME", str(home))
     monkeypatch.chdir(work)
+    return lambda *arguments, **options: CliRunner().invoke(cli, list(arguments), prog_name="triskele", **options)
 
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(cli, list(arguments), prog_name="triskele")
 
+def test_what_a_new_memory_contradicts_is_named_over_a_server(
+    run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = json.loads(run("add", "The shop is deployed with Helm", "--json").stdout)["id"]
+    newer = run("add", "The shop is no longer deployed with Helm")
+    assert newer.exit_code == 0, newer.output
+    assert f"It may replace {older[:8]}" in newer.output and "supersedes" in newer.output
+    # At a terminal the question comes first; here the answer is to replace it.
+    monkeypatch.setattr(related_memories, "can_ask", lambda _: True)
+    replaced = run("add", "The shop is deployed with Argo CD, not with Helm", input="replace\n")
+    assert replaced.exit_code == 0, replaced.output
+    assert engine.superseded([older]) == {older}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["add", "x", "--importance", "7"], "importance must be between 0 and 1, not 7"),
+        (["show", "a"], "not an id"),
+        (["add", "x", "--project", "p" * 300], "the project is longer than 200 characters"),
+    ],
+)
+def test_a_bad_value_is_refused_over_a_server_in_the_words_of_the_engine(
+    run: Run, arguments: list[str], words: str
+) -> None:
+    refused = run(*arguments)
+    assert refused.exit_code == 2 and words in refused.stderr, refused.output
+    assert "Input should" not in refused.stderr and "String should" not in refused.stderr
+
+
+def test_complaints_are_sentences_where_the_engine_has_one(api: TestClient) -> None:
+    def complaint(path: str, **body: object) -> str:
+        answer = api.post(path, json=body)
+        assert answer.status_code == 422
+        return str(answer.json()["detail"])
+
+    assert complaint("/v1/memories", content="") == "the memory is empty"
+    assert complaint("/v1/memories", content="x", importance=7) == "importance must be between 0 and 1, not 7"
+    assert complaint("/v1/recall", query="x", limit=0) == "limit must be between 1 and 200, not 0"
+    assert complaint("/v1/forget", ids=["zz", "!!"]).startswith("not an id")
+    # Of another type than any value that the engine sees: the schema says so.
+    assert complaint("/v1/memories", content="x", importance="high").startswith("importance: ")
+    assert complaint("/v1/memories", content="x", colour="red").startswith("colour: ")
+    assert "by its id" in complaint("/v1/related", id="zzzzzzzz", content="x")
+
+
+def test_a_count_reads_no_more_than_the_counts(
+    remote: RemoteMemory, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.remember("Argo CD deploys the shop")
+    assert remote.statistics()[1].names is not None
+    monkeypatch.setattr(memory_api, "more_statistics", lambda _: pytest.fail("statistics were read"))
+    assert remote.census() == engine.census()
+
+
+def test_everyday_commands_ask_the_server_of_the_settings(
+    run: Run, url: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     added = json.loads(run("add", "Argo CD deploys the shop", "--tags", "deploy", "--json").stdout)
     assert engine.get(added["id"]).project == "shop"
     assert json.loads(run("recall", "what deploys the shop?", "--json").stdout)["hits"][0]["id"] == added["id"]
@@ -175,7 +238,7 @@ def test_everyday_commands_ask_the_server_of_the_settings(
     assert run("forget", added["id"]).exit_code == 0 and engine.get(added["id"]).known_to is not None
     refused = run("doctor")
     assert refused.exit_code == 2 and "run it there" in refused.stderr
-    assert not (home / "memories.db").exists()
+    assert not (tmp_path / "laptop" / "memories.db").exists()
     # The key of the file is not for a server that a variable names.
     monkeypatch.setenv("TRISKELE_SERVER", "https://evil.example")
     assert "TRISKELE_KEY" in run("list").stderr

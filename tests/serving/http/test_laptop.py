@@ -52,6 +52,8 @@ def server(postgres: PostgresProcess, tmp_path_factory: pytest.TempPathFactory) 
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
     environ |= {"TRISKELE_HOME": str(home), "TRISKELE_STORE": url, "TRISKELE_RECALL_MODEL": "none"}
     environ |= {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_SERVER_REQUESTS_PER_MINUTE": "0"}
+    # What is proposed asks questions, and who asks early scores differently until the index has settled.
+    (home / "config.toml").write_text("[curation]\npropose = false\n")
     command = [sys.executable, "-m", "triskele", "serve", "--http", "127.0.0.1:0", "--json"]
     accounts = Accounts(url)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ) as process:

@@ -100,6 +100,22 @@ def test_each_user_has_a_memory_of_their_own(server: Server) -> None:
         assert his.recall("what deploys the shop?").hits == () and his.census().memories == 0
 
 
+def test_what_a_user_writes_is_compared_and_proposed(server: Server) -> None:
+    key = server.user("ada")
+    with triskele.connect(server.url, key) as memory:
+        for content in (
+            "Herons nest in the tower",
+            "The shop is deployed with Helm",
+            "The shop is not deployed with Helm",
+        ):
+            memory.remember(content)
+            engine = server.tenants.engine("ada")
+            engine.after_answer.flush()
+        assert [each.kind for each in engine.proposals.list()] == ["supersede"]
+        # The first write of a user is where curation begins to look.
+        assert memory.statistics()[1].proposals == 1
+
+
 REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "remember": lambda id: {"json": {"content": "a fact of B", "supersedes": id}},
     "remember_all": lambda _: {"json": {"memories": [{"content": "another fact of B"}]}},
@@ -117,6 +133,8 @@ REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "recall": lambda _: {"json": {"query": "Friedrichshafen", "all_projects": True}},
     "why_not": lambda id: {"json": {"id": id, "query": "Friedrichshafen"}},
     "concept": lambda _: {"params": {"concept": "Friedrichshafen", "all_projects": "true"}},
+    "related": lambda _: {"json": {"content": f"The {WORD.title()} Graf lands in Berlin"}},
+    "stats": lambda _: {"params": {"more": "false"}},
     "undo_plan": lambda _: {"params": {"all_projects": "true"}},
     "undo": lambda _: {"json": {"all_projects": True}},
     "import": lambda _: {"content": b'{"content": "a third fact of B"}\n'},
@@ -134,7 +152,7 @@ def test_every_operation_that_takes_something_is_asked_with_it() -> None:
 
 def test_only_questions_are_posted_with_the_scope_read() -> None:
     posted = {each.name for each in OPERATIONS if each.method != "GET" and each.scope == "read"}
-    assert posted == {"get_all", "versions", "shorten", "recall", "why_not"}
+    assert posted == {"get_all", "versions", "shorten", "recall", "why_not", "related"}
 
 
 def test_no_route_shows_or_changes_anything_of_another_user(server: Server) -> None:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from triskele.errors import BadInput
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -87,8 +85,9 @@ class Invocation:
     def refuse_server(self) -> None:
         """Refuse a command that works on files of the store, where this machine uses a server."""
         if self.uses_server():
-            url = self.settings().server.url
-            raise BadInput(f"this works only where the store is, not over {url}: run it there, or without server.url")
+            from triskele.serving.error_messages import only_at_the_store
+
+            raise only_at_the_store(self.settings().server.url)
 
     @contextmanager
     def open(self) -> Iterator[Engine]:

@@ -13,6 +13,7 @@ from triskele.curation.curator import Curator
 from triskele.errors import Conflict
 from triskele.serving import shapes
 from triskele.serving.cli.render import one_line
+from triskele.types import is_secret
 
 if TYPE_CHECKING:
     from triskele.curation.decide import PairDecision
@@ -27,12 +28,16 @@ _REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _SHOWN_CHARACTERS = 80
 
 
-def related(invocation: Invocation, engine: Engine, memory: Memory) -> list[PairDecision]:
+def related(invocation: Invocation, engine: Engine, memory: Memory, *, is_stored: bool = True) -> list[PairDecision]:
     """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere.
 
-    A server curates for itself.
+    A server finds it by recall.
     """
-    if invocation.remote is not None or not engine.settings.curation.propose:
+    if invocation.remote is not None:
+        # A secret does not travel before it is stored.
+        is_told = is_stored or not is_secret(memory)
+        return invocation.remote.related(memory, is_stored=is_stored)[:_MOST] if is_told else []
+    if not engine.settings.curation.propose:
         return []
     curator = Curator(engine)
     return (curator.hints(memory) if invocation.is_resident else curator.word_hints(memory))[:_MOST]
@@ -43,7 +48,7 @@ def ask(invocation: Invocation, engine: Engine, memory: Memory) -> str | None:
 
     The resident process cannot ask: the client does it then.
     """
-    found = [each for each in related(invocation, engine, memory) if each.is_sure]
+    found = [each for each in related(invocation, engine, memory, is_stored=False) if each.is_sure]
     if not found:
         return None
     if invocation.is_resident:

@@ -65,6 +65,10 @@ class AccessPolicy(Protocol):
         """Raise QuotaExceeded where the user has used up the tokens of hosted models for today."""
         ...
 
+    def wrote(self, principal: Principal) -> None:
+        """Told that a request of the principal changed something."""
+        ...
+
     def audit(self, access: Access) -> None:
         """Record a request that changed something, revealed something or was refused."""
         ...
@@ -89,6 +93,9 @@ class SingleOwner:
 
     def admit_models(self, principal: Principal) -> None:
         """Admit every question."""
+
+    def wrote(self, principal: Principal) -> None:
+        """Nothing: this process curates what was written by itself."""
 
     def audit(self, access: Access) -> None:
         """Record nothing."""

@@ -87,6 +87,14 @@ class EditBody(Strict):
     valid_to: Annotated[When | None, Field(description="null removes it.")] = None
 
 
+class RelatedBody(Strict):
+    """A memory, or a text that is not stored yet."""
+
+    id: Reference | None = None
+    content: Text | None = None
+    project: Project | None = None
+
+
 class IdsBody(Strict):
     """Some memories."""
 
@@ -193,6 +201,12 @@ class ExportQuery(Strict):
     private: bool = False
     with_secrets: bool = False
     current_only: bool = False
+
+
+class StatsQuery(Strict):
+    """What to count."""
+
+    more: Annotated[bool, Field(description="Jobs, names, usage and curation too.")] = True
 
 
 class GraphQuery(Strict):

@@ -13,6 +13,7 @@ import httpx
 
 from triskele import __version__
 from triskele.config import Settings
+from triskele.curation.decide import PairDecision
 from triskele.curation.projects import project_of
 from triskele.curation.undo import UndoPlan
 from triskele.errors import BadInput, NotFound, TriskeleError, Unavailable
@@ -20,6 +21,7 @@ from triskele.exchange.records import ExportReport, ImportReport
 from triskele.ingest import Drafter
 from triskele.recall.why_not import WhyNot
 from triskele.serving import shapes
+from triskele.serving.error_messages import only_at_the_store
 from triskele.serving.http import replies
 from triskele.serving.http.bodies import MAX_BATCH
 from triskele.serving.http.mount import CLIENT_HEADER, PRIVATE_HEADER, PROJECT_HEADER, REPORT_HEADER, VERSION_HEADER
@@ -74,7 +76,7 @@ class RemoteMemory:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise BadInput(f"this works only where the store is, not over {self.url}: run it there, or without server.url")
+        raise only_at_the_store(self.url)
 
     def close(self) -> None:
         """Close the connections."""
@@ -118,6 +120,10 @@ class RemoteMemory:
         """Store up to 100 memories in one transaction, each given by its `content` and details."""
         body = {"memories": [self._written(each) for each in memories]}
         return self.asked(list[Outcome], "POST", "/v1/batch", json=body)
+
+    def draft(self, content: str, **details: Any) -> Memory:
+        """A checked memory that is not stored yet."""
+        return Drafter(self.settings.memory, self.project).draft(content, **details)
 
     def draft_pieces(self, text: str, *, position: int | None = None, **details: Any) -> list[Mapping[str, Any]]:
         """A longer text as several memories for `remember_all`."""
@@ -221,6 +227,12 @@ class RemoteMemory:
         """The links of a memory, in either direction."""
         return self.asked(list[Link], "GET", f"{_one(reference)}/links")
 
+    def related(self, memory: Memory, *, is_stored: bool = True) -> list[PairDecision]:
+        """What a memory repeats, extends or contradicts, as the server finds it; the surest first."""
+        body = {"id": memory.id} if is_stored else {"content": memory.content, "project": memory.project}
+        found = self.asked(list[replies.RelatedReply], "POST", "/v1/related", json=body)
+        return [PairDecision(each.verdict, memory, replies.to_memory(each.memory), each.confidence) for each in found]
+
     def superseded(self, ids: Iterable[str]) -> set[str]:
         """Those of these memories that another one replaces."""
         return {each.id for each in self.lookup(ids) if each.superseded}
@@ -253,12 +265,14 @@ class RemoteMemory:
 
     def census(self) -> Census:
         """Counts of what is stored."""
-        return self.statistics()[0]
+        return _census(self.asked(replies.CensusReply, "GET", "/v1/stats", params={"more": False}))
 
     def statistics(self) -> tuple[Census, MoreStatistics]:
         """Counts of what is stored, and what is known besides."""
         counted = self.asked(replies.CensusReply, "GET", "/v1/stats")
-        return Census(**{name: getattr(counted, name) for name in Census.__slots__}), counted.more
+        if counted.more is None:
+            raise Unavailable(f"{self.url} answered something else: is it a triskele server?")
+        return _census(counted), counted.more
 
     # Transfer
 
@@ -376,6 +390,10 @@ def _other_version(answer: httpx.Response) -> str:
     if version == __version__:
         return ""
     return f"it runs triskele {version[:20]}, this is {__version__}; upgrade the older one"
+
+
+def _census(counted: replies.CensusReply) -> Census:
+    return Census(**{name: getattr(counted, name) for name in Census.__slots__})
 
 
 def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:

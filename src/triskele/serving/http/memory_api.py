@@ -7,6 +7,7 @@ from functools import partial
 
 from triskele import validation
 from triskele.curation import echo, undo, usage
+from triskele.curation.curator import Curator
 from triskele.errors import BadInput, Conflict
 from triskele.serving.graph_view import graph_view
 from triskele.serving.http import bodies, leg_times, replies
@@ -174,8 +175,23 @@ def undo_last(call: Call) -> list[Outcome]:
 
 def census(call: Call) -> replies.CensusReply:
     """Count what is stored."""
-    more = more_statistics(call.engine)
-    return replies.CensusReply(**asdict(call.engine.census()), waiting=more.jobs.embed, more=more)
+    counted, waiting = asdict(call.engine.census()), call.engine.store.vectors.count_waiting()
+    more = more_statistics(call.engine) if call.query.more else None
+    return replies.CensusReply(**counted, waiting=waiting, more=more)
+
+
+def related(call: Call) -> list[replies.RelatedReply]:
+    """What a memory repeats, extends or contradicts, the surest first; nothing where curation proposes nothing."""
+    asked, engine = call.body, call.engine
+    if (asked.id is None) == (asked.content is None):
+        raise BadInput("name a memory by its id, or give the content of one that is not stored yet")
+    memory = engine.get(asked.id) if asked.id is not None else engine.draft(asked.content, project=asked.project)
+    decisions = Curator(engine).hints(memory) if engine.settings.curation.propose else []
+    return [
+        replies.RelatedReply(memory_reply(each.old), each.verdict, each.confidence)
+        for each in decisions
+        if each.old is not None
+    ]
 
 
 def concept(call: Call) -> replies.ConceptReply:
@@ -406,6 +422,17 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(404,),
     ),
     Operation(
+        name="related",
+        method="POST",
+        path="/v1/related",
+        summary="Older memories that a memory repeats, extends or contradicts",
+        run=related,
+        reply=list[replies.RelatedReply],
+        tag="recall",
+        body=bodies.RelatedBody,
+        errors=(404,),
+    ),
+    Operation(
         name="concept",
         method="GET",
         path="/v1/graph",
@@ -447,5 +474,6 @@ OPERATIONS: tuple[Operation, ...] = (
         run=census,
         reply=replies.CensusReply,
         tag="server",
+        query=bodies.StatsQuery,
     ),
 )

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from anyio import to_thread
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from triskele import validation
+from triskele.config import MemorySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.exchange.records import ExportReport
@@ -24,7 +28,7 @@ from triskele.serving.http.access import PRINCIPAL, Principal
 from triskele.serving.http.bodies import Strict
 from triskele.serving.http.mount import CLIENT_HEADER, MAX_IMPORT, PROJECT_HEADER, REPORT_HEADER, ApiContext
 from triskele.serving.http.replies import adapter
-from triskele.stores.access_keys import READ
+from triskele.stores.access_keys import READ, WRITE
 from triskele.types import Memory, Outcome, client_actor
 
 MAX_BODY = 64 * 1024
@@ -36,6 +40,19 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _PIECE = 65536
 _COMPLAINTS = 5
 _MAX_NAME = 200
+# Fields that the engine checks too: it says better what is wrong with them.
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "content": partial(validation.check_content, settings=MemorySettings()),
+    "importance": validation.check_importance,
+    "limit": validation.check_limit,
+    "budget": validation.check_budget,
+    "position": validation.check_position,
+    "role": validation.check_role,
+    "speaker": validation.check_speaker,
+    "project": partial(validation.check_name, what="the project"),
+    "session": partial(validation.check_name, what="the session"),
+    **dict.fromkeys(("id", "ids", "source", "target", "near", "supersedes"), validation.check_prefix),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +138,8 @@ def _answer(
     client, project = (_told(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
     call = Call(principal, context, dict(request.path_params), body, query, file, client, project)
     value = operation.run(call)
+    if operation.scope == WRITE:
+        policy.wrote(principal)
     request.scope[TARGET] = value.id if isinstance(value, Outcome | Memory) else ""
     if isinstance(value, Exported):
         told = {REPORT_HEADER: adapter(ExportReport).dump_json(value.report).decode()}
@@ -162,11 +181,24 @@ def _parsed(kind: type[BaseModel], content: bytes) -> Any:
 
 
 def _complaint(error: ValidationError) -> Exception:
-    found = error.errors(include_url=False, include_input=False, include_context=False)
+    found = error.errors(include_url=False, include_context=False)
     if any(each["type"] == "json_invalid" for each in found):
         return HTTPException(400, "the body is not valid JSON")
-    places = (".".join(str(part)[:40] for part in each["loc"][:6]) for each in found[:_COMPLAINTS])
-    return BadInput("; ".join(f"{place}: {each['msg']}" for place, each in zip(places, found, strict=False)))
+    return BadInput("; ".join(dict.fromkeys(map(_sentence, found[:_COMPLAINTS]))))
+
+
+def _sentence(complaint: ErrorDetails) -> str:
+    """What is wrong with a value, in the words of the engine where it checks such values too."""
+    place = complaint["loc"][:6]
+    field = next((part for part in reversed(place) if isinstance(part, str)), "")
+    try:
+        _CHECKS.get(field, str)(complaint["input"])
+    except BadInput as error:
+        return str(error)
+    except (TypeError, ValueError, AttributeError):
+        # Of another type than the engine ever sees.
+        pass
+    return f"{'.'.join(str(part)[:40] for part in place)}: {complaint['msg']}"
 
 
 def _query(operation: Operation, request: Request) -> Any:

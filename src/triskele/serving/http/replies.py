@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from triskele.curation.compare import Verdict
 from triskele.recall.why_not import SmallestChange, Stage, WhyNot
 from triskele.serving.statistics import MoreStatistics
 from triskele.types import Agreement, Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Period
@@ -99,7 +100,7 @@ class UndoReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensusReply:
-    """How much is stored; `waiting` contents have no vectors yet."""
+    """How much is stored; `waiting` contents have no vectors yet, `more` is what is known besides."""
 
     memories: int
     forgotten: int
@@ -111,7 +112,16 @@ class CensusReply:
     by_category: Mapping[str, int]
     by_project: Mapping[str, int]
     waiting: int = 0
-    more: MoreStatistics
+    more: MoreStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedReply:
+    """An older memory that a newer one repeats (noop), extends (update) or contradicts (supersede)."""
+
+    memory: MemoryReply
+    verdict: Verdict
+    confidence: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
+from triskele.errors import TriskeleError
 from triskele.serving.http.access import Access, Principal
 from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores import factory
@@ -58,6 +60,7 @@ class Tenants:
         self._opening: dict[str, threading.Lock] = {}
         self._windows: dict[str, _Window] = {}
         self._counts: dict[str, _Counted] = {}
+        self._curating: set[str] = set()
 
     @property
     def limits(self) -> ServerSettings:
@@ -169,6 +172,25 @@ class Tenants:
         spent = sum(day.tokens for day in egress_log.days(self.engine_of(principal).store) if day.day == today)
         if spent >= most:
             raise QuotaExceeded(f"{spent:,} tokens of hosted models were used today, the quota is {most:,}: wait a day")
+
+    def wrote(self, principal: Principal) -> None:
+        """Let curation compare what a user wrote with what is near, once the answer is out."""
+        engine = self.engine_of(principal)
+        owner = engine.store.owner
+        with self._mutex:
+            is_queued = owner in self._curating
+            self._curating.add(owner)
+        if not is_queued:
+            engine.after_answer.put(partial(self._curate, engine))
+
+    def _curate(self, engine: Engine) -> None:
+        from triskele.curation.curator import Curator
+
+        with self._mutex:
+            self._curating.discard(engine.store.owner)
+        # A bounded step: what is left of a large import follows with the next writes.
+        with suppress(TriskeleError):
+            Curator(engine).follow()
 
     def audit(self, access: Access) -> None:
         """Add a request to the audit log."""

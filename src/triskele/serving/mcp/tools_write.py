@@ -8,8 +8,8 @@ from pydantic import Field
 
 from triskele.base import periods
 from triskele.curation import echo
-from triskele.curation.curator import Curator
 from triskele.errors import BadInput
+from triskele.serving.chosen_memory import hints_of
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller
 from triskele.serving.mcp.schemas import (
@@ -216,9 +216,7 @@ def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **
 
 def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
     """What the text repeats or contradicts, of what this client may see."""
-    if not who.engine.settings.curation.propose:
-        return []
-    hints = Curator(who.engine).hints(who.engine.get(outcome.id))
+    hints = hints_of(who.engine, who.engine.get(outcome.id))
     return schemas.similar([each for each in hints if each.old is not None and who.may_read(each.old)][:_MOST_SIMILAR])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -33,12 +33,21 @@ _NODE_PX = 46.0
 _WIDER = 1.4
 _LEAST_DISTANCE = 0.05
 
-# One request counts, those that come meanwhile wait for it: they would only take the processor from it.
-_counting = threading.Lock()
-_counted: WeakKeyDictionary[Engine, tuple[object, lookup.Stats]] = WeakKeyDictionary()
+# One request counts for a memory, those that come meanwhile wait for it: they would only take the processor from it.
+_counted: WeakKeyDictionary[Engine, _Counted] = WeakKeyDictionary()
+_listing = threading.Lock()
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was counted of one memory, and at which position of its store."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    at: object = None
+    stats: lookup.Stats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +114,14 @@ def open_view(engine: Engine, at: datetime | None) -> View:
 
 def starting_points(engine: Engine) -> lookup.Stats:
     """Counts of the graph and the concepts that most memories mention; kept until something is written or read."""
-    with _counting:
+    with _listing:
+        counted = _counted.setdefault(engine, _Counted())
+    with counted.lock:
         now = (engine.store.position(), engine.store.jobs.counts().names)
-        known = _counted.get(engine)
-        if known is None or known[0] != now:
-            made = lookup.stats(open_view(engine, None), engine.runtime.indexes(engine.semantic()).mentions)
-            known = _counted[engine] = (now, made)
-        return known[1]
+        if counted.stats is None or counted.at != now:
+            mentions = engine.runtime.indexes(engine.semantic()).mentions
+            counted.at, counted.stats = now, lookup.stats(open_view(engine, None), mentions)
+        return counted.stats
 
 
 def first_moment(engine: Engine) -> datetime | None:
