@@ -8,6 +8,7 @@ import pytest
 
 from triskele.config import load
 from triskele.engine import Engine
+from triskele.index import lexical
 from triskele.index.lexical import LexicalIndex
 from triskele.types import Sort
 
@@ -43,6 +44,26 @@ def test_a_memory_scores_the_same_before_and_after_the_writer_caught_up(engine: 
     after = [_scores(engine, question) for question in questions]
     for early, late in zip(before, after, strict=True):
         assert early == pytest.approx(late, rel=0.01)
+
+
+def test_a_large_index_settles_once_the_store_was_quiet_for_long(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexical, "MOST_SETTLED", 10)
+    for start in (0, 20):
+        _fill(engine, 20, start=start)
+        engine.lexical.catch_up()
+    _fill(engine, 1, start=40)
+    # Brought up to date, and left for later.
+    for _ in range(2):
+        assert not engine.lexical.settle(39 / lexical.SETTLED_PER_S)
+        assert engine.lexical.behind() == 0
+    grown = _scores(engine, "gamma")
+    assert engine.lexical.settle(41 / lexical.SETTLED_PER_S)
+    settled = _scores(engine, "gamma")
+    engine.lexical.rebuild()
+    assert _scores(engine, "gamma") == settled != grown
+    assert engine.lexical.settle(0)
 
 
 def test_an_index_that_grew_ranks_as_one_that_was_built_at_once(engine: Engine) -> None:

@@ -22,8 +22,9 @@ from triskele.stores.protocols import START, Cursor, Heads, OwnerStore
 from triskele.types import Action, JournalEntry, Scope, Sort
 
 MAX_TERMS = 256
-# Writing so many anew takes seconds, in the background.
+# Writing so many anew takes seconds, in the background; more of them after a longer pause, by so many a second.
 MOST_SETTLED = 20_000
+SETTLED_PER_S = 500
 _REMOVALS = 5
 # Begins the name of an index that is kept because it reaches beyond the journal.
 _AHEAD = "ahead-"
@@ -110,20 +111,24 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         """Build the index again from the store and replace the old one."""
         self._write_alone(lambda: self._build(progress))
 
-    def settle(self) -> bool:
+    def settle(self, quiet_s: float = math.inf) -> bool:
         """Write the files as at once, so that scores depend on the store alone and no longer on when it was read.
 
-        A large index is only brought up to date: its averages have moved by less than its scores show. False where
-        another process is writing.
+        A large index is only brought up to date where the store was quiet for less time than that is worth. False where
+        that has to come later, or another process is writing.
         """
         with self._lock(0) as is_held:
             epoch = self._store.epoch()
             kept = self._open(epoch) if is_held else None
-            if kept is None or (kept.is_of_one_piece and not self._since(kept)):
+            is_current = kept is not None and not self._since(kept)
+            if kept is None or (is_current and kept.is_of_one_piece):
                 return is_held
-            self._build(None) if kept.live <= MOST_SETTLED else self._append(epoch, kept)
+            is_worth = kept.live <= max(MOST_SETTLED, quiet_s * SETTLED_PER_S)
+            if is_current and not is_worth:
+                return False
+            self._build(None) if is_worth else self._append(epoch, kept)
         self.close()
-        return True
+        return is_worth
 
     def damaged(self) -> int:
         """The number of rows that only the index or only the store has, or of files that are not what was written."""

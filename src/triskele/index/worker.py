@@ -172,6 +172,7 @@ class Worker:
         self._is_shared = store.vectors.keeps_tokens
         self._seen: Heads | None = None
         self._settled: Heads | None = None
+        self._changed_at = 0.0
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._has_wide_rows = True
@@ -228,12 +229,15 @@ class Worker:
         """Settle the indexes once nothing was written for a while, by whichever process."""
         semantic = self._semantic()
         before, self._seen = self._seen, self._store.heads("" if semantic is None else semantic.catalog.fingerprint)
+        if before != self._seen:
+            self._changed_at = time.monotonic()
         if not is_quiet or not before == self._seen != self._settled:
             return
-        indexes = [self._lexical, *(() if semantic is None else semantic.on_disk)]
         # A folder that cannot be written now does not keep this from embedding.
         with suppress(IndexUnavailable):
-            if all(index.settle() for index in indexes):
+            others = () if semantic is None else semantic.on_disk
+            is_settled = all(index.settle() for index in others)
+            if self._lexical.settle(time.monotonic() - self._changed_at) and is_settled:
                 self._settled = before
 
     def _is_waiting(self) -> bool:
