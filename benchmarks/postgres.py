@@ -304,7 +304,7 @@ def move(source: Engine, url: str) -> None:
         ) as copy:
             for slot, digest, fingerprint, vector in rows:
                 made, _ = tokens.gather(np.array([slot]))
-                copy.write_row(["me", slot, digest, fingerprint, vector, made.tobytes()])
+                copy.write_row(["me", slot, digest, fingerprint, vector, to_row(made)])
         connection.commit()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
