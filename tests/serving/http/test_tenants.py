@@ -103,17 +103,15 @@ def test_each_user_has_a_memory_of_their_own(server: Server) -> None:
 def test_what_a_user_writes_is_compared_and_proposed(server: Server) -> None:
     key = server.user("ada")
     with triskele.connect(server.url, key) as memory:
-        for content in (
-            "Herons nest in the tower",
-            "The shop is deployed with Helm",
-            "The shop is not deployed with Helm",
-        ):
-            memory.remember(content)
-            engine = server.tenants.engine("ada")
-            engine.after_answer.flush()
-        assert [each.kind for each in engine.proposals.list()] == ["supersede"]
         # The first write of a user is where curation begins to look.
+        for content in ("Herons nest in the tower", "The shop runs on Helm", "The shop does not run on Helm"):
+            memory.remember(content)
+            server.tenants.engine("ada").after_answer.flush()
         assert memory.statistics()[1].proposals == 1
+        server.tool(key, "memory_store", content="Herons do not nest in the tower", everywhere=True)
+        server.tenants.engine("ada").after_answer.flush()
+        proposed = server.tenants.engine("ada").proposals.list()
+        assert [each.kind for each in proposed] == ["supersede"] * 2
 
 
 REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {

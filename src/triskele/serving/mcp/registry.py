@@ -73,17 +73,20 @@ class MemoryTool(Tool):
             status = problem_of(error.__cause__).status if error.__cause__ else 422
             raise ToolError(error_messages.printable_line(_message(self.name, error))) from None
         finally:
-            await to_thread.run_sync(self._audit, context, status)
+            await to_thread.run_sync(self._note, context, status)
 
-    def _audit(self, context: Request, status: int) -> None:
-        """Note a call that may change or reveal something, or that was refused, where there is an audit log."""
+    def _note(self, context: Request, status: int) -> None:
+        """Note a call that may change or reveal something, or that was refused, on a server with users."""
         policy = context.request_context.lifespan_context.policy
         is_reading = self.annotations == READS and status not in (403, 429)
         if policy is None or is_reading:
             return
         made = context.request_context.request
         client = made.client.host if isinstance(made, HttpRequest) and made.client else ""
-        policy.audit(Access(principal_of(context), f"mcp {self.name}", "", status, client))
+        principal = principal_of(context)
+        policy.audit(Access(principal, f"mcp {self.name}", "", status, client))
+        if status == 200:
+            policy.wrote(principal)
 
 
 def _compact(result: Any) -> Any:
