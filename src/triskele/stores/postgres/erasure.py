@@ -33,12 +33,22 @@ def erase(writer: PostgresWriter, ids: Sequence[str]) -> list[Outcome]:
     outcomes = []
     for id in dict.fromkeys(ids):
         latest = writer.latest(id)
-        connection.execute("DELETE FROM links WHERE owner = %s AND (source = %s OR target = %s)", [owner, id, id])
-        _delete(connection, owner, id)
+        delete(connection, owner, id)
         outcomes.append(writer.note_erased(latest))
+    drop_unused(connection, owner)
+    return outcomes
+
+
+def delete(connection: Connection, owner: str, id: str) -> None:
+    """Delete the rows of a memory, and those that name it; `drop_unused` deletes what was derived from it."""
+    connection.execute("DELETE FROM links WHERE owner = %s AND (source = %s OR target = %s)", [owner, id, id])
+    _delete(connection, owner, id)
+
+
+def drop_unused(connection: Connection, owner: str) -> None:
+    """Delete vectors, jobs and names that no version has any more."""
     vector_rows.drop_unused(connection, owner)
     drop_unused_names(connection, owner)
-    return outcomes
 
 
 def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
@@ -59,14 +69,18 @@ def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> O
     for memory, sealed in versions:
         insert_version(connection, memory)
         sealed_texts.keep(connection, memory, sealed)
-    vector_rows.drop_unused(connection, writer.owner)
-    drop_unused_names(connection, writer.owner)
+    drop_unused(connection, writer.owner)
     return writer.note_sealed(last)
 
 
 def mark(connection: Connection, owner: str) -> None:
     """Remember that deleted rows of an owner may still be in the tables, and in files of other instances."""
     connection.execute("INSERT INTO marks VALUES (%s, %s, '') ON CONFLICT DO NOTHING", [owner, UNSCRUBBED])
+    begin_epoch(connection, owner)
+
+
+def begin_epoch(connection: Connection, owner: str) -> None:
+    """Let every instance make the files of an owner again: they may hold what is gone."""
     connection.execute(
         "INSERT INTO marks AS known VALUES (%s, %s, '1')"
         " ON CONFLICT (owner, name) DO UPDATE SET value = known.value::bigint + 1",

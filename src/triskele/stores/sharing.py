@@ -1,0 +1,96 @@
+"""Shares: a memory or a tag of one user, readable or writable for another user or a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from triskele.errors import BadInput
+from triskele.types import USER
+
+Subject = Literal["memory", "tag"]
+GranteeKind = Literal["user", "group"]
+Access = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What its owner shares, the id of a memory or a tag, with whom, and whether they may write."""
+
+    owner: str
+    subject: Subject
+    target: str
+    grantee_kind: GranteeKind
+    grantee: str
+    access: Access
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedMemory:
+    """A memory that another user shares with this one."""
+
+    id: str
+    owner: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Users that a memory or a tag can be shared with at once."""
+
+    name: str
+    members: Sequence[str]
+
+
+class ShareStore(Protocol):
+    """The shares that one user gives and receives."""
+
+    def share(
+        self,
+        subject: Subject,
+        target: str,
+        grantee_kind: GranteeKind,
+        grantee: str,
+        *,
+        access: Access = "read",
+        actor: str = USER,
+    ) -> Share:
+        """Share a memory, by its whole id, or a tag; a share that exists gets this access."""
+        ...
+
+    def unshare(
+        self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, actor: str = USER
+    ) -> Share:
+        """End a share; what it alone gave is gone from the reader's memory at once."""
+        ...
+
+    def given(self) -> list[Share]:
+        """What this user shares, oldest first."""
+        ...
+
+    def received(self) -> list[ReceivedMemory]:
+        """The memories that others share with this user, by owner and id."""
+        ...
+
+    def groups(self) -> list[Group]:
+        """All groups with their members, by name."""
+        ...
+
+
+def shares_of(shares: ShareStore | None) -> ShareStore:
+    """The shares of a store; raise where it belongs to one person."""
+    if shares is None:
+        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
+    return shares
+
+
+def chosen(memory: str | None, tag: str | None, user: str | None, group: str | None) -> tuple[Subject, GranteeKind]:
+    """What is shared and with whom, where exactly one of each pair is given."""
+    if (memory is None) == (tag is None):
+        raise BadInput("name either a memory or a tag to share")
+    if (user is None) == (group is None):
+        raise BadInput("name either a user or a group to share with")
+    return "tag" if memory is None else "memory", "group" if user is None else "user"
