@@ -38,7 +38,7 @@ class ReceivedMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class UserGroup:
     """Users that a memory or a tag can be shared with at once."""
 
     name: str
@@ -75,7 +75,7 @@ class ShareStore(Protocol):
         """The memories that others share with this user, by owner and id."""
         ...
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[UserGroup]:
         """All groups with their members, by name."""
         ...
 

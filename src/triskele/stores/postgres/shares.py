@@ -15,7 +15,7 @@ from triskele.stores.access_keys import check_user
 from triskele.stores.postgres.connections import Connection, Connections, OwnerTransactions, told
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
 from triskele.stores.postgres.writer import PostgresWriter
-from triskele.stores.sharing import Access, GranteeKind, Group, ReceivedMemory, Share, Subject
+from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.types import USER, Action, Sensitivity
 
 # The actor of what an admin does to groups and users, in the journals of those whom it concerns.
@@ -95,7 +95,7 @@ class PostgresShares:
         )
         return [ReceivedMemory(id=id, owner=owner, access=access) for id, owner, access in rows]
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[UserGroup]:
         """All groups with their members, by name."""
         return _groups(self._transactions.all(_GROUPS))
 
@@ -121,12 +121,12 @@ class Groups:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def all(self) -> list[Group]:
+    def all(self) -> list[UserGroup]:
         """All groups with their members, by name."""
         with self._accounts() as connection:
             return _groups(connection.execute(_GROUPS).fetchall())
 
-    def create(self, name: str) -> Group:
+    def create(self, name: str) -> UserGroup:
         """Add a group without members."""
         with self._accounts() as connection:
             try:
@@ -135,7 +135,7 @@ class Groups:
                 )
             except errors.UniqueViolation:
                 raise Conflict(f"there is a group {name} already") from None
-        return Group(name, ())
+        return UserGroup(name, ())
 
     def delete(self, name: str) -> None:
         """Remove a group; what was shared with it is no longer."""
@@ -146,14 +146,14 @@ class Groups:
         with self._accounts() as connection:
             connection.execute("DELETE FROM groups WHERE name = %s", [name])
 
-    def add(self, name: str, user: str) -> Group:
+    def add(self, name: str, user: str) -> UserGroup:
         """Add a user to a group; what is shared with the group is shared with the user at once."""
         with self._accounts() as connection:
             _check_user(connection, user)
         sql = "INSERT INTO group_members VALUES (%s, %s) ON CONFLICT DO NOTHING"
         return self._changed(name, user, lambda connection: connection.execute(sql, [name, user]))
 
-    def remove(self, name: str, user: str) -> Group:
+    def remove(self, name: str, user: str) -> UserGroup:
         """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
         if user not in self._one(name).members:
             raise NotFound(f"{user[:64]} is not in the group {name}")
@@ -177,7 +177,7 @@ class Groups:
             if (share.grantee_kind, share.grantee) == (kind, grantee):
                 shares.unshare(share.subject, share.target, kind, grantee, actor=_ADMIN)
 
-    def _changed(self, name: str, user: str, change: Callable[[Connection], Any]) -> Group:
+    def _changed(self, name: str, user: str, change: Callable[[Connection], Any]) -> UserGroup:
         """Change who is in a group, and bring the rows of that user to it under the locks of all who share with it."""
         self._one(name)
         batch = new_batch()
@@ -211,7 +211,7 @@ class Groups:
     def _shares(self, owner: str) -> PostgresShares:
         return PostgresShares(OwnerTransactions(self._connections, owner))
 
-    def _one(self, name: str) -> Group:
+    def _one(self, name: str) -> UserGroup:
         for group in self.all():
             if group.name == name:
                 return group
@@ -274,11 +274,11 @@ def _given(connection: Connection, owner: str) -> list[Share]:
     return [_to_share(row) for row in rows]
 
 
-def _groups(rows: Iterable[Any]) -> list[Group]:
+def _groups(rows: Iterable[Any]) -> list[UserGroup]:
     members: dict[str, list[str]] = {}
     for name, user in rows:
         members.setdefault(name, []).extend([] if user is None else [user])
-    return [Group(name, tuple(users)) for name, users in members.items()]
+    return [UserGroup(name, tuple(users)) for name, users in members.items()]
 
 
 def _to_share(row: Any) -> Share:
