@@ -238,6 +238,8 @@ class Action(StrEnum):
 LASTING = frozenset({Action.REVEALED, Action.SEALED, Action.SHARED, Action.UNSHARED})
 
 
+# How the journal names a tag that was shared.
+OF_A_TAG = "tag "
 # Who makes a change, as the journal names it; a client is named by `client_actor`.
 USER, IMPORT, CURATION = "user", "import", "curation"
 # The project of memories that belong to every project.

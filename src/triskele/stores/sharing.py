@@ -80,6 +80,26 @@ class ShareStore(Protocol):
         ...
 
 
+class GroupStore(Protocol):
+    """The groups of a server, changed by its admins."""
+
+    def create(self, name: str) -> UserGroup:
+        """Add a group without members."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a group; what was shared with it is no longer."""
+        ...
+
+    def add(self, name: str, user: str) -> UserGroup:
+        """Add a user to a group; what is shared with the group is shared with the user at once."""
+        ...
+
+    def remove(self, name: str, user: str) -> UserGroup:
+        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        ...
+
+
 def shares_of(shares: ShareStore | None) -> ShareStore:
     """The shares of a store; raise where it belongs to one person."""
     if shares is None:
@@ -87,10 +107,14 @@ def shares_of(shares: ShareStore | None) -> ShareStore:
     return shares
 
 
-def chosen(memory: str | None, tag: str | None, user: str | None, group: str | None) -> tuple[Subject, GranteeKind]:
+def checked(
+    memory: str | None, tag: str | None, user: str | None, group: str | None
+) -> tuple[Subject, str, GranteeKind, str]:
     """What is shared and with whom, where exactly one of each pair is given."""
     if (memory is None) == (tag is None):
         raise BadInput("name either a memory or a tag to share")
     if (user is None) == (group is None):
         raise BadInput("name either a user or a group to share with")
-    return "tag" if memory is None else "memory", "group" if user is None else "user"
+    subject: Subject = "tag" if memory is None else "memory"
+    kind: GranteeKind = "group" if user is None else "user"
+    return subject, memory or tag or "", kind, user or group or ""

@@ -16,7 +16,7 @@ from triskele.stores.postgres.connections import Connection, Connections, OwnerT
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
 from triskele.stores.postgres.writer import PostgresWriter
 from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
-from triskele.types import USER, Action, Sensitivity
+from triskele.types import OF_A_TAG, USER, Action, Sensitivity
 
 # The actor of what an admin does to groups and users, in the journals of those whom it concerns.
 _ADMIN = "admin"
@@ -266,7 +266,7 @@ def _covered(writer: PostgresWriter, share: Share) -> set[str]:
 
 
 def _note(writer: PostgresWriter, action: Action, subject: Subject, target: str, grantee: str) -> None:
-    writer.write_entry(action, target if subject == "memory" else f"tag {target}", other=grantee)
+    writer.write_entry(action, target if subject == "memory" else f"{OF_A_TAG}{target}", other=grantee)
 
 
 def _given(connection: Connection, owner: str) -> list[Share]:
