@@ -154,12 +154,3 @@ def test_a_memory_of_one_person_says_that_sharing_needs_a_server(
     assert answer.exit_code == 2
     assert "sharing needs a server with a Postgres store" in answer.output
     assert len(answer.output.strip().splitlines()) == 1
-
-
-def test_the_page_of_a_hit_names_the_owner(server: Server) -> None:  # noqa: F811
-    ada, bob = server.user("ada"), server.user("bob")
-    with triskele.connect(server.url, ada) as hers:
-        id = hers.remember(FACT).id
-        hers.store.shares.share("memory", id, "user", "bob")
-    for path in (f"/ui/memory/{id}", "/ui/?q=zeppelin"):
-        assert server.ask(bob, "GET", path).status_code < 500
