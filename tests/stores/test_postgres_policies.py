@@ -18,7 +18,7 @@ NEAR = ("alice ", "Alice", "alice2", "alic", "ALICE", "bob", "alice%", "")
 _WRITES = {
     "apply claim erase seal reseal",
     "keep drop complete queue_for regroup forget add release fail retry put delete swap",
-    "recalled injected lose end flush",
+    "recalled injected lose end flush share unshare",
 }
 WRITES = {name for names in _WRITES for name in names.split()}
 PARTS: dict[str, owner_walk.Calls] = {
@@ -29,6 +29,7 @@ PARTS: dict[str, owner_walk.Calls] = {
     "models": owner_walk.MODELS,
     "documents": owner_walk.DOCUMENTS,
     "usage": owner_walk.USAGE,
+    "shares": owner_walk.SHARES,
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 from contract import owner_walk
 
 from triskele import config
+from triskele.curation.curator import Curator
 from triskele.engine import Engine
 from triskele.errors import BadInput, NotAllowed, NotFound, StoreUnavailable
 from triskele.exchange.transfer import export_memories
@@ -405,6 +406,7 @@ def test_an_export_and_a_duplicate_are_of_ones_own(open_as: Open, tmp_path: Path
     _shares(alice).share("memory", heron.id, "user", "bob")
     kept = bob.remember(HERON)
     assert kept.action is Action.ADDED
+    assert Curator(bob).hints(bob.get(kept.id)) == [] == Curator(bob).word_hints(bob.get(kept.id))
     report = export_memories(bob, tmp_path / "bob.jsonl")
     text = (tmp_path / "bob.jsonl").read_text(encoding="utf-8")
     assert report.written == 1 and kept.id in text and heron.id not in text

@@ -33,16 +33,19 @@ def erase(writer: PostgresWriter, ids: Sequence[str]) -> list[Outcome]:
     outcomes = []
     for id in dict.fromkeys(ids):
         latest = writer.latest(id)
-        delete(connection, owner, id)
+        delete(connection, owner, [id])
         outcomes.append(writer.note_erased(latest))
     drop_unused(connection, owner)
     return outcomes
 
 
-def delete(connection: Connection, owner: str, id: str) -> None:
-    """Delete the rows of a memory, and those that name it; `drop_unused` deletes what was derived from it."""
-    connection.execute("DELETE FROM links WHERE owner = %s AND (source = %s OR target = %s)", [owner, id, id])
-    _delete(connection, owner, id)
+def delete(connection: Connection, owner: str, ids: Sequence[str]) -> None:
+    """Delete the rows of some memories, and those that name them; `drop_unused` deletes what was derived."""
+    listed = list(ids)
+    connection.execute(
+        "DELETE FROM links WHERE owner = %s AND (source = ANY(%s) OR target = ANY(%s))", [owner, listed, listed]
+    )
+    _delete(connection, owner, listed)
 
 
 def drop_unused(connection: Connection, owner: str) -> None:
@@ -63,7 +66,7 @@ def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> O
     if there != [memory.version for memory, _ in versions]:
         raise Conflict(f"memory {last.id} was changed meanwhile: try again")
     mark(connection, writer.owner)
-    _delete(connection, writer.owner, last.id)
+    _delete(connection, writer.owner, [last.id])
     # An erasure tells every index, of other instances too, to begin again.
     writer.note_erased(last)
     for memory, sealed in versions:
@@ -108,8 +111,8 @@ def vacuum_tables(connections: Connections, *, full: bool = False) -> None:
             connection.execute(f"VACUUM {'FULL ' if full else ''}{SCHEMA}.{table}")
 
 
-def _delete(connection: Connection, owner: str, id: str) -> None:
-    postings.remove(connection, owner, id)
+def _delete(connection: Connection, owner: str, ids: list[str]) -> None:
+    postings.remove(connection, owner, ids)
     for table in ("versions", "secrets", "usage_counts", "given", "echoes"):
-        connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = %s", [owner, id])
-    delete_about(connection, owner, id)
+        connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = ANY(%s)", [owner, ids])
+    delete_about(connection, owner, ids)

@@ -329,9 +329,9 @@ class _Spread:
         lost = sorted(self.before.keys() - self.after.keys())
         erased = {entry.id for entry in self.writer.entries if entry.action is Action.ERASED}
         for id in lost:
-            erasure.delete(theirs.connection, self.reader, id)
             theirs.write_entry(Action.ERASED if id in erased else Action.UNSHARED, id)
         if lost:
+            erasure.delete(theirs.connection, self.reader, lost)
             erasure.drop_unused(theirs.connection, self.reader)
             erasure.begin_epoch(theirs.connection, self.reader)
 

@@ -115,7 +115,14 @@ class PostgresOwnerStore:
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
-        return self._written(batch, actor, lambda writer, locked: carry_out(writer, changes, locked), undoes)
+
+        def work(writer: PostgresWriter, locked: frozenset[str]) -> list[Outcome]:
+            nonlocal changes
+            # Taken inside the transaction, and only once.
+            changes = list(changes)
+            return carry_out(writer, changes, locked)
+
+        return self._written(batch, actor, work, undoes)
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
         """Remove these memories, their links and the documents about them; the tables are vacuumed afterwards."""

@@ -167,7 +167,7 @@ class PostgresWriter:
                 [closed.sensitivity.value, version_hash(from_memory(closed)), self.owner, id, closed.version],
             )
         vector_rows.withdraw(self.connection, self.owner, id)
-        delete_about(self.connection, self.owner, id)
+        delete_about(self.connection, self.owner, [id])
         self.touched.add(id)
         return self._outcome(Action.UNCHANGED, latest, version=latest.version)
 
