@@ -100,10 +100,16 @@ def in_order(
 
 
 @contextmanager
-def rows_of(connection: Connection, owner: str, back_to: str) -> Iterator[None]:
-    """Read and write the rows of another owner for a while; a failure ends the transaction anyway."""
+def rows_of(connection: Connection, owner: str, back_to: str, *, sharing: bool = False) -> Iterator[None]:
+    """Read and write the rows of another owner for a while, with `sharing` also those that others share with it.
+
+    A failure ends the transaction anyway.
+    """
+    if owner == back_to and not sharing:
+        yield
+        return
     set_owner = "SELECT set_config('triskele.owner', %s, true), set_config('triskele.sharing', %s, true)"
-    connection.execute(set_owner, [owner, "on"])
+    connection.execute(set_owner, [owner, "on" if sharing else ""])
     yield
     connection.execute(set_owner, [back_to, ""])
 
@@ -283,7 +289,7 @@ class _Spread:
             links = self._links()
             made = connection.execute(_MADE, [owner, [each.content_hash for each in versions], HOSTED]).fetchall()
         theirs = _writer_for_reader(self.writer, self.performer, self.reader)
-        with rows_of(connection, self.reader, self.performer.owner):
+        with rows_of(connection, self.reader, self.performer.owner, sharing=True):
             taken = self._taken()
             self._remove(theirs)
             gained = sorted(self.after.keys() - self.before.keys() - taken)
