@@ -320,6 +320,20 @@ def test_a_tag_covers_what_has_it_and_ends_with_it(store: PostgresStore, make_me
     assert [action for action, id, _ in _actions(store, "bob") if id == third] == [Action.SHARED, Action.UNSHARED]
 
 
+def test_what_is_shared_is_not_shared_on_by_a_tag(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
+    alice, bob, carol = (store.of(owner) for owner in PEOPLE)
+    [heron] = _added(store, "alice", make_memory(HERON, tags=("birds",)))
+    [own] = _added(store, "bob", make_memory(OTTER, tags=("birds",)))
+    alice.shares.share("memory", heron, "user", "bob", access="write")
+    bob.shares.share("tag", "birds", "user", "carol")
+    link = Link(source=own, kind=LinkKind.SEE_ALSO, target=heron, known_from=bob.history(own)[0].known_from)
+    bob.apply([Connect(link)], batch="link")
+    edited = replace(bob.history(heron)[-1], importance=0.9)
+    bob.apply([Revise(edited, base=1), Revise(replace(bob.history(own)[-1], importance=0.9), base=1)], batch="both")
+    assert {memory.id for _, memory in carol.versions()} == {own}
+    assert carol.links([own]) == [] and alice.links([heron]) == [] and len(bob.links([own])) == 1
+
+
 def test_groups_come_and_go_with_their_members(
     store: PostgresStore, accounts: Accounts, make_memory: Callable[..., Memory]
 ) -> None:

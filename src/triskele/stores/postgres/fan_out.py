@@ -44,8 +44,10 @@ SELECT subject, target, grantee_kind, grantee, access, NULL AS reader FROM share
 WHERE owner = %(owner)s AND (subject = 'tag' OR target = ANY(%(ids)s))
 UNION ALL SELECT 'copy', id, '', '', access, reader FROM copies WHERE owner = %(owner)s AND id = ANY(%(ids)s)
 """
+# What others share is not shared on.
 _LATEST = """
-SELECT DISTINCT ON (id) id, sensitivity, tags FROM versions WHERE owner = %s AND id = ANY(%s) ORDER BY id, version DESC
+SELECT DISTINCT ON (id) id, sensitivity, tags FROM versions
+WHERE owner = %s AND id = ANY(%s) AND shared_by IS NULL ORDER BY id, version DESC
 """
 _MADE = """
 SELECT fingerprint, content_hash, vector, tokens FROM vectors
