@@ -15,7 +15,7 @@ from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.migrations import MIGRATIONS, Migration
 
 TABLES = (*migrations.OWNED, *migrations.DERIVED)
-ALSO_READ = {"shares", "copies", "groups", "group_members"}
+ALSO_READ = {"shares", "shared_memories", "groups", "group_members"}
 
 
 @pytest.fixture

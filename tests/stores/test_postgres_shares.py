@@ -368,10 +368,10 @@ def test_a_user_that_is_erased_leaves_no_share(
     accounts.erase_user("bob")
     assert store.of("carol").history(his) == [] and store.of("alice").history(hers)
     with psycopg.connect(postgres_url) as connection:
-        for table in ("versions", "shares", "copies", "vectors", "journal"):
+        for table in ("versions", "shares", "shared_memories", "vectors", "journal"):
             rows = connection.execute(f"SELECT count(*) FROM triskele.{table} WHERE owner = 'bob'").fetchone()
             assert rows == (0,), table
-        assert connection.execute("SELECT count(*) FROM triskele.copies").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM triskele.shared_memories").fetchone() == (0,)
 
 
 def test_policies_alone_keep_what_is_shared_with_one_from_another(
@@ -387,17 +387,17 @@ def test_policies_alone_keep_what_is_shared_with_one_from_another(
     assert bob.shares.given() == [] and len(bob.shares.received()) == 2
     assert unfiltered and accounts.users()
     with OwnerTransactions(store._connections, "carol").writing() as connection:
-        for table in ("versions", "links", "shares", "copies", "journal", "vectors"):
+        for table in ("versions", "links", "shares", "shared_memories", "journal", "vectors"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
     with OwnerTransactions(store._connections, "bob").writing() as connection:
         assert connection.execute("UPDATE versions SET importance = 1").rowcount == 0
         assert connection.execute("DELETE FROM versions").rowcount == 0
-        assert connection.execute("UPDATE copies SET access = 'write'").rowcount == 0
+        assert connection.execute("UPDATE shared_memories SET access = 'write'").rowcount == 0
     with (
         pytest.raises(StoreUnavailable, match="row-level security"),
         OwnerTransactions(store._connections, "bob").writing() as connection,
     ):
-        connection.execute("INSERT INTO copies VALUES ('alice', 'x', 'bob', 'write')")
+        connection.execute("INSERT INTO shared_memories VALUES ('alice', 'x', 'bob', 'write')")
 
 
 def test_an_id_that_the_reader_has_itself_stays_its_own(

@@ -42,7 +42,7 @@ _OWNERS_ALONE = ("sensitivity", "tags", "project")
 _SHARES = """
 SELECT subject, target, grantee_kind, grantee, access, NULL AS reader FROM shares
 WHERE owner = %(owner)s AND (subject = 'tag' OR target = ANY(%(ids)s))
-UNION ALL SELECT 'copy', id, '', '', access, reader FROM copies WHERE owner = %(owner)s AND id = ANY(%(ids)s)
+UNION ALL SELECT 'reader', id, '', '', access, reader FROM shared_memories WHERE owner = %(owner)s AND id = ANY(%(ids)s)
 """
 # What others share is not shared on.
 _LATEST = """
@@ -178,7 +178,7 @@ def _check_access(writer: PostgresWriter, owner: str, change: Change) -> None:
     if not isinstance(change, Revise | Forget | Connect | Disconnect):
         raise NotAllowed(f"{_ids(change)[0]} is shared by {owner}: only {owner} can do that to it")
     rows = writer.connection.execute(
-        "SELECT id FROM copies WHERE owner = %s AND id = ANY(%s) AND reader = %s AND access = 'write'",
+        "SELECT id FROM shared_memories WHERE owner = %s AND id = ANY(%s) AND reader = %s AND access = 'write'",
         [owner, list(_ids(change)), writer.owner],
     ).fetchall()
     for id in _ids(change):
@@ -226,9 +226,9 @@ def spread(writer: PostgresWriter, performer: Performer, only: frozenset[str] | 
             return {}
         before: Granted = {}
         for subject, id, *_, access, reader in rows:
-            if subject == "copy":
+            if subject == "reader":
                 before.setdefault(reader, {})[id] = access
-        after = _entitled(writer, [row for row in rows if row[0] != "copy"], ids)
+        after = _entitled(writer, [row for row in rows if row[0] != "reader"], ids)
     readers = sorted({*before, *after} & only if only is not None else {*before, *after})
     performer.require(readers)
     numbers: dict[int, int] = {}
@@ -306,7 +306,7 @@ class _Spread:
                     _write_link(connection, self.reader, link)
             numbers = self._mirror(theirs, there - set(gained), versions)
         with rows_of(connection, owner, self.performer.owner):
-            self._note_copies(there)
+            self._note_readers(there)
         return numbers
 
     def _versions(self) -> list[Memory]:
@@ -395,14 +395,14 @@ class _Spread:
             return {entry.id, entry.other} <= self.after.keys() and entry.id in kept
         return entry.id in kept and (entry.version is None or (entry.id, entry.version) in copied)
 
-    def _note_copies(self, there: set[str]) -> None:
+    def _note_readers(self, there: set[str]) -> None:
         connection, owner = self.writer.connection, self.writer.owner
         connection.execute(
-            "DELETE FROM copies WHERE owner = %s AND reader = %s AND id = ANY(%s)",
+            "DELETE FROM shared_memories WHERE owner = %s AND reader = %s AND id = ANY(%s)",
             [owner, self.reader, list(self.before.keys() | self.after.keys())],
         )
         connection.cursor().executemany(
-            "INSERT INTO copies (owner, id, reader, access) VALUES (%s, %s, %s, %s)",
+            "INSERT INTO shared_memories (owner, id, reader, access) VALUES (%s, %s, %s, %s)",
             [(owner, id, self.reader, self.after[id]) for id in sorted(there)],
         )
 

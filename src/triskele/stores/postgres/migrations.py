@@ -199,8 +199,8 @@ CREATE TABLE sessions (
 );
 CREATE INDEX session_key ON sessions (key, created_at);
 """
-# `shares` is what an owner gives, `copies` which memories stand among the rows of which reader because of that. Such a
-# row is written by a transaction that carries out a change of its owner, and says so; one of its reader only reads it.
+# `shares` is what an owner gives, `shared_memories` which memories stand among the rows of which reader because of
+# that. Such a row is written by a transaction that carries out a change of its owner, and says so; its reader reads it.
 _SHARES = """
 ALTER TABLE versions ADD COLUMN shared_by {text};
 CREATE INDEX shared_version ON versions (owner, shared_by, id) WHERE shared_by IS NOT NULL;
@@ -209,7 +209,7 @@ CREATE TABLE shares (
     grantee {text} NOT NULL, access {text} NOT NULL, at bigint NOT NULL,
     PRIMARY KEY (owner, subject, target, grantee_kind, grantee)
 );
-CREATE TABLE copies (
+CREATE TABLE shared_memories (
     owner {text} NOT NULL, id {text} NOT NULL, reader {text} NOT NULL, access {text} NOT NULL,
     PRIMARY KEY (owner, id, reader)
 );
@@ -220,15 +220,13 @@ CREATE TABLE group_members (
     PRIMARY KEY (group_name, user_name)
 );
 """
-_SHARED_ROWS = "".join(
-    f"CREATE POLICY shared_rows_{command.lower()} ON versions AS RESTRICTIVE FOR {command} {clause};"
-    for condition in ("(shared_by IS NULL OR current_setting('triskele.sharing', true) = 'on')",)
-    for command, clause in (
-        ("INSERT", f"WITH CHECK {condition}"),
-        ("UPDATE", f"USING {condition} WITH CHECK {condition}"),
-        ("DELETE", f"USING {condition}"),
-    )
-)
+_CARRIED_OUT = "(shared_by IS NULL OR current_setting('triskele.sharing', true) = 'on')"
+_SHARED_ROWS = f"""
+CREATE POLICY shared_rows_insert ON versions AS RESTRICTIVE FOR INSERT WITH CHECK {_CARRIED_OUT};
+CREATE POLICY shared_rows_update ON versions AS RESTRICTIVE FOR UPDATE
+USING {_CARRIED_OUT} WITH CHECK {_CARRIED_OUT};
+CREATE POLICY shared_rows_delete ON versions AS RESTRICTIVE FOR DELETE USING {_CARRIED_OUT};
+"""
 _READER = "reader = (SELECT nullif(current_setting('triskele.owner', true), ''))"
 # Accounts belong to no owner: only a transaction that says so sees them.
 ACCOUNT_TABLES = ("users", "keys", "audit")
@@ -254,7 +252,7 @@ _FIRST_OWNED = (
     "mentions",
     "merges",
 )
-_SHARE_TABLES = ("shares", "copies")
+_SHARE_TABLES = ("shares", "shared_memories")
 # Every table whose rows have an owner; `secured` gives each its policy.
 OWNED = (*_FIRST_OWNED, *_SHARE_TABLES)
 # Tables with an owner that are made again from the others: no backup holds them.
@@ -301,7 +299,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         _SHARES
         + secured(*_SHARE_TABLES)
         + _SHARED_ROWS
-        + _readable("copies", "of_the_reader", _READER)
+        + _readable("shared_memories", "of_the_reader", _READER)
         + "".join(_readable(table, "accounts", _ACCOUNT_ROWS) for table in _SHARE_TABLES)
         + _secured(GROUP_TABLES, _ACCOUNT_ROWS)
         + "".join(_readable(table, "everyone", "true") for table in GROUP_TABLES),

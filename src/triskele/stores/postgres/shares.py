@@ -88,8 +88,8 @@ class PostgresShares:
         """The memories that others share with this user, by owner and id."""
         rows = self._transactions.all(
             "SELECT DISTINCT id, shared_by, access FROM versions AS one"
-            " JOIN LATERAL (SELECT access FROM copies WHERE copies.owner = one.shared_by AND copies.id = one.id"
-            " AND copies.reader = one.owner) AS copy ON true"
+            " JOIN LATERAL (SELECT access FROM shared_memories AS given WHERE given.owner = one.shared_by"
+            " AND given.id = one.id AND given.reader = one.owner) AS granted ON true"
             " WHERE owner = %s AND shared_by IS NOT NULL ORDER BY 2, 1",
             [self._owner],
         )
@@ -259,7 +259,7 @@ def _covered(writer: PostgresWriter, share: Share) -> set[str]:
     connection, owner = writer.connection, writer.owner
     rows = connection.execute(
         "SELECT DISTINCT id FROM versions WHERE owner = %s AND known_to IS NULL AND shared_by IS NULL"
-        " AND jsonb_exists(tags::jsonb, %s) UNION SELECT id FROM copies WHERE owner = %s",
+        " AND jsonb_exists(tags::jsonb, %s) UNION SELECT id FROM shared_memories WHERE owner = %s",
         [owner, share.target, owner],
     ).fetchall()
     return {share.target} if share.subject == "memory" else {str(id) for (id,) in rows}
