@@ -57,14 +57,28 @@ class PostgresProcess:
 
     def give_back(self, url: str) -> None:
         """Empty a database for another test: that is far quicker than making one."""
-        from triskele.stores.postgres.migrations import ACCOUNT_TABLES, DERIVED, EMBEDDINGS, OWNED, SESSION_TABLES
+        from triskele.stores.postgres.migrations import (
+            ACCOUNT_TABLES,
+            DERIVED,
+            EMBEDDINGS,
+            GROUP_TABLES,
+            OWNED,
+            SESSION_TABLES,
+        )
 
         with psycopg.connect(url) as connection:
             # Only a superuser can: the journal's trigger and the policies are passed over.
             connection.execute("SET session_replication_role = replica; SET lock_timeout = '20s'")
             # Triggers are off: nothing cascades.
             connection.execute(f"DROP TABLE IF EXISTS triskele.{EMBEDDINGS}")
-            for table in ("owners", *OWNED, *DERIVED, *SESSION_TABLES, *reversed(ACCOUNT_TABLES)):
+            for table in (
+                "owners",
+                *OWNED,
+                *DERIVED,
+                *reversed(GROUP_TABLES),
+                *SESSION_TABLES,
+                *reversed(ACCOUNT_TABLES),
+            ):
                 connection.execute(f"DELETE FROM triskele.{table}")
             connection.execute("DELETE FROM triskele.meta WHERE starts_with(name, 'backup ')")
             connection.execute("UPDATE triskele.meta SET value = md5(value) WHERE name = 'epoch'")

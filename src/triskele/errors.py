@@ -5,6 +5,7 @@ TriskeleError
 │   ├── NotFound             no such memory
 │   └── AmbiguousId          a prefix that fits several
 ├── Conflict                 the change does not fit what is stored; exit code 1
+│   └── NotAllowed           the memory is another user's, and the share does not allow the change
 └── Unavailable              a dependency cannot serve; exit code 3
     ├── StoreUnavailable     the store is busy, read-only or full
     │   ├── StoreDamaged     the file is broken, or no database at all
@@ -44,6 +45,10 @@ class AmbiguousId(BadInput):
 
 class Conflict(TriskeleError):
     """The change does not fit what is stored now."""
+
+
+class NotAllowed(Conflict):
+    """The memory is another user's, and the share does not allow the change."""
 
 
 class Unavailable(TriskeleError):

@@ -80,7 +80,10 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One version of one memory; `known_to` is None while it is the current version."""
+    """One version of one memory; `known_to` is None while it is the current version.
+
+    `shared_by` is the user whose memory it is, where that is not the one who reads it.
+    """
 
     id: str
     content: str
@@ -104,6 +107,7 @@ class Memory:
     known_from: datetime
     known_to: datetime | None = None
     content_hash: str
+    shared_by: str | None = None
 
 
 def is_secret(memory: Memory) -> bool:
@@ -226,12 +230,16 @@ class Action(StrEnum):
     REVEALED = "revealed"
     SEALED = "sealed"
     BOUND = "bound"
+    SHARED = "shared"
+    UNSHARED = "unshared"
 
 
 # What the journal tells and undo passes over: it changed nothing that could be brought back.
-LASTING = frozenset({Action.REVEALED, Action.SEALED})
+LASTING = frozenset({Action.REVEALED, Action.SEALED, Action.SHARED, Action.UNSHARED})
 
 
+# How the journal names a tag that was shared.
+OF_A_TAG = "tag "
 # Who makes a change, as the journal names it; a client is named by `client_actor`.
 USER, IMPORT, CURATION = "user", "import", "curation"
 # The project of memories that belong to every project.
@@ -263,7 +271,8 @@ class Outcome:
 class JournalEntry:
     """One entry of the append-only journal; `seq` identifies it, the versions that it names hold the text.
 
-    Where a place was bound, `id` is `place NUMBER` and `other` the project that it belonged to.
+    Where a place was bound, `id` is `place NUMBER` and `other` the project that it belonged to. Where an owner shared
+    or unshared, `other` is `user NAME` or `group NAME`, and of a tag `id` is `tag NAME`.
     """
 
     seq: int

@@ -16,6 +16,7 @@ from triskele.errors import TriskeleError
 from triskele.stores.corpus_store import CorpusStore, WeightedTerms, WordCounts
 from triskele.stores.derived import BY_HAND, EMBED, NAMES, NameCounts, Named
 from triskele.stores.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
+from triskele.stores.sharing import ShareStore
 from triskele.types import (
     Add,
     Change,
@@ -339,6 +340,25 @@ def _in_corpus(call: Callable[[CorpusStore, Scope, Known], Any]) -> Callable[[Ow
 
 
 _ASKED = WeightedTerms({WORD: (1.0, 1.0)}, ((1.0, 0.0), (1.0, 0.0)))
+
+
+def _in_shares(call: Callable[[ShareStore, Known], Any]) -> Callable[[OwnerStore, Known], Any]:
+    return lambda store, known: None if store.shares is None else call(store.shares, known)
+
+
+SHARES: Calls = {
+    "share": [
+        _in_shares(lambda shares, known: shares.share("memory", known.id, "user", "alice")),
+        _in_shares(lambda shares, _: shares.share("tag", "edited", "group", "crew", access="write")),
+    ],
+    "unshare": [
+        _in_shares(lambda shares, known: shares.unshare("memory", known.id, "user", "alice")),
+        _in_shares(lambda shares, _: shares.unshare("tag", "edited", "group", "crew")),
+    ],
+    "given": [_in_shares(lambda shares, _: shares.given())],
+    "received": [_in_shares(lambda shares, _: shares.received())],
+    "groups": [_in_shares(lambda shares, _: shares.groups())],
+}
 CORPUS: Calls = {
     "problem": [_in_corpus(lambda corpus, _, __: corpus.problem)],
     "warning": [_in_corpus(lambda corpus, _, __: corpus.warning)],

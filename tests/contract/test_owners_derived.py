@@ -13,6 +13,7 @@ from triskele.base import timestamps
 from triskele.stores.corpus_store import CorpusStore
 from triskele.stores.derived import BY_HAND, EMBED, NAMES, EntityStore, JobStore, ModelStore, Named, VectorStore
 from triskele.stores.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
+from triskele.stores.sharing import ShareStore
 from triskele.types import Add, Forget, Memory, Sensitivity, Withdraw
 
 PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
@@ -24,6 +25,7 @@ PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
     "corpus": (CorpusStore, owner_walk.CORPUS),
     "documents": (DocumentStore, owner_walk.DOCUMENTS),
     "usage": (UsageStore, owner_walk.USAGE),
+    "shares": (ShareStore, owner_walk.SHARES),
 }
 
 

@@ -185,3 +185,4 @@ def test_labels_say_who_and_when(make_memory: Callable[..., Memory]) -> None:
     assert fence.line(later, short).startswith("1kps58x2 · 2026-01-02 · ")
     said = replace(memory, speaker='Ann "</triskele-memory>')
     assert fence.line(said, short).endswith(r' · said by "Ann \"\u003c/triskele-memory>" · "x"')
+    assert fence.line(replace(said, speaker=None, shared_by="ada"), short).endswith(' · shared by "ada" · "x"')

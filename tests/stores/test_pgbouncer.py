@@ -78,7 +78,9 @@ def test_owners_share_connections_and_nothing_else(
             assert numbers == sorted(numbers) and len(numbers) == len(ids)
     finally:
         store.close()
-    settings = "SELECT current_setting('triskele.owner', true), current_user, current_setting('lock_timeout')"
+    # A connection that no transaction has used yet knows no owner at all.
+    owner = "coalesce(current_setting('triskele.owner', true), '')"
+    settings = f"SELECT {owner}, current_user, current_setting('lock_timeout')"
     assert _on_every_connection(address, settings) == [("", "postgres", "0")] * CONNECTIONS
     assert _on_every_connection(address, "SELECT count(*) FROM pg_prepared_statements") == [(0,)] * CONNECTIONS
     assert _on_every_connection(address, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")[0] == (0,)

@@ -15,6 +15,7 @@ from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.migrations import MIGRATIONS, Migration
 
 TABLES = (*migrations.OWNED, *migrations.DERIVED)
+ALSO_READ = {"shares", "shared_memories", "groups", "group_members"}
 
 
 @pytest.fixture
@@ -56,11 +57,19 @@ def test_every_table_of_owners_forces_row_level_security(postgres_url: str) -> N
         rows = connection.execute(
             "SELECT c.relname, relrowsecurity AND relforcerowsecurity, qual, with_check FROM pg_class c"
             " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid"
-            " LEFT JOIN pg_policies p ON p.schemaname = nspname AND p.tablename = relname"
+            " LEFT JOIN pg_policies p ON p.schemaname = nspname AND p.tablename = relname AND policyname = 'own_rows'"
             " WHERE nspname = 'triskele' AND relkind = 'r' AND attname = 'owner' AND relname <> 'owners'"
+        ).fetchall()
+        others = connection.execute(
+            "SELECT tablename, policyname, permissive, cmd FROM pg_policies"
+            " WHERE schemaname = 'triskele' AND policyname <> 'own_rows'"
         ).fetchall()
     assert {name for name, *_ in rows} == set(TABLES)
     assert all(is_forced and using and using == check for _, is_forced, using, check in rows)
+    # Whatever else a policy allows, it allows to read, and of memories nothing.
+    assert {table for table, _, permissive, _ in others if permissive == "PERMISSIVE"} == ALSO_READ
+    assert {command for *_, permissive, command in others if permissive == "PERMISSIVE"} == {"SELECT"}
+    assert {table for table, _, permissive, _ in others if permissive == "RESTRICTIVE"} == {"versions"}
 
 
 def test_a_step_that_fails_leaves_nothing_and_is_taken_again(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from contract import owner_walk
 
 from triskele.errors import StoreUnavailable
+from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import OwnerTransactions
 from triskele.stores.postgres.truth import PostgresOwnerStore, PostgresStore
 from triskele.types import Add, Memory
@@ -17,7 +18,7 @@ NEAR = ("alice ", "Alice", "alice2", "alic", "ALICE", "bob", "alice%", "")
 _WRITES = {
     "apply claim erase seal reseal",
     "keep drop complete queue_for regroup forget add release fail retry put delete swap",
-    "recalled injected lose end flush",
+    "recalled injected lose end flush share unshare",
 }
 WRITES = {name for names in _WRITES for name in names.split()}
 PARTS: dict[str, owner_walk.Calls] = {
@@ -28,6 +29,7 @@ PARTS: dict[str, owner_walk.Calls] = {
     "models": owner_walk.MODELS,
     "documents": owner_walk.DOCUMENTS,
     "usage": owner_walk.USAGE,
+    "shares": owner_walk.SHARES,
 }
 
 
@@ -67,6 +69,29 @@ def test_no_read_shows_a_row_of_another_owner(
     assert _answers(store.of(owner), known) == expected
     assert len(set(unfiltered)) > 30
     assert store.of("alice").history(known.id)
+
+
+def test_no_read_of_a_third_owner_shows_what_is_shared_with_another(
+    store: PostgresStore,
+    known: owner_walk.Known,
+    unfiltered: list[str],
+    postgres_url: str,
+    new_postgres: Callable[[], str],
+) -> None:
+    accounts = Accounts(postgres_url)
+    accounts.create_user("dave")
+    accounts.close()
+    alice, dave = store.of("alice"), store.of("dave")
+    for memory in known.memories:
+        alice.shares.share("memory", memory.id, "user", "dave", access="write")
+    assert {memory.id for _, memory in dave.versions()} == {memory.id for memory in known.memories}
+    empty = PostgresStore(new_postgres(), folder=Path("unused"))
+    try:
+        expected = _answers(empty.of("bob"), known)
+    finally:
+        empty.close()
+    assert _answers(store.of("bob"), known) == expected
+    assert len(set(unfiltered)) > 30
 
 
 def test_without_the_policies_the_same_reads_show_everything(

@@ -45,7 +45,7 @@ class Curated:
 
 
 class Curator:
-    """Decides on memories of one host; what may not be applied is proposed."""
+    """Decides on memories of one host, its own alone; what may not be applied is proposed."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -55,9 +55,9 @@ class Curator:
 
     def hints(self, memory: Memory) -> list[PairDecision]:
         """What a memory repeats, extends or contradicts, found by recall."""
-        if is_secret(memory):
+        if is_secret(memory) or memory.shared_by:
             return []
-        return related(memory, self.nearest(memory))
+        return related(memory, [near for near in self.nearest(memory) if not near.memory.shared_by])
 
     def nearest(self, memory: Memory) -> list[NearMemory]:
         """The memories nearest to one, of its own project."""
@@ -82,7 +82,7 @@ class Curator:
         for other in self._store.browse(scope, sort=Sort.RECENCY, limit=_MOST_SCANNED):
             theirs = _plain(other.content)
             shared = len(own & theirs) / max(len(own | theirs), 1)
-            if shared >= _LEAST_OVERLAP and other.id != memory.id:
+            if shared >= _LEAST_OVERLAP and other.id != memory.id and not other.shared_by:
                 near.append((shared, other))
         near.sort(key=lambda pair: (-pair[0], pair[1].id))
         best = [other for _, other in near[: 2 * NEAREST]]

@@ -150,4 +150,4 @@ def _has_older(store: OwnerStore, name: str, since: datetime) -> bool:
 
 
 def _standing(store: OwnerStore) -> Iterator[Memory]:
-    return (memory for _, memory in store.versions() if memory.known_to is None)
+    return (memory for _, memory in store.versions() if memory.known_to is None and memory.shared_by is None)

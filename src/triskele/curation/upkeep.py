@@ -221,7 +221,7 @@ def _live(host: Host) -> Iterator[Memory]:
     scope = Scope(owner=host.store.owner, as_of=timestamps.now(), any_time=True)
     offset = 0
     while page := host.store.browse(scope, sort=Sort.RECENCY, limit=_PAGE, offset=offset):
-        yield from page
+        yield from (memory for memory in page if not memory.shared_by)
         offset += len(page)
 
 

@@ -75,7 +75,7 @@ def _withheld(*, include_private: bool, with_secrets: bool) -> frozenset[Sensiti
 
 
 def _consistent(store: OwnerStore) -> tuple[list[Memory], list[Link]]:
-    """All versions and links as of one moment, although other processes may write."""
+    """All versions of one's own and links as of one moment, although other processes may write."""
     cursor = store.position()
     rows = dict(store.versions())
     links = list(store.all_links())
@@ -86,7 +86,7 @@ def _consistent(store: OwnerStore) -> tuple[list[Memory], list[Link]]:
         rows = {row: memory for row, memory in rows.items() if memory.id not in changed}
         rows |= dict(store.versions(sorted(changed)))
         links = list(store.all_links())
-    return [rows[row] for row in sorted(rows)], links
+    return [rows[row] for row in sorted(rows) if rows[row].shared_by is None], links
 
 
 Writer = Callable[[Snapshot, Path | TextIO, Progress], None]

@@ -222,7 +222,8 @@ def _drafted(engine: ExchangeEngine, note: Note, project: str | None) -> Memory:
 
 def _standing(engine: ExchangeEngine) -> Iterator[Memory]:
     owner = engine.settings.memory.owner
-    versions = (memory for _, memory in engine.store.versions() if memory.known_to is None and memory.owner == owner)
+    everything = (memory for _, memory in engine.store.versions() if memory.known_to is None)
+    versions = (memory for memory in everything if memory.owner == owner and memory.shared_by is None)
     return (memory for memory in versions if not is_secret(memory))
 
 

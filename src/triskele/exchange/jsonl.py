@@ -163,7 +163,9 @@ def _keywords(value: Any, what: str) -> str:
 
 def _values_of(value: Memory | Link) -> dict[str, Any]:
     """Every field of a version or link, timestamps as text; the text of a secret has its own field."""
-    named = {_SECRET if field.name == "text" else field.name: getattr(value, field.name) for field in fields(value)}
+    # What others share is never exported.
+    own = (field.name for field in fields(value) if field.name != "shared_by")
+    named = {_SECRET if name == "text" else name: getattr(value, name) for name in own}
     return {name: timestamps.to_text(v) if isinstance(v, datetime) else v for name, v in named.items()}
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from triskele.stores.corpus_store import CorpusStore
 from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
+from triskele.stores.sharing import ShareStore
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 # The kind of the one document that holds the vault's wrapped keys.
@@ -415,6 +416,11 @@ class OwnerStore(Truth, Protocol):
     @property
     def usage(self) -> UsageStore:
         """How often memories are handed out, and to which conversations."""
+        ...
+
+    @property
+    def shares(self) -> ShareStore | None:
+        """What is shared with other users; None where there are none."""
         ...
 
 

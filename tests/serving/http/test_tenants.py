@@ -137,6 +137,9 @@ REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "undo": lambda _: {"json": {"all_projects": True}},
     "import": lambda _: {"content": b'{"content": "a third fact of B"}\n'},
     "export": lambda _: {"params": {"private": "true", "with_secrets": "true"}},
+    "share": lambda id: {"json": {"memory": id, "user": "ada"}},
+    "unshare": lambda id: {"params": {"memory": id, "user": "ada"}},
+    "create_group": lambda _: {"json": {"name": "crew"}},
     "create_user": lambda _: {"json": {"name": "mallory"}},
     "create_key": lambda _: {"json": {"user": "ada", "scopes": ["read"]}},
     "keys": lambda _: {"params": {"user": "ada"}},
@@ -163,6 +166,9 @@ def test_no_route_shows_or_changes_anything_of_another_user(server: Server) -> N
             hers.remember(f"My {WORD} trip was private", sensitivity="private").id,
         ]
         hers.link(ids[0], LinkKind.SEE_ALSO, ids[2])
+        # What is shared with one user is nothing to another.
+        server.user("eve")
+        hers.store.shares.share("memory", ids[0], "user", "eve", access="write")
         before = [hers.history(id) for id in ids]
         for operation in OPERATIONS:
             for id in ids if "{id}" in operation.path else ids[:1]:

@@ -104,6 +104,23 @@ def test_a_key_signs_in_and_the_page_says_whose_memory_it_is(team: Team) -> None
     assert [line.operation for line in team.tenants.accounts.audit()][-1] == "sign_in"
 
 
+def test_pages_name_the_owner_of_what_is_shared(team: Team) -> None:
+    ada, bob, eve = (team.browser(name) for name in ("ada", "bob", "eve"))
+    id = ada.engine.remember(f"the {WORD} lands at noon").id
+    shares = ada.engine.store.shares
+    assert shares is not None
+    shares.share("memory", id, "user", "bob")
+    paths = (f"/ui/memory/{id}", f"/ui/hits?q={WORD}", "/ui/browse")
+    assert all(WORD in bob.get(path).text for path in paths)
+    assert "shared by ada" in bob.get(paths[1]).text and "<dd>ada</dd>" in bob.get(paths[0]).text
+    assert "shared by" not in ada.get(paths[1]).text
+    refused = bob.post(f"/ui/memory/{id}/forget")
+    assert refused.status_code == 409 and "shared by ada for reading" in refused.text
+    shares.unshare("memory", id, "user", "bob")
+    for browser in (bob, eve):
+        assert not any(f"{WORD} lands" in browser.get(path).text for path in paths)
+
+
 @pytest.mark.parametrize("proof", ["tsk_000000000000_guess", "guess", "é" * 300])
 def test_what_is_no_key_signs_nobody_in(team: Team, proof: str) -> None:
     team.key("ada")

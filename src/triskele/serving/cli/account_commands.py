@@ -53,7 +53,7 @@ def create_user(
     model_tokens: int | None,
 ) -> None:
     """Add a user and print the first key, once."""
-    with _accounts(invocation) as accounts:
+    with open_accounts(invocation) as accounts:
         user = accounts.create_user(name, is_admin=admin, quotas=Quotas(memories, requests, model_tokens))
         key, made = accounts.create_key(name, label="first key", scopes=SCOPES if admin else SCOPES[:3])
     if invocation.as_json:
@@ -66,7 +66,7 @@ def create_user(
 @common
 def list_users(invocation: Invocation) -> None:
     """List the users."""
-    with _accounts(invocation) as accounts:
+    with open_accounts(invocation) as accounts:
         found = accounts.users()
     if invocation.as_json:
         return invocation.write_json({"users": shapes.plain(found), "project": None})
@@ -86,7 +86,7 @@ def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> N
 
     if target.exists():
         raise BadInput(f"{target} exists: choose another name")
-    with _accounts(invocation) as accounts:
+    with open_accounts(invocation) as accounts:
         accounts.user(name)
         if not yes and not click.confirm(f"Erase {name} with all memories?", err=True):
             raise BadInput("not confirmed: nothing was erased")
@@ -119,7 +119,7 @@ def create_key(invocation: Invocation, user: str, label: str, scopes: str, days:
     """Make a key and print it, once."""
     expires_at = None if days is None else timestamps.now() + timedelta(days=days)
     wanted = tuple(filter(None, (scope.strip() for scope in scopes.split(","))))
-    with _accounts(invocation) as accounts:
+    with open_accounts(invocation) as accounts:
         key, made = accounts.create_key(user, label=label, scopes=wanted, expires_at=expires_at)
     if invocation.as_json:
         return invocation.write_json({**shapes.plain(made), "key": key, "project": None})
@@ -132,7 +132,7 @@ def create_key(invocation: Invocation, user: str, label: str, scopes: str, days:
 @common
 def list_keys(invocation: Invocation, user: str | None) -> None:
     """List keys without their secret parts."""
-    with _accounts(invocation) as accounts:
+    with open_accounts(invocation) as accounts:
         found = accounts.keys(user)
     if invocation.as_json:
         return invocation.write_json({"keys": shapes.plain(found), "project": None})
@@ -144,7 +144,7 @@ def list_keys(invocation: Invocation, user: str | None) -> None:
 @common
 def revoke_key(invocation: Invocation, id: str) -> None:
     """End a key at once."""
-    with _accounts(invocation) as accounts:
+    with open_accounts(invocation) as accounts:
         found = accounts.revoke_key(id)
     if invocation.as_json:
         return invocation.write_json({**shapes.plain(found), "project": None})
@@ -159,7 +159,8 @@ def _line(key: AccessKey) -> str:
 
 
 @contextmanager
-def _accounts(invocation: Invocation) -> Iterator[Accounts]:
+def open_accounts(invocation: Invocation) -> Iterator[Accounts]:
+    """The accounts of the store of this run."""
     settings: Settings = invocation.settings()
     if settings.store.url.startswith("sqlite:"):
         raise BadInput("users need a Postgres store: set TRISKELE_STORE=postgresql://…")

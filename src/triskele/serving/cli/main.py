@@ -48,7 +48,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "review": "curation_commands:review",
         "curate": "curation_commands:curate",
     },
-    "Server": {"users": "account_commands:users", "keys": "account_commands:keys"},
+    "Server": {
+        "users": "account_commands:users",
+        "keys": "account_commands:keys",
+        "shares": "share_commands:shares",
+    },
     "Projects": {"projects": "store_commands:projects"},
     "Graph": {"graph": "graph_commands:graph"},
     "Code": {"code": "code_commands:code"},

@@ -25,7 +25,7 @@ from triskele.serving.cli.options import (
     reading_place,
     tag_filter,
 )
-from triskele.types import JournalEntry, LinkKind, Memory, Sort
+from triskele.types import OF_A_TAG, Action, JournalEntry, LinkKind, Memory, Sort
 
 _BOTH_PLACES = "--project and --all-projects"
 
@@ -209,7 +209,7 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
     """Show the changes of a memory, or the latest ones of the store."""
     with invocation.open_existing() as engine:
         entries = engine.store.newest_entries(limit=limit)[::-1] if id is None else engine.history(id)
-        ids = {id for entry in entries for id in (entry.id, entry.other) if id is not None}
+        ids = {id for entry in entries for id in _named(entry)}
         versions = {(memory.id, memory.version): memory for _, memory in engine.store.versions(sorted(ids))}
         if invocation.as_json:
             lines = [_entry(entry, versions) for entry in entries]
@@ -220,6 +220,13 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
 
         shown = reports.history(entries, versions, engine.store.places(), engine.store.shorten(ids))
         return invocation.write(shown, is_list=True)
+
+
+def _named(entry: JournalEntry) -> tuple[str, ...]:
+    """The memories that an entry names: a share names whom it is for besides, and may be one of a tag."""
+    if entry.action in (Action.SHARED, Action.UNSHARED):
+        return () if entry.id.startswith(OF_A_TAG) else (entry.id,)
+    return (entry.id,) if entry.other is None else (entry.id, entry.other)
 
 
 def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> dict[str, Any]:

@@ -200,6 +200,7 @@ def _link_text(link: Link, id: str, short: Short) -> str:
 
 def _details(memory: Memory) -> Text:
     parts = [memory.category, *(f"#{tag}" for tag in memory.tags), memory.project or "everywhere"]
+    parts += [f"shared by {memory.shared_by}"] if memory.shared_by else []
     parts += [*said_by(memory), day(memory.created_at)]
     if memory.importance != _DEFAULT_IMPORTANCE:
         parts.append(f"importance {memory.importance:g}")
@@ -246,6 +247,7 @@ def memory(
         "importance": f"{value.importance:g}",
         "sensitivity": str(value.sensitivity),
         "origin": str(value.origin),
+        "shared by": value.shared_by or "",
         "said by": " · ".join(said_by(value)),
         "from": " at ".join(str(part) for part in (value.session, value.position) if part is not None),
         "valid": " ".join(_validity(value)).removeprefix("valid "),

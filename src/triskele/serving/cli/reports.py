@@ -56,6 +56,8 @@ _ACTIONS = {
     Action.ERASED: "Erased:",
     Action.REVEALED: "Revealed",
     Action.SEALED: "Sealed in the vault, in all its versions:",
+    Action.SHARED: "Shared",
+    Action.UNSHARED: "No longer shared:",
 }
 EXAMPLE_KEY = re.compile(r"\b(?:A[KS]IA[A-Z0-9]{9}EXAMPLE|[A-Za-z0-9/+]{20,33}EXAMPLEKEY)\b")
 _ACTORS = {USER: "you", IMPORT: "an import", CURATION: "curation"}
@@ -219,7 +221,7 @@ def history(
         project = next((memory.project for memory in _versions_of(entry, versions)), None)
         where = "" if is_place or project is None else f" · {place(project)}"
         undo = " (undo)" if entry.undoes is not None else ""
-        named = Text("moved") if is_place else Text(f"{entry.action} ") + Text(short[entry.id], style=ID)
+        named = Text("moved") if is_place else Text(f"{entry.action} ") + Text(short.get(entry.id, entry.id), style=ID)
         details = note(f"{undo} · by {_actor(entry.actor)}{where} · batch {entry.batch}", style=QUIET)
         said = _moved_place(entry, places) if is_place else _detail(entry, versions, short)
         lines += [note(f"{minute(entry.at)}  ", style=QUIET) + named + details, Padding(note(said), (0, 0, 0, 4))]
@@ -249,9 +251,12 @@ def _detail(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory], sho
     """The text that an entry is about; of a link its kind and the other memory."""
     if entry.link_kind is not None and entry.other is not None:
         return f"{entry.link_kind} {short.get(entry.other, entry.other)}"
+    if entry.action in (Action.SHARED, Action.UNSHARED) and entry.other is not None:
+        return f"with {entry.other}"
     found = _versions_of(entry, versions)
     version = f"version {entry.version}: " if entry.version is not None and entry.version > 1 else ""
-    return version + one_line(shown_content(found[0], False)) if found else "(nothing is left of it)"
+    gone = "(its owner ended the share)" if entry.action is Action.UNSHARED else "(nothing is left of it)"
+    return version + one_line(shown_content(found[0], False)) if found else gone
 
 
 def why_not(found: WhyNot, change: str | None) -> RenderableType:

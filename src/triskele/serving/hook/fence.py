@@ -52,11 +52,12 @@ def line(memory: Memory, short: Mapping[str, str]) -> str:
 
 
 def label(memory: Memory, short: Mapping[str, str]) -> str:
-    """What stands before the text: id, date, origin, project, and who said it where that is known."""
+    """What stands before the text: id, date, origin, project, and who said or shares it where that is known."""
     date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
     place = quoted(memory.project[:LONGEST_NAME] or "everywhere")
     said = f" · said by {quoted(memory.speaker[:LONGEST_NAME])}" if memory.speaker else ""
+    said += f" · shared by {quoted(memory.shared_by)}" if memory.shared_by else ""
     return f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {place}{said}"
 
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from triskele import __version__
 from triskele.base import timestamps
 from triskele.serving.app import error_place
-from triskele.serving.http import admin_api, memory_api, openapi, problems, transfer_api
+from triskele.serving.http import admin_api, memory_api, openapi, problems, share_api, transfer_api
 from triskele.serving.http.access import PRINCIPAL, Access, Principal
 from triskele.serving.http.metrics import MEDIA_TYPE
 from triskele.serving.http.mount import ApiContext
@@ -60,6 +60,7 @@ OPERATIONS: Sequence[Operation] = (
         reply=ReadyReply,
         tag="server",
     ),
+    *share_api.OPERATIONS,
     *admin_api.OPERATIONS,
 )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
 
 from triskele.serving.http import replies
 from triskele.stores.protocols import KnownPlace, UseCount
-from triskele.types import JournalEntry, Link, LinkKind, Memory
+from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
+from triskele.types import USER, JournalEntry, Link, LinkKind, Memory
 from triskele.validation import MAX_LIMIT
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ class RemoteStore:
     def __init__(self, memory: RemoteMemory) -> None:
         self._memory = memory
         self.usage = self
+        self.shares = RemoteShares(memory)
 
     def __getattr__(self, name: str) -> NoReturn:
         self._memory.__getattr__(name)
@@ -82,3 +85,72 @@ class RemoteStore:
 
     def flush(self) -> None:
         """Nothing to write."""
+
+
+class RemoteShares:
+    """The shares of a user of a server; the server names the actor by the client that the requests tell of."""
+
+    def __init__(self, memory: RemoteMemory) -> None:
+        self._memory = memory
+
+    def share(
+        self,
+        subject: Subject,
+        target: str,
+        grantee_kind: GranteeKind,
+        grantee: str,
+        *,
+        access: Access = "read",
+        actor: str = USER,  # noqa: ARG002
+    ) -> Share:
+        """Share a memory or a tag; a share that exists gets this access."""
+        body = {subject: target, grantee_kind: grantee, "access": access}
+        return self._memory.asked(Share, "POST", "/v1/shares", json=body)
+
+    def unshare(
+        self,
+        subject: Subject,
+        target: str,
+        grantee_kind: GranteeKind,
+        grantee: str,
+        *,
+        actor: str = USER,  # noqa: ARG002
+    ) -> Share:
+        """End a share; what it alone gave is gone from the reader's memory at once."""
+        params = {subject: target, grantee_kind: grantee}
+        return self._memory.asked(Share, "DELETE", "/v1/shares", params=params)
+
+    def given(self) -> list[Share]:
+        """What this user shares, oldest first."""
+        return list(self._all().given)
+
+    def received(self) -> list[ReceivedMemory]:
+        """The memories that others share with this user, by owner and id."""
+        return list(self._all().received)
+
+    def groups(self) -> list[UserGroup]:
+        """All groups with their members, by name."""
+        return self._memory.asked(list[UserGroup], "GET", "/v1/groups")
+
+    def create(self, name: str) -> UserGroup:
+        """Add a group without members."""
+        return self._memory.asked(UserGroup, "POST", "/v1/groups", json={"name": name})
+
+    def delete(self, name: str) -> None:
+        """Remove a group; what was shared with it is no longer."""
+        self._memory.asked(replies.DeletedReply, "DELETE", f"/v1/groups/{quote(name, safe='')}")
+
+    def add(self, name: str, user: str) -> UserGroup:
+        """Add a user to a group; what is shared with the group is shared with the user at once."""
+        return self._memory.asked(UserGroup, "PUT", _member(name, user))
+
+    def remove(self, name: str, user: str) -> UserGroup:
+        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        return self._memory.asked(UserGroup, "DELETE", _member(name, user))
+
+    def _all(self) -> replies.SharesReply:
+        return self._memory.asked(replies.SharesReply, "GET", "/v1/shares")
+
+
+def _member(name: str, user: str) -> str:
+    return f"/v1/groups/{quote(name, safe='')}/members/{quote(user, safe='')}"

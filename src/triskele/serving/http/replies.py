@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from triskele.curation.compare import Verdict
 from triskele.recall.why_not import SmallestChange, Stage, WhyNot
 from triskele.serving.statistics import MoreStatistics
+from triskele.stores.sharing import ReceivedMemory, Share
 from triskele.types import Agreement, Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Period
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ _OF_ANSWER = tuple(each.name for each in fields(Answer) if each.name != "hits")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReply(Memory):
-    """A memory; of a secret `content` is the title. `superseded`: another one replaces it."""
+    """A memory; of a secret `content` is the title. `superseded`: another one replaces it.
+
+    `owner` is whose memory it is, `shared_by` the same where it is not the reader's own.
+    """
 
     superseded: bool = False
     forgotten: bool = False
@@ -177,9 +181,24 @@ class ReadyReply:
     version: str
 
 
+@dataclass(frozen=True, slots=True)
+class SharesReply:
+    """What I share, and the memories that others share with me."""
+
+    given: tuple[Share, ...]
+    received: tuple[ReceivedMemory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedReply:
+    """What was deleted."""
+
+    name: str
+
+
 def memory_reply(memory: Memory, *, superseded: bool = False, links: tuple[Link, ...] = ()) -> MemoryReply:
     """A memory with what is known about it."""
-    return MemoryReply(**_values(memory), superseded=superseded, forgotten=memory.known_to is not None, links=links)
+    return MemoryReply(**_told(memory), superseded=superseded, forgotten=memory.known_to is not None, links=links)
 
 
 def recall_reply(answer: Answer) -> RecallReply:
@@ -253,7 +272,7 @@ def to_why_not(reply: WhyNotReply) -> WhyNot:
 
 def _hit_reply(hit: Hit) -> HitReply:
     return HitReply(
-        **_values(hit.memory),
+        **_told(hit.memory),
         superseded=hit.superseded,
         links=hit.links,
         score=hit.score,
@@ -263,6 +282,10 @@ def _hit_reply(hit: Hit) -> HitReply:
         words=hit.words,
         stands_for=hit.stands_for,
     )
+
+
+def _told(memory: Memory) -> dict[str, Any]:
+    return {**_values(memory), "owner": memory.shared_by or memory.owner}
 
 
 def _values(memory: Memory) -> dict[str, Any]:

@@ -69,6 +69,12 @@ UNDO = """\
 Take back a change: the one with the given `batch`, which every change returns, or else your own last one in this \
 project. An undo can be undone."""
 
+SHARE = """\
+Share one of the user's memories, or all with a tag, with another user or a group of this server. Only when the user \
+asks for it; private and secret memories are never shared."""
+
+UNSHARE = "End a share; the others can no longer recall what it gave them."
+
 STATS = "How much is remembered, by category and project."
 
 WHY_NOT = """\

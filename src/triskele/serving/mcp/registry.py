@@ -52,6 +52,10 @@ _TABLE: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
     (tools_code.code_symbol, "Look up a symbol", descriptions.CODE_SYMBOL, READS),
     (tools_code.code_status, "List indexed code", descriptions.CODE_STATUS, READS),
 )
+_SHARES: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
+    (tools_write.memory_share, "Share memories", descriptions.SHARE, REPLACES),
+    (tools_write.memory_unshare, "End a share", descriptions.UNSHARE, REPLACES),
+)
 
 
 class MemoryTool(Tool):
@@ -98,9 +102,9 @@ def _compact(result: Any) -> Any:
 
 
 @cache
-def tools() -> tuple[Tool, ...]:
-    """Every tool, made once; the last one is called by hooks and not listed."""
-    return (*(_tool(*row) for row in _TABLE), _hook_tool())
+def tools(*, shares: bool = False) -> tuple[Tool, ...]:
+    """Every tool, made once, those for shares where there are users; the last one is called by hooks and not listed."""
+    return (*(_tool(*row) for row in (*_TABLE, *(_SHARES if shares else ()))), _hook_tool())
 
 
 def _hook_tool() -> Tool:

@@ -13,6 +13,7 @@ from triskele.curation.compare import Verdict
 from triskele.curation.decide import PairDecision
 from triskele.serving.mcp import descriptions
 from triskele.serving.shapes import shown_content
+from triskele.stores.sharing import Share
 from triskele.types import Link, Memory, Outcome
 from triskele.validation import MAX_LIMIT
 
@@ -47,6 +48,7 @@ class MemoryLine(BaseModel):
     origin: Origin
     speaker: Speaker
     role: Role
+    owner: Annotated[str, Field(description="Whose memory it is, where another user shares it; else empty.")]
     date: Date
     sensitivity: Sensitivity
     superseded: Annotated[bool, Field(description="No longer true: another memory replaces it.")]
@@ -139,6 +141,15 @@ class Changes(BaseModel):
     batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
 
 
+class Shared(BaseModel):
+    """A share, or the end of one."""
+
+    subject: Annotated[str, Field(description="memory or tag.")]
+    target: Annotated[str, Field(description="The id of the memory, or the tag.")]
+    grantee: Annotated[str, Field(description="The user or group, such as `user bob`.")]
+    access: Annotated[str, Field(description="read or write.")]
+
+
 class Stats(BaseModel):
     """Counts of memories."""
 
@@ -189,6 +200,7 @@ def line(memory: Memory, *, superseded: bool = False) -> MemoryLine:
         origin=str(memory.origin),
         speaker=memory.speaker or "",
         role=memory.role or "",
+        owner=memory.shared_by or "",
         date=f"{memory.updated_at:%Y-%m-%d}",
         sensitivity=str(memory.sensitivity),
         superseded=superseded,
@@ -246,6 +258,12 @@ def changes(outcomes: Sequence[Outcome]) -> Changes:
     """The results of several changes."""
     batch = next((each.batch for each in outcomes if each.batch), "")
     return Changes(changes=[changed(each) for each in outcomes], batch=batch)
+
+
+def shared(share: Share) -> Shared:
+    """A share in an answer."""
+    grantee = f"{share.grantee_kind} {share.grantee}"
+    return Shared(subject=share.subject, target=share.target, grantee=grantee, access=share.access)
 
 
 def fitting(lines: Sequence[Line], budget: int = ANSWER_CHARACTERS) -> list[Line]:
@@ -326,4 +344,9 @@ SpokenAs = Annotated[
     Literal["user", "assistant", "tool", "other"],
     Field(description="Whose words the text holds: the user's, yours (assistant), a tool's, or another person's."),
 ]
+SharedId = Annotated[str, Field(max_length=64, description="The id of the memory, or its first characters.")]
+SharedTag = Annotated[str, Field(max_length=_MAX_LABEL_CHARACTERS, description="All open memories with this tag.")]
+ToUser = Annotated[str, Field(max_length=64, description="The name of a user of the server.")]
+ToGroup = Annotated[str, Field(max_length=64, description="The name of a group of the server.")]
+Access = Annotated[Literal["read", "write"], Field(description="Whether they may change it, too.")]
 Batch = Annotated[str, Field(max_length=200, description="The `batch` that a change returned.")]

@@ -94,7 +94,7 @@ def build(
         description=descriptions.DESCRIPTION,
         instructions=descriptions.INSTRUCTIONS,
         version=__version__,
-        tools=list(tools()),
+        tools=list(tools(shares=policy is not None)),
         log_level="WARNING",
         lifespan=lifespan,
         cache_hints={

@@ -1,4 +1,4 @@
-"""Tools that write: store, update, forget, link, undo."""
+"""Tools that write: store, update, forget, link, undo, share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from triskele.serving.chosen_memory import hints_of
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller
 from triskele.serving.mcp.schemas import (
+    Access,
     Batch,
     Category,
     Content,
@@ -23,14 +24,19 @@ from triskele.serving.mcp.schemas import (
     Importance,
     Keywords,
     Raised,
+    SharedId,
+    SharedTag,
     Source,
     SpokenAs,
     SpokenBy,
     Tags,
     Title,
+    ToGroup,
+    ToUser,
     WrittenProject,
 )
 from triskele.stores.access_keys import WRITE
+from triskele.stores.sharing import GranteeKind, Subject, checked, shares_of
 from triskele.types import Action, LinkKind, Memory, Origin, Outcome, Sensitivity, is_raised
 
 _REMOVES = "none"
@@ -160,6 +166,34 @@ def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
     # A client without a project names one in each call: its last change may be in any.
     undone = who.engine.undo(batch or None, project=who.project, all_projects=not who.project)
     return schemas.changes(undone)
+
+
+def memory_share(
+    request: Request,
+    id: SharedId = "",
+    tag: SharedTag = "",
+    user: ToUser = "",
+    group: ToGroup = "",
+    access: Access = "read",
+) -> schemas.Shared:
+    """Share a memory or a tag."""
+    who = caller(request, WRITE)
+    store = shares_of(who.engine.store.shares)
+    return schemas.shared(store.share(*_share(who, id, tag, user, group), access=access, actor=who.engine.actor))
+
+
+def memory_unshare(
+    request: Request, id: SharedId = "", tag: SharedTag = "", user: ToUser = "", group: ToGroup = ""
+) -> schemas.Shared:
+    """End a share."""
+    who = caller(request, WRITE)
+    store = shares_of(who.engine.store.shares)
+    return schemas.shared(store.unshare(*_share(who, id, tag, user, group), actor=who.engine.actor))
+
+
+def _share(who: Caller, id: str, tag: str, user: str, group: str) -> tuple[Subject, str, GranteeKind, str]:
+    subject, target, kind, grantee = checked(id or None, tag or None, user or None, group or None)
+    return subject, who.get(target).id if subject == "memory" else target, kind, grantee
 
 
 def _refuse_long(who: Caller, content: str) -> None:

@@ -14,11 +14,11 @@ from triskele.errors import BadInput
 from triskele.serving.web import listing
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
 from triskele.stores.access_keys import REVEAL, WRITE
-from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Revise, Sensitivity, is_secret
+from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Revise, Sensitivity, is_secret
 
 _FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
-_LASTING = (Action.SEALED, Action.REVEALED, Action.ERASED)
+_LASTING = (*LASTING, Action.ERASED)
 _UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
 
 # What a piece of a text became: "same", "added" or "removed".

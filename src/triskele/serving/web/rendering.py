@@ -24,7 +24,7 @@ from triskele.serving.http.access import AccessPolicy, Principal
 from triskele.serving.http.problems import AccessDenied, QuotaExceeded
 from triskele.serving.web.sessions import HEADERS, PREFIX
 from triskele.stores.access_keys import ADMIN, READ, REVEAL, WRITE
-from triskele.types import Action, JournalEntry
+from triskele.types import LASTING, Action, JournalEntry
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -67,6 +67,8 @@ _DONE = {
     Action.UNLINKED: "Unlinked",
     Action.SEALED: "Sealed",
     Action.REVEALED: "Revealed",
+    Action.SHARED: "Shared",
+    Action.UNSHARED: "No longer shared",
 }
 
 
@@ -223,7 +225,7 @@ def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
         return None
     is_undo = entries[0].undoes is not None
     said = _summary(entries)
-    can_undo = any(entry.action not in (Action.REVEALED, Action.SEALED, Action.ERASED) for entry in entries)
+    can_undo = any(entry.action not in {*LASTING, Action.ERASED} for entry in entries)
     return {"text": f"Undone: {said}" if is_undo else said, "batch": batch, "can_undo": can_undo}
 
 

@@ -29,6 +29,7 @@ from triskele.stores.access_keys import (
 )
 from triskele.stores.postgres.connections import Connection, Connections, told
 from triskele.stores.postgres.migrations import DERIVED, OWNED
+from triskele.stores.postgres.shares import Groups
 from triskele.validation import check_name
 
 _ENTER = "SELECT set_config('triskele.accounts', 'on', true)"
@@ -45,6 +46,7 @@ class Accounts:
 
     def __init__(self, url: str, *, timeout_s: float = 30.0) -> None:
         self._connections = Connections(url, timeout_s=timeout_s, most=_MOST_CONNECTIONS)
+        self.groups = Groups(self._connections)
 
     def close(self) -> None:
         """Close every connection."""
@@ -79,8 +81,9 @@ class Accounts:
         return _user(row)
 
     def erase_user(self, name: str) -> None:
-        """Remove a user, its keys and every row of its memories; the audit log stays."""
+        """Remove a user, its shares, its keys and every row of its memories; the audit log stays."""
         self.user(name)
+        self.groups.end_shares_of(name)
         with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
             # As the owner of the tables: the journal of a user that goes is deleted too.
             connection.execute("SELECT set_config('search_path', 'triskele, public', true)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,10 +31,11 @@ _SETTINGS = (
     " set_config('lock_timeout', %s, true),"
     " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
 )
-# Takes the owner's lock, then makes sure that the owner is listed.
+# Takes the locks of some owners, one after the other, then makes sure that they are listed.
 _LOCK = (
-    "WITH locked AS MATERIALIZED (SELECT {take}(hashtextextended('triskele owner ' || %(owner)s, 0)) AS taken),"
-    " listed AS (INSERT INTO owners SELECT %(owner)s FROM locked ON CONFLICT DO NOTHING)"
+    "WITH locked AS MATERIALIZED (SELECT one, {take}(hashtextextended('triskele owner ' || one, 0)) AS taken"
+    " FROM unnest(%(owners)s::text[]) AS one),"
+    " listed AS (INSERT INTO owners SELECT one FROM locked ON CONFLICT DO NOTHING)"
     " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
 )
 
@@ -189,19 +190,20 @@ class OwnerTransactions:
             yield
 
     @contextmanager
-    def writing(self, *, wait: bool = True, durable: bool = True) -> Iterator[Connection]:
+    def writing(self, *, wait: bool = True, durable: bool = True, others: Iterable[str] = ()) -> Iterator[Connection]:
         """A transaction, durable once it ends; without `wait` an owner whose rows are being written refuses at once.
 
         The owner's lock orders the transactions, so that journal entries become visible in the order of their numbers.
+        The locks of `others`, whose rows are written too, are taken with it in one order: nobody waits in a circle.
         """
         if self._current() is not None:
             raise StoreUnavailable("nothing can be written inside a snapshot of the store")
         take = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
-        bindings = {"owner": self.owner, "least": migrations.LEAST}
-        with self._entered(_WRITE, _LOCK.format(take=take), bindings, durable=durable) as (connection, [row]):
-            if row[0] is False:
+        bindings = {"owners": sorted({self.owner, *others}), "least": migrations.LEAST}
+        with self._entered(_WRITE, _LOCK.format(take=take), bindings, durable=durable) as (connection, rows):
+            if any(taken is False for taken, _ in rows):
                 raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
-            migrations.refuse_newer(int(row[1] or 0))
+            migrations.refuse_newer(int(rows[0][1] or 0))
             yield connection
             self._commit(connection)
 

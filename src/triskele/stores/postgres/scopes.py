@@ -6,7 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from triskele.base import timestamps
+from triskele.stores.sqlite.rows import VERSION_COLUMNS
 from triskele.types import Scope
+
+# A version as a reader sees it.
+READ_COLUMNS = f"{VERSION_COLUMNS}, shared_by"
 
 
 def standing(known_at: datetime | None) -> tuple[str, list[Any]]:

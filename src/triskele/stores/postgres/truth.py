@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from triskele.base import timestamps
 from triskele.errors import BadInput
@@ -17,16 +16,19 @@ from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.corpus_rows import PostgresCorpus
 from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.entity_rows import PostgresEntities
+from triskele.stores.postgres.fan_out import Performer, carry_out, in_order, refuse_shared, spread
 from triskele.stores.postgres.job_rows import PostgresJobs
-from triskele.stores.postgres.scopes import in_scope, standing
+from triskele.stores.postgres.scopes import READ_COLUMNS, in_scope, standing
+from triskele.stores.postgres.shares import PostgresShares
 from triskele.stores.postgres.upkeep import PostgresMaintenance
 from triskele.stores.postgres.usage_rows import PostgresUsage
 from triskele.stores.postgres.vector_rows import PostgresModels, PostgresVectors
 from triskele.stores.postgres.writer import PostgresWriter, claim_places, read_places
 from triskele.stores.protocols import START, Census, ChangePage, Cursor, Heads, KnownPlace, SealedRow
-from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
+from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, to_entry, to_link, to_memory
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
+Result = TypeVar("Result")
 _PAGE = 500
 _NEVER = 2**62
 _ORDERS = {
@@ -52,16 +54,18 @@ _HEADS = ", ".join(
         ),
     )
 )
-_CURRENT = "SELECT id FROM versions WHERE owner = %(owner)s AND known_to IS NULL"
+# What others share is counted for them.
+_OWN = "FROM versions WHERE owner = %(owner)s AND shared_by IS NULL"
+_CURRENT = f"SELECT id {_OWN} AND known_to IS NULL"
 _CENSUS = f"""
 SELECT (SELECT count(*) FROM ({_CURRENT}) AS standing),
-       (SELECT count(DISTINCT id) FROM versions WHERE owner = %(owner)s),
+       (SELECT count(DISTINCT id) {_OWN}),
        (SELECT count(DISTINCT target) FROM links WHERE owner = %(owner)s AND kind = 'supersedes' AND known_to IS NULL
         AND source IN ({_CURRENT}) AND target IN ({_CURRENT})),
-       (SELECT count(*) FROM versions WHERE owner = %(owner)s),
+       (SELECT count(*) {_OWN}),
        (SELECT count(*) FROM links WHERE owner = %(owner)s AND known_to IS NULL),
        (SELECT count(*) FROM journal WHERE owner = %(owner)s),
-       (SELECT coalesce(sum(pg_column_size(versions.*)), 0) FROM versions WHERE owner = %(owner)s)
+       (SELECT coalesce(sum(pg_column_size(versions.*)), 0) {_OWN})
        + (SELECT coalesce(sum(pg_column_size(vector) + coalesce(pg_column_size(tokens), 0)), 0) FROM vectors
           WHERE owner = %(owner)s)
 """
@@ -105,33 +109,62 @@ class PostgresOwnerStore:
         self.models = PostgresModels(transactions)
         self.documents = PostgresDocuments(transactions)
         self.usage = PostgresUsage(transactions)
+        self.shares = PostgresShares(transactions)
 
     def apply(
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
-        with self._writer(batch, actor, undoes) as writer:
-            return [writer.apply(change) for change in changes]
+
+        def work(writer: PostgresWriter, locked: frozenset[str]) -> list[Outcome]:
+            nonlocal changes
+            # Taken inside the transaction, and only once.
+            changes = list(changes)
+            return carry_out(writer, changes, locked)
+
+        return self._written(batch, actor, work, undoes)
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
         """Remove these memories, their links and the documents about them; the tables are vacuumed afterwards."""
-        with self._writer(batch, actor) as writer:
+
+        def work(writer: PostgresWriter, locked: frozenset[str]) -> list[Outcome]:
+            refuse_shared(writer, ids, "erase")
             outcomes = erasure.erase(writer, ids)
+            spread(writer, Performer(self.owner, actor, locked))
+            return outcomes
+
+        outcomes = self._written(batch, actor, work)
         erasure.vacuum(self._transactions, "erased")
         return outcomes
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
         """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
-        with self._writer(batch, actor) as writer:
+
+        def work(writer: PostgresWriter, locked: frozenset[str]) -> Outcome:
+            refuse_shared(writer, [memory.id for memory, _ in versions], "seal")
             outcome = erasure.seal(writer, versions)
+            spread(writer, Performer(self.owner, actor, locked))
+            return outcome
+
+        outcome = self._written(batch, actor, work)
         erasure.vacuum(self._transactions, "sealed")
         return outcome
 
-    @contextmanager
-    def _writer(self, batch: str, actor: str, undoes: int | None = None) -> Iterator[PostgresWriter]:
-        with self._transactions.writing() as connection:
-            # Read under the lock: numbers and times of an owner's journal rise together.
-            yield PostgresWriter(connection, self.owner, timestamps.now(), batch, actor, undoes)
+    def _written(
+        self,
+        batch: str,
+        actor: str,
+        work: Callable[[PostgresWriter, frozenset[str]], Result],
+        undoes: int | None = None,
+    ) -> Result:
+        """Write under the locks of this owner and of those that its changes reach."""
+        # The time is read under the locks: numbers and times of a journal rise together.
+        return in_order(
+            self._transactions,
+            lambda connection, locked: work(
+                PostgresWriter(connection, self.owner, timestamps.now(), batch, actor, undoes), locked
+            ),
+        )
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
@@ -182,18 +215,18 @@ class PostgresOwnerStore:
         condition, bindings = standing(known_at)
         if not (listed := list(ids)):
             return {}
-        sql = f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) AND {condition}"
+        sql = f"SELECT {READ_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) AND {condition}"
         rows = self._all(f"{sql} ORDER BY row", listed, *bindings)
         return {row[0]: to_memory(row) for row in sorted(rows, key=lambda row: row[1])}
 
     def history(self, id: str) -> list[Memory]:
         """Every version of a memory, oldest first."""
-        rows = self._all(f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = %s ORDER BY version", id)
+        rows = self._all(f"SELECT {READ_COLUMNS} FROM versions WHERE owner = %s AND id = %s ORDER BY version", id)
         return [to_memory(row) for row in rows]
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s) ORDER BY row"
+        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s) ORDER BY row"
         return {row[0]: to_memory(row[1:]) for row in self._all(sql, list(map(int, rows)))}
 
     def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
@@ -204,13 +237,13 @@ class PostgresOwnerStore:
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
         if ids is not None:
-            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) ORDER BY row"
+            sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) ORDER BY row"
             yield from ((row[0], to_memory(row[1:])) for row in self._all(sql, list(ids)))
             return
         last = 0
         # Pages instead of one open statement: a slow consumer must not hold a transaction.
         while page := self._all(
-            f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = %s AND row > %s ORDER BY row LIMIT %s",
+            f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row > %s ORDER BY row LIMIT %s",
             last,
             _PAGE,
         ):
@@ -241,7 +274,7 @@ class PostgresOwnerStore:
             raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
         condition, bindings = in_scope(scope)
         rows = self._all(
-            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND {condition} ORDER BY {_ORDERS[sort]}"
+            f"SELECT {READ_COLUMNS} FROM versions WHERE owner = %s AND {condition} ORDER BY {_ORDERS[sort]}"
             " LIMIT %s OFFSET %s",
             *bindings,
             limit,
@@ -313,8 +346,8 @@ class PostgresOwnerStore:
 
     def _groups(self, column: str) -> dict[str, int]:
         sql = (
-            f"SELECT {column}, count(*) FROM versions WHERE owner = %s AND known_to IS NULL GROUP BY 1"
-            " ORDER BY 2 DESC, 1"
+            f"SELECT {column}, count(*) FROM versions WHERE owner = %s AND shared_by IS NULL AND known_to IS NULL"
+            " GROUP BY 1 ORDER BY 2 DESC, 1"
         )
         return {str(name): int(number) for name, number in self._all(sql)}
 

@@ -42,19 +42,20 @@ SELECT source, kind, target FROM links
 WHERE owner = %s AND (NOT EXISTS ({_KNOWN}source) OR NOT EXISTS ({_KNOWN}target))
 """
 _UNTOLD = """
-SELECT id, version FROM versions WHERE owner = %s AND NOT EXISTS (
+SELECT id, version FROM versions WHERE owner = %s AND shared_by IS NULL AND NOT EXISTS (
     SELECT 1 FROM journal
     WHERE journal.owner = versions.owner AND journal.id = versions.id AND journal.version = versions.version
 ) LIMIT 20
 """
-# An erasure takes every version; a sealing notes one, and puts the versions back.
+# An erasure takes every version, and so does the end of a share; a sealing notes one, and puts the versions back.
 _UNKEPT = """
 SELECT DISTINCT id, version FROM journal AS told
 WHERE owner = %s AND version IS NOT NULL AND link_kind IS NULL AND NOT EXISTS (
     SELECT 1 FROM versions AS kept
     WHERE kept.owner = told.owner AND kept.id = told.id AND kept.version = told.version
 ) AND NOT EXISTS (
-    SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id AND journal.action = 'erased'
+    SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id
+    AND journal.action IN ('erased', 'unshared')
 ) LIMIT 20
 """
 _OUT_OF_REACH = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from triskele.base.ids import same_words
 from triskele.base.timestamps import from_micros, to_micros
@@ -46,18 +46,31 @@ from triskele.types import (
     Withdraw,
 )
 
-_VALUES = ",".join(["%s"] * 23)
+_VALUES = ",".join(["%s"] * 24)
 _SAME = " AND ".join(
     f"{column} IS NOT DISTINCT FROM %s"
     for column in ("session", "position", "speaker", "role", "valid_from", "valid_to")
 )
 
 
+class WrittenEntry(NamedTuple):
+    """What a journal entry of this transaction tells, and its number."""
+
+    seq: int
+    action: Action
+    id: str
+    version: int | None
+    previous: int | None
+    kind: str | None
+    other: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresWriter:
     """Writes the changes of one transaction, all of one owner, at one moment and under one batch.
 
-    What belongs to another owner is unknown here.
+    What belongs to another owner is unknown here. `entries` and `touched` tell what was done so far, to those that the
+    memories are shared with.
     """
 
     connection: Connection
@@ -66,6 +79,12 @@ class PostgresWriter:
     batch: str
     actor: str
     undoes: int | None = None
+    entries: list[WrittenEntry] = field(default_factory=list)
+    touched: set[str] = field(default_factory=set)
+
+    def acting_for(self, owner: str, *, actor: str, undoes: int | None) -> PostgresWriter:
+        """The same transaction in the rows of another owner."""
+        return replace(self, owner=owner, actor=actor, undoes=undoes, entries=[], touched=set())
 
     def apply(self, change: Change) -> Outcome:
         """Carry out one change and journal it."""
@@ -123,7 +142,7 @@ class PostgresWriter:
             return self._outcome(Action.UNCHANGED, standing, version=standing.version)
         moment = max(self.at, latest.known_to or latest.known_from)
         if standing is not None:
-            self._close(standing, moment)
+            end_version(self.connection, replace(standing, known_to=moment))
         revised = replace(memory, version=latest.version + 1, known_from=moment, known_to=None)
         insert_version(self.connection, revised)
         if revised.sensitivity is Sensitivity.SECRET and sealed is None:
@@ -148,7 +167,8 @@ class PostgresWriter:
                 [closed.sensitivity.value, version_hash(from_memory(closed)), self.owner, id, closed.version],
             )
         vector_rows.withdraw(self.connection, self.owner, id)
-        delete_about(self.connection, self.owner, id)
+        delete_about(self.connection, self.owner, [id])
+        self.touched.add(id)
         return self._outcome(Action.UNCHANGED, latest, version=latest.version)
 
     def _forget(self, id: str) -> Outcome:
@@ -156,7 +176,7 @@ class PostgresWriter:
         if standing is None:
             latest = self.latest(id)
             return self._outcome(Action.UNCHANGED, latest, version=latest.version)
-        self._close(standing, max(self.at, standing.known_from))
+        end_version(self.connection, replace(standing, known_to=max(self.at, standing.known_from)))
         return self._note(Action.FORGOTTEN, standing, previous=standing.version)
 
     def _connect(self, link: Link) -> Outcome:
@@ -200,7 +220,7 @@ class PostgresWriter:
             "UPDATE places SET project = %s, row_hash = %s WHERE owner = %s AND place = %s",
             [project, row_hash(values), self.owner, number],
         )
-        seq = self._write_entry(Action.BOUND, id, other=place.project)
+        seq = self.write_entry(Action.BOUND, id, other=place.project)
         return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
 
     def refuse_foreign(self, memory: Memory) -> None:
@@ -216,13 +236,6 @@ class PostgresWriter:
         """Journal that every version of a memory was sealed."""
         return self._note(Action.SEALED, memory, version=memory.version)
 
-    def _close(self, memory: Memory, moment: datetime) -> None:
-        values = from_memory(replace(memory, known_to=moment))
-        self.connection.execute(
-            "UPDATE versions SET known_to = %s, row_hash = %s WHERE owner = %s AND id = %s AND version = %s",
-            [to_micros(moment), version_hash(values), self.owner, memory.id, memory.version],
-        )
-
     def _note(
         self,
         action: Action,
@@ -233,10 +246,10 @@ class PostgresWriter:
         link: Link | None = None,
     ) -> Outcome:
         kind, other = (link.kind.value, link.target) if link else (None, None)
-        seq = self._write_entry(action, memory.id, version=version, previous=previous, kind=kind, other=other)
+        seq = self.write_entry(action, memory.id, version=version, previous=previous, kind=kind, other=other)
         return self._outcome(action, memory, version=version, seq=seq)
 
-    def _write_entry(
+    def write_entry(
         self,
         action: Action,
         id: str,
@@ -246,6 +259,7 @@ class PostgresWriter:
         kind: str | None = None,
         other: str | None = None,
     ) -> int:
+        """Write one journal entry; its number."""
         told = [action.value, id, version, previous, kind, other]
         values = [self.owner, to_micros(self.at), *told, self.batch, self.undoes, self.actor]
         marks = ",".join(["%s"] * (len(values) + 1))
@@ -254,6 +268,8 @@ class PostgresWriter:
             [*values, row_hash(values)],
         ).fetchone()
         assert row is not None
+        self.entries.append(WrittenEntry(int(row[0]), action, id, version, previous, kind, other))
+        self.touched.update((id,) if other is None or kind is None else (id, other))
         return int(row[0])
 
     def _outcome(
@@ -287,7 +303,8 @@ class PostgresWriter:
     def _same_content(self, memory: Memory) -> Memory | None:
         values = self._one(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND content_hash = %s"
-            f" AND known_to IS NULL AND sensitivity <> 'secret' AND project = %s AND {_SAME} AND content = %s",
+            " AND known_to IS NULL AND shared_by IS NULL AND sensitivity <> 'secret' AND project = %s"
+            f" AND {_SAME} AND content = %s",
             memory.content_hash,
             memory.project,
             memory.session,
@@ -328,13 +345,22 @@ def insert_version(connection: Connection, memory: Memory) -> None:
     """Write one version with its hash, and queue what is to be derived from it."""
     values = from_memory(memory)
     row = connection.execute(
-        f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({_VALUES}) RETURNING row",
-        [*values, version_hash(values)],
+        f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash, shared_by) VALUES ({_VALUES}) RETURNING row",
+        [*values, version_hash(values), memory.shared_by],
     ).fetchone()
     assert row is not None
     job_rows.queue_version(connection, memory.owner, int(row[0]), memory.content_hash)
     if memory.sensitivity is not Sensitivity.OPEN:
         vector_rows.withdraw(connection, memory.owner, memory.id)
+
+
+def end_version(connection: Connection, memory: Memory) -> None:
+    """Write when a version ended."""
+    values = from_memory(memory)
+    connection.execute(
+        "UPDATE versions SET known_to = %s, row_hash = %s WHERE owner = %s AND id = %s AND version = %s",
+        [memory.known_to and to_micros(memory.known_to), version_hash(values), memory.owner, memory.id, memory.version],
+    )
 
 
 def read_places(connection: Connection, owner: str) -> list[KnownPlace]:

@@ -20,6 +20,7 @@ VERSION_COLUMNS = (
 )
 # How many of them a version had before it had a speaker and a role.
 _COLUMNS_WITHOUT_SPEAKER = 20
+_COLUMNS = len(VERSION_COLUMNS.split(","))
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
 PLACE_COLUMNS = "key, project, at"
 JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes, actor"
@@ -86,7 +87,7 @@ def from_memory(memory: Memory) -> list[Any]:
 
 @_or_damaged
 def to_memory(values: Row) -> Memory:
-    """The inverse of `from_memory`."""
+    """The inverse of `from_memory`; a value behind those columns is the user who shares the memory."""
     created_at, updated_at, valid_from, valid_to, known_from, known_to = _moments(values[13:19])
     return Memory(
         id=values[0],
@@ -111,6 +112,7 @@ def to_memory(values: Row) -> Memory:
         content_hash=values[19],
         speaker=values[20],
         role=None if values[21] is None else Role(values[21]),
+        shared_by=values[_COLUMNS] if len(values) > _COLUMNS else None,
     )
 
 

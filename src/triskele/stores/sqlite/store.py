@@ -88,6 +88,7 @@ class SqliteOwnerStore:
         self.vectors = SqliteVectors(database, owner)
         self.entities = SqliteEntities(database, owner)
         self.corpus = None
+        self.shares = None
         self.jobs = SqliteJobs(database, owner)
         self.models = SqliteModels(database, owner)
         self.documents = SqliteDocuments(database, owner)

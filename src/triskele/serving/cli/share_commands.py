@@ -1,0 +1,214 @@
+"""Commands for what the users of a server share: shares, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from triskele.errors import BadInput
+from triskele.serving import shapes
+from triskele.serving.cli.account_commands import open_accounts
+from triskele.serving.cli.invocation import Invocation, common, examples, global_options
+from triskele.serving.cli.options import OrderedGroup
+from triskele.stores.sharing import GroupStore, Share, ShareStore, UserGroup, checked, shares_of
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+_OWNER = click.option("--owner", help="On the store itself: the user whose shares these are.")
+
+
+@click.group(
+    cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares add --tag team --user bob")
+)
+@global_options
+@click.pass_context
+def shares(context: click.Context) -> None:
+    """Share memories with other users of a server."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _named(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what is shared with whom."""
+    options = (
+        click.argument("memory", required=False),
+        click.option("--tag", help="All open memories with this tag, also later ones."),
+        click.option("--user", help="The user to share with."),
+        click.option("--group", help="The group to share with."),
+        _OWNER,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@shares.command(
+    "add", epilog=examples("triskele shares add 1k2m --user bob", "triskele shares add --tag team --group dev")
+)
+@_named
+@click.option("--write", is_flag=True, help="They may change it, too.")
+@common
+def add_share(
+    invocation: Invocation,
+    memory: str | None,
+    tag: str | None,
+    user: str | None,
+    group: str | None,
+    owner: str | None,
+    write: bool,
+) -> None:
+    """Share a memory, or all with a tag, with a user or a group."""
+    subject, target, kind, grantee = checked(memory, tag, user, group)
+    with _opened(invocation, owner) as (engine, found):
+        id = engine.resolve(target) if subject == "memory" else target
+        share = found.share(subject, id, kind, grantee, access="write" if write else "read", actor=engine.actor)
+    _say(invocation, share, "Shared")
+
+
+@shares.command("remove", epilog=examples("triskele shares remove 1k2m --user bob"))
+@_named
+@common
+def remove_share(
+    invocation: Invocation, memory: str | None, tag: str | None, user: str | None, group: str | None, owner: str | None
+) -> None:
+    """End a share at once."""
+    subject, target, kind, grantee = checked(memory, tag, user, group)
+    with _opened(invocation, owner) as (engine, found):
+        id = engine.resolve(target) if subject == "memory" else target
+        share = found.unshare(subject, id, kind, grantee, actor=engine.actor)
+    _say(invocation, share, "No longer shared:")
+
+
+@shares.command("list", epilog=examples("triskele shares list", "triskele shares list --json"))
+@_OWNER
+@common
+def list_shares(invocation: Invocation, owner: str | None) -> None:
+    """List what is shared with others, and what others share."""
+    with _opened(invocation, owner) as (_, found):
+        given, received = found.given(), found.received()
+    if invocation.as_json:
+        return invocation.write_json(
+            {"given": shapes.plain(given), "received": shapes.plain(received), "project": None}
+        )
+    lines = [f"shared      {_line(share)}" for share in given]
+    lines += [f"from {each.owner}  {each.id}  {each.access}" for each in received]
+    return invocation.echo("\n".join(lines) or "Nothing is shared: `triskele shares add MEMORY --user NAME` does it.")
+
+
+@shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
+@click.pass_context
+def groups(context: click.Context) -> None:
+    """Manage groups of users to share with; admins alone change them."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@groups.command("list", epilog=examples("triskele shares groups list --json"))
+@common
+def list_groups(invocation: Invocation) -> None:
+    """List the groups with their members."""
+    with _opened(invocation) as (_, found):
+        known = found.groups()
+    if invocation.as_json:
+        return invocation.write_json({"groups": shapes.plain(known), "project": None})
+    return invocation.echo("\n".join(map(_group_line, known)) or "No groups yet.")
+
+
+@groups.command("create", epilog=examples("triskele shares groups create dev"))
+@click.argument("name")
+@common
+def create_group(invocation: Invocation, name: str) -> None:
+    """Add a group."""
+    with _groups(invocation) as found:
+        _say_group(invocation, found.create(name))
+
+
+@groups.command("delete", epilog=examples("triskele shares groups delete dev"))
+@click.argument("name")
+@common
+def delete_group(invocation: Invocation, name: str) -> None:
+    """Remove a group; what was shared with it is no longer."""
+    with _groups(invocation) as found:
+        found.delete(name)
+    if invocation.as_json:
+        return invocation.write_json({"name": name, "project": None})
+    return invocation.echo(f"Removed the group {name}.")
+
+
+@groups.command("add", epilog=examples("triskele shares groups add dev bob"))
+@click.argument("name")
+@click.argument("user")
+@common
+def add_member(invocation: Invocation, name: str, user: str) -> None:
+    """Add a user to a group."""
+    with _groups(invocation) as found:
+        _say_group(invocation, found.add(name, user))
+
+
+@groups.command("remove", epilog=examples("triskele shares groups remove dev bob"))
+@click.argument("name")
+@click.argument("user")
+@common
+def remove_member(invocation: Invocation, name: str, user: str) -> None:
+    """Take a user out of a group."""
+    with _groups(invocation) as found:
+        _say_group(invocation, found.remove(name, user))
+
+
+@contextmanager
+def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[tuple[Engine, ShareStore]]:
+    """The memory of this run with its shares; of another user where an admin of the store itself names one."""
+    if owner is None:
+        with invocation.open() as engine:
+            yield engine, shares_of(engine.store.shares)
+        return
+    from pathlib import Path
+
+    from triskele.engine import Engine
+
+    invocation.refuse_server()
+    with open_accounts(invocation) as accounts:
+        settings = invocation.settings()
+        own = replace(settings, memory=replace(settings.memory, owner=accounts.user(owner).name))
+    with Engine(own, Path(Path.cwd().anchor)) as engine:
+        yield engine, shares_of(engine.store.shares)
+
+
+@contextmanager
+def _groups(invocation: Invocation) -> Iterator[GroupStore]:
+    """The groups of the server, over HTTP where this machine uses one."""
+    if invocation.uses_server():
+        with invocation.open() as engine:
+            # Over HTTP the same requests serve shares and groups.
+            yield cast("GroupStore", engine.store.shares)
+        return
+    if invocation.settings().store.url.startswith("sqlite:"):
+        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
+    with open_accounts(invocation) as accounts:
+        yield accounts.groups
+
+
+def _say(invocation: Invocation, share: Share, done: str) -> None:
+    if invocation.as_json:
+        return invocation.write_json({**shapes.plain(share), "project": None})
+    return invocation.echo(f"{done} {_line(share)}")
+
+
+def _say_group(invocation: Invocation, group: UserGroup) -> None:
+    if invocation.as_json:
+        told: dict[str, Any] = shapes.plain(group)
+        return invocation.write_json({**told, "project": None})
+    return invocation.echo(_group_line(group))
+
+
+def _line(share: Share) -> str:
+    return f"{share.subject} {share.target} with {share.grantee_kind} {share.grantee} ({share.access})"
+
+
+def _group_line(group: UserGroup) -> str:
+    return f"{group.name}: {', '.join(group.members) or 'no members'}"

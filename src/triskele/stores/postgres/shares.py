@@ -1,0 +1,294 @@
+"""Shares of an owner, and groups, as rows; every change of one brings the rows of its readers to it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import errors
+
+from triskele.base import timestamps
+from triskele.base.ids import new_batch
+from triskele.errors import BadInput, Conflict, NotAllowed, NotFound
+from triskele.stores.access_keys import check_user
+from triskele.stores.postgres.connections import Connection, Connections, OwnerTransactions, told
+from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
+from triskele.stores.postgres.writer import PostgresWriter
+from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
+from triskele.types import OF_A_TAG, USER, Action, Sensitivity
+
+# The actor of what an admin does to groups and users, in the journals of those whom it concerns.
+_ADMIN = "admin"
+_SHARE = "owner, subject, target, grantee_kind, grantee, access, at"
+_SAME = "owner = %s AND subject = %s AND target = %s AND grantee_kind = %s AND grantee = %s"
+_ENTER = "SELECT set_config('triskele.accounts', 'on', true)"
+_LEAVE = "SELECT set_config('triskele.accounts', '', true)"
+
+
+class PostgresShares:
+    """What one owner shares, and what others share with it."""
+
+    def __init__(self, transactions: OwnerTransactions) -> None:
+        self._transactions = transactions
+        self._owner = transactions.owner
+
+    def share(
+        self,
+        subject: Subject,
+        target: str,
+        grantee_kind: GranteeKind,
+        grantee: str,
+        *,
+        access: Access = "read",
+        actor: str = USER,
+    ) -> Share:
+        """Share a memory, by its whole id, or a tag; a share that exists gets this access."""
+        if (grantee_kind, grantee) == ("user", self._owner):
+            raise BadInput(f"{grantee} is the owner: share with another user")
+
+        def work(writer: PostgresWriter) -> Share:
+            if subject == "memory":
+                _check_shareable(writer, target)
+            _check_grantee(writer.connection, grantee_kind, grantee)
+            row = writer.connection.execute(
+                f"INSERT INTO shares ({_SHARE}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+                " ON CONFLICT (owner, subject, target, grantee_kind, grantee) DO UPDATE SET access = excluded.access"
+                f" RETURNING {_SHARE}",
+                [self._owner, subject, target, grantee_kind, grantee, access, timestamps.to_micros(writer.at)],
+            ).fetchone()
+            _note(writer, Action.SHARED, subject, target, f"{grantee_kind} {grantee}")
+            return _to_share(row)
+
+        return self._changed(work, actor)
+
+    def unshare(
+        self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, actor: str = USER
+    ) -> Share:
+        """End a share; what it alone gave is gone from the reader's memory at once."""
+
+        def work(writer: PostgresWriter) -> Share:
+            row = writer.connection.execute(
+                f"DELETE FROM shares WHERE {_SAME} RETURNING {_SHARE}",
+                [self._owner, subject, target, grantee_kind, grantee],
+            ).fetchone()
+            if row is None:
+                raise NotFound(f"the {subject} {target[:64]} is not shared with the {grantee_kind} {grantee[:64]}")
+            _note(writer, Action.UNSHARED, subject, target, f"{grantee_kind} {grantee}")
+            return _to_share(row)
+
+        return self._changed(work, actor)
+
+    def given(self) -> list[Share]:
+        """What this user shares, oldest first."""
+        sql = f"SELECT {_SHARE} FROM shares WHERE owner = %s ORDER BY at, subject, target, grantee_kind, grantee"
+        return [_to_share(row) for row in self._transactions.all(sql, [self._owner])]
+
+    def received(self) -> list[ReceivedMemory]:
+        """The memories that others share with this user, by owner and id."""
+        rows = self._transactions.all(
+            "SELECT DISTINCT id, shared_by, access FROM versions AS one"
+            " JOIN LATERAL (SELECT access FROM shared_memories AS given WHERE given.owner = one.shared_by"
+            " AND given.id = one.id AND given.reader = one.owner) AS granted ON true"
+            " WHERE owner = %s AND shared_by IS NOT NULL ORDER BY 2, 1",
+            [self._owner],
+        )
+        return [ReceivedMemory(id=id, owner=owner, access=access) for id, owner, access in rows]
+
+    def groups(self) -> list[UserGroup]:
+        """All groups with their members, by name."""
+        return _groups(self._transactions.all(_GROUPS))
+
+    def _changed(self, work: Callable[[PostgresWriter], Share], actor: str) -> Share:
+        batch = new_batch()
+
+        def change(connection: Connection, locked: frozenset[str]) -> Share:
+            writer = PostgresWriter(connection, self._owner, timestamps.now(), batch, actor)
+            share = work(writer)
+            writer.touched.update(_covered(writer, share))
+            spread(writer, Performer(self._owner, actor, locked))
+            return share
+
+        return in_order(self._transactions, change)
+
+
+_GROUPS = "SELECT name, user_name FROM groups LEFT JOIN group_members ON group_name = name ORDER BY name, user_name"
+
+
+class Groups:
+    """The groups of a server, changed by its admins."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def all(self) -> list[UserGroup]:
+        """All groups with their members, by name."""
+        with self._accounts() as connection:
+            return _groups(connection.execute(_GROUPS).fetchall())
+
+    def create(self, name: str) -> UserGroup:
+        """Add a group without members."""
+        with self._accounts() as connection:
+            try:
+                connection.execute(
+                    "INSERT INTO groups VALUES (%s, %s)", [check_user(name), timestamps.to_micros(timestamps.now())]
+                )
+            except errors.UniqueViolation:
+                raise Conflict(f"there is a group {name} already") from None
+        return UserGroup(name, ())
+
+    def delete(self, name: str) -> None:
+        """Remove a group; what was shared with it is no longer."""
+        for member in self._one(name).members:
+            self.remove(name, member)
+        for owner in self._sharers(["group"], [name]):
+            self._unshared(owner, "group", name)
+        with self._accounts() as connection:
+            connection.execute("DELETE FROM groups WHERE name = %s", [name])
+
+    def add(self, name: str, user: str) -> UserGroup:
+        """Add a user to a group; what is shared with the group is shared with the user at once."""
+        with self._accounts() as connection:
+            _check_user(connection, user)
+        sql = "INSERT INTO group_members VALUES (%s, %s) ON CONFLICT DO NOTHING"
+        return self._changed(name, user, lambda connection: connection.execute(sql, [name, user]))
+
+    def remove(self, name: str, user: str) -> UserGroup:
+        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        if user not in self._one(name).members:
+            raise NotFound(f"{user[:64]} is not in the group {name}")
+        sql = "DELETE FROM group_members WHERE group_name = %s AND user_name = %s"
+        return self._changed(name, user, lambda connection: connection.execute(sql, [name, user]))
+
+    def end_shares_of(self, user: str) -> None:
+        """End all that a user shares, and all that is shared with it, before the user is erased."""
+        for group in self.all():
+            if user in group.members:
+                self.remove(group.name, user)
+        for owner in self._sharers(["user"], [user]):
+            self._unshared(owner, "user", user)
+        for kind, grantee in {(share.grantee_kind, share.grantee) for share in self._shares(user).given()}:
+            self._unshared(user, kind, grantee)
+
+    def _unshared(self, owner: str, kind: GranteeKind, grantee: str) -> None:
+        """End every share of an owner with one grantee."""
+        shares = self._shares(owner)
+        for share in shares.given():
+            if (share.grantee_kind, share.grantee) == (kind, grantee):
+                shares.unshare(share.subject, share.target, kind, grantee, actor=_ADMIN)
+
+    def _changed(self, name: str, user: str, change: Callable[[Connection], Any]) -> UserGroup:
+        """Change who is in a group, and bring the rows of that user to it under the locks of all who share with it."""
+        self._one(name)
+        batch = new_batch()
+
+        def work(connection: Connection, locked: frozenset[str]) -> None:
+            with _accounts_of(connection):
+                # Those who share with the group hold this row while they read its members.
+                connection.execute("SELECT 1 FROM groups WHERE name = %s FOR UPDATE", [name])
+                sharers = self._sharers_in(connection, ["group"], [name])
+                change(connection)
+            performer = Performer(user, _ADMIN, locked)
+            performer.require(sharers)
+            for owner in sorted(set(sharers) - {user}):
+                writer = PostgresWriter(connection, owner, timestamps.now(), batch, performer.named_for(owner))
+                with rows_of(connection, owner, user):
+                    for share in _given(connection, owner):
+                        writer.touched.update(_covered(writer, share))
+                spread(writer, performer, frozenset({user}))
+
+        in_order(OwnerTransactions(self._connections, user), work)
+        return self._one(name)
+
+    def _sharers(self, kinds: list[str], grantees: list[str]) -> list[str]:
+        with self._accounts() as connection:
+            return self._sharers_in(connection, kinds, grantees)
+
+    def _sharers_in(self, connection: Connection, kinds: list[str], grantees: list[str]) -> list[str]:
+        sql = "SELECT DISTINCT owner FROM shares WHERE grantee_kind = ANY(%s) AND grantee = ANY(%s) ORDER BY 1"
+        return [str(owner) for (owner,) in connection.execute(sql, [kinds, grantees]).fetchall()]
+
+    def _shares(self, owner: str) -> PostgresShares:
+        return PostgresShares(OwnerTransactions(self._connections, owner))
+
+    def _one(self, name: str) -> UserGroup:
+        for group in self.all():
+            if group.name == name:
+                return group
+        raise NotFound(f"there is no group {name[:64]}")
+
+    @contextmanager
+    def _accounts(self) -> Iterator[Connection]:
+        with told(self._connections.address), self._connections.transaction("BEGIN", "", _ENTER) as (connection, _):
+            yield connection
+            connection.execute("COMMIT")
+
+
+@contextmanager
+def _accounts_of(connection: Connection) -> Iterator[None]:
+    """Let a transaction of an owner see users and groups for a while."""
+    connection.execute(_ENTER)
+    yield
+    connection.execute(_LEAVE)
+
+
+def _check_shareable(writer: PostgresWriter, id: str) -> None:
+    for shared, owner in shared_ids(writer, [id]).items():
+        raise NotAllowed(f"{shared} is shared by {owner}: only {owner} can share it with others")
+    latest = writer.latest(id)
+    if latest.sensitivity is not Sensitivity.OPEN:
+        raise BadInput(f"{id} is {latest.sensitivity}: only open memories can be shared")
+
+
+def _check_grantee(connection: Connection, kind: GranteeKind, name: str) -> None:
+    with _accounts_of(connection):
+        if kind == "user":
+            _check_user(connection, name)
+        # Held until the end: nobody joins or leaves the group between.
+        elif connection.execute("SELECT 1 FROM groups WHERE name = %s FOR SHARE", [name]).fetchone() is None:
+            raise NotFound(f"there is no group {name[:64]}")
+
+
+def _check_user(connection: Connection, name: str) -> None:
+    if connection.execute("SELECT 1 FROM users WHERE name = %s", [name]).fetchone() is None:
+        raise NotFound(f"there is no user {name[:64]}")
+
+
+def _covered(writer: PostgresWriter, share: Share) -> set[str]:
+    """The memories that a share may be about, and those that its owner has shared so far."""
+    connection, owner = writer.connection, writer.owner
+    rows = connection.execute(
+        "SELECT DISTINCT id FROM versions WHERE owner = %s AND known_to IS NULL AND shared_by IS NULL"
+        " AND jsonb_exists(tags::jsonb, %s) UNION SELECT id FROM shared_memories WHERE owner = %s",
+        [owner, share.target, owner],
+    ).fetchall()
+    return {share.target} if share.subject == "memory" else {str(id) for (id,) in rows}
+
+
+def _note(writer: PostgresWriter, action: Action, subject: Subject, target: str, grantee: str) -> None:
+    writer.write_entry(action, target if subject == "memory" else f"{OF_A_TAG}{target}", other=grantee)
+
+
+def _given(connection: Connection, owner: str) -> list[Share]:
+    rows = connection.execute(f"SELECT {_SHARE} FROM shares WHERE owner = %s", [owner]).fetchall()
+    return [_to_share(row) for row in rows]
+
+
+def _groups(rows: Iterable[Any]) -> list[UserGroup]:
+    members: dict[str, list[str]] = {}
+    for name, user in rows:
+        members.setdefault(name, []).extend([] if user is None else [user])
+    return [UserGroup(name, tuple(users)) for name, users in members.items()]
+
+
+def _to_share(row: Any) -> Share:
+    owner, subject, target, kind, grantee, access, at = row
+    return Share(
+        owner=owner,
+        subject=subject,
+        target=target,
+        grantee_kind=kind,
+        grantee=grantee,
+        access=access,
+        at=timestamps.from_micros(at),
+    )

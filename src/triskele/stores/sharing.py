@@ -1,0 +1,120 @@
+"""Shares: a memory or a tag of one user, readable or writable for another user or a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from triskele.errors import BadInput
+from triskele.types import USER
+
+Subject = Literal["memory", "tag"]
+GranteeKind = Literal["user", "group"]
+Access = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What its owner shares, the id of a memory or a tag, with whom, and whether they may write."""
+
+    owner: str
+    subject: Subject
+    target: str
+    grantee_kind: GranteeKind
+    grantee: str
+    access: Access
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedMemory:
+    """A memory that another user shares with this one."""
+
+    id: str
+    owner: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class UserGroup:
+    """Users that a memory or a tag can be shared with at once."""
+
+    name: str
+    members: Sequence[str]
+
+
+class ShareStore(Protocol):
+    """The shares that one user gives and receives."""
+
+    def share(
+        self,
+        subject: Subject,
+        target: str,
+        grantee_kind: GranteeKind,
+        grantee: str,
+        *,
+        access: Access = "read",
+        actor: str = USER,
+    ) -> Share:
+        """Share a memory, by its whole id, or a tag; a share that exists gets this access."""
+        ...
+
+    def unshare(
+        self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, actor: str = USER
+    ) -> Share:
+        """End a share; what it alone gave is gone from the reader's memory at once."""
+        ...
+
+    def given(self) -> list[Share]:
+        """What this user shares, oldest first."""
+        ...
+
+    def received(self) -> list[ReceivedMemory]:
+        """The memories that others share with this user, by owner and id."""
+        ...
+
+    def groups(self) -> list[UserGroup]:
+        """All groups with their members, by name."""
+        ...
+
+
+class GroupStore(Protocol):
+    """The groups of a server, changed by its admins."""
+
+    def create(self, name: str) -> UserGroup:
+        """Add a group without members."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a group; what was shared with it is no longer."""
+        ...
+
+    def add(self, name: str, user: str) -> UserGroup:
+        """Add a user to a group; what is shared with the group is shared with the user at once."""
+        ...
+
+    def remove(self, name: str, user: str) -> UserGroup:
+        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        ...
+
+
+def shares_of(shares: ShareStore | None) -> ShareStore:
+    """The shares of a store; raise where it belongs to one person."""
+    if shares is None:
+        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
+    return shares
+
+
+def checked(
+    memory: str | None, tag: str | None, user: str | None, group: str | None
+) -> tuple[Subject, str, GranteeKind, str]:
+    """What is shared and with whom, where exactly one of each pair is given."""
+    if (memory is None) == (tag is None):
+        raise BadInput("name either a memory or a tag to share")
+    if (user is None) == (group is None):
+        raise BadInput("name either a user or a group to share with")
+    subject: Subject = "tag" if memory is None else "memory"
+    kind: GranteeKind = "group" if user is None else "user"
+    return subject, memory or tag or "", kind, user or group or ""
