@@ -25,14 +25,14 @@ SCHEMA = migrations.SCHEMA
 _POLL_S = 0.1
 _CONNECT_TIMEOUT_S = 10
 _READ, _WRITE = "BEGIN READ ONLY", "BEGIN"
-_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SETTINGS = (
     "SELECT set_config('role', %s, true), set_config('search_path', %s, true), set_config('triskele.owner', %s, true),"
     " set_config('lock_timeout', %s, true),"
     " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
 )
 # Takes the owner's lock, then makes sure that the owner is listed.
-_LOCK = (
+LOCK = (
     "WITH locked AS MATERIALIZED (SELECT {take}(hashtextextended('triskele owner ' || %(owner)s, 0)) AS taken),"
     " listed AS (INSERT INTO owners SELECT %(owner)s FROM locked ON CONFLICT DO NOTHING)"
     " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
@@ -179,13 +179,13 @@ class OwnerTransactions:
             with told(self.address):
                 yield connection
             return
-        with self._entered(_SNAPSHOT) as (connection, _):
+        with self._entered(SNAPSHOT) as (connection, _):
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Let this thread read the database as of one moment; inside, nothing may be written."""
-        with self._entered(_SNAPSHOT):
+        with self._entered(SNAPSHOT):
             yield
 
     @contextmanager
@@ -198,7 +198,7 @@ class OwnerTransactions:
             raise StoreUnavailable("nothing can be written inside a snapshot of the store")
         take = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
         bindings = {"owner": self.owner, "least": migrations.LEAST}
-        with self._entered(_WRITE, _LOCK.format(take=take), bindings, durable=durable) as (connection, [row]):
+        with self._entered(_WRITE, LOCK.format(take=take), bindings, durable=durable) as (connection, [row]):
             if row[0] is False:
                 raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
             migrations.refuse_newer(int(row[1] or 0))

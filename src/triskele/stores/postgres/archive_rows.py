@@ -1,0 +1,96 @@
+"""Archives of a Postgres store: the rows of its owners as of one moment, and the transaction that takes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count as counter
+from typing import Any
+
+from triskele.errors import Conflict
+from triskele.stores.archive import Values
+from triskele.stores.postgres.connections import LOCK, SNAPSHOT, Connection, Connections, told
+from triskele.stores.postgres.migrations import LEAST, SCHEMA
+
+_PAGE = 500
+# Several owners: one lock on the list of them all keeps other writers out, however many there are.
+_LOCK_ALL = "LOCK TABLE owners IN SHARE ROW EXCLUSIVE MODE"
+_SEQUENCE = "pg_get_serial_sequence('{schema}.{table}', '{column}')"
+
+
+class PostgresArchive:
+    """Makes archives of one database and takes them."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    @contextmanager
+    def reading(self) -> Iterator[_Reader]:
+        """Read the database as of one moment."""
+        with told(self._connections.address), self._connections.transaction(SNAPSHOT, "") as (connection, _):
+            yield _Reader(connection)
+
+    @contextmanager
+    def writing(self, owners: int) -> Iterator[_Writer]:
+        """Write the rows of some owners in one transaction, all or none."""
+        with told(self._connections.address), self._connections.transaction("BEGIN", "") as (connection, _):
+            yield _Writer(self._connections, connection, is_alone=owners > 1)
+            connection.execute("COMMIT")
+
+
+class _Reader:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._names = counter()
+
+    def owners(self) -> list[str]:
+        return [str(owner) for (owner,) in self._connection.execute("SELECT owner FROM owners ORDER BY owner")]
+
+    def rows(self, owner: str, sql: str) -> Iterator[Sequence[Any]]:
+        _become(self._connection, owner)
+        with self._connection.cursor(f"archive_{next(self._names)}") as cursor:
+            cursor.itersize = _PAGE
+            cursor.execute(sql.replace("{owner}", "%(owner)s"), {"owner": owner})
+            yield from cursor
+
+
+class _Writer:
+    def __init__(self, connections: Connections, connection: Connection, *, is_alone: bool) -> None:
+        self._connections = connections
+        self._connection = connection
+        self._is_alone = is_alone
+
+    def reserve(self, table: str, column: str, count: int) -> int:
+        """The lock is held for a moment: inserts of others wait for it, and so none takes a number in between."""
+        sequence = _SEQUENCE.format(schema=SCHEMA, table=table, column=column)
+        with self._connections.direct() as connection, connection.transaction():
+            connection.execute(f"LOCK TABLE {SCHEMA}.{table} IN SHARE ROW EXCLUSIVE MODE")
+            row = connection.execute(
+                f"SELECT coalesce(last_value, 0) FROM pg_sequences"
+                f" WHERE quote_ident(schemaname) || '.' || quote_ident(sequencename) = {sequence}"
+            ).fetchone()
+            taken = int(row[0]) if row else 0
+            if count:
+                connection.execute(f"SELECT setval({sequence}, %s)", [taken + count])
+        return taken
+
+    def begin(self, owner: str, tables: Iterable[str]) -> None:
+        _become(self._connection, owner)
+        if self._is_alone:
+            self._connection.execute(_LOCK_ALL)
+            self._connection.execute("INSERT INTO owners VALUES (%s) ON CONFLICT DO NOTHING", [owner])
+        else:
+            self._connection.execute(LOCK.format(take="pg_advisory_xact_lock"), {"owner": owner, "least": LEAST})
+        if self._connection.execute("SELECT 1 FROM journal WHERE owner = %s LIMIT 1", [owner]).fetchone():
+            raise Conflict(f"the store has memories of {owner!r}: an archive goes where its owner has none")
+        for table in ("marks", *reversed([*tables])):
+            self._connection.execute(f"DELETE FROM {table} WHERE owner = %s", [owner])
+
+    def insert(self, table: str, rows: Sequence[Values]) -> None:
+        names = list(rows[0])
+        sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"
+        self._connection.cursor().executemany(sql, [[row[name] for name in names] for row in rows])
+
+
+def _become(connection: Connection, owner: str) -> None:
+    connection.execute("SELECT set_config('triskele.owner', %s, true)", [owner])
