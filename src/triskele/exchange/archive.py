@@ -103,11 +103,15 @@ def import_archive(
     if not keep_origin:
         raise BadInput("an archive keeps the origins of its memories: add --keep-origin if it is your own")
     path = sources.resolved(source)
-    owners = _owners(path, all_owners)
+    _check_head(path, all_owners)
     if dry_run:
         return _counted(path)
-    owner_as: Callable[[str], str] = str if all_owners else lambda _: engine.settings.memory.owner
-    with open(path, "rb") as file, engine.maintenance.archive.writing(owners) as writer:
+    own = None if all_owners else engine.settings.memory.owner
+
+    def owner_as(name: str) -> str:
+        return name if own is None else own
+
+    with open(path, "rb") as file, engine.maintenance.archive.writing(own) as writer:
         found = archive.records(archive.lines_of(file))
         summary, slots = archive.load(writer, found, owner_as, progress or _silent)
     with _Models(engine) as models:
@@ -118,13 +122,12 @@ def import_archive(
     return ArchiveReport(**summary._asdict(), to_embed=waiting)
 
 
-def _owners(path: Path, all_owners: bool) -> int:
+def _check_head(path: Path, all_owners: bool) -> None:
     with open(path, "rb") as file:
         head = next(archive.records(archive.lines_of(file)))
     assert isinstance(head, Head)
     if head.owners != 1 and not all_owners:
         raise BadInput(f"the archive holds {head.owners:,} owners: add --all-owners to import them under their names")
-    return head.owners
 
 
 def _counted(path: Path) -> ArchiveReport:

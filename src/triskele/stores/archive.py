@@ -77,8 +77,8 @@ class ArchiveStore(Protocol):
         """Read the store as of one moment."""
         ...
 
-    def writing(self, owners: int) -> AbstractContextManager[ArchiveWriter]:
-        """Write the rows of so many owners in one transaction, all or none."""
+    def writing(self, owner: str | None) -> AbstractContextManager[ArchiveWriter]:
+        """Write the rows of one owner, or of several, in one transaction, all or none."""
         ...
 
 

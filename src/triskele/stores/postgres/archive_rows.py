@@ -9,11 +9,11 @@ from typing import Any
 
 from triskele.errors import Conflict
 from triskele.stores.archive import Values
-from triskele.stores.postgres.connections import LOCK, SNAPSHOT, Connection, Connections, told
-from triskele.stores.postgres.migrations import LEAST, SCHEMA
+from triskele.stores.postgres.connections import SNAPSHOT, Connection, Connections, OwnerTransactions, told
+from triskele.stores.postgres.migrations import SCHEMA
 
 _PAGE = 500
-# Several owners: one lock on the list of them all keeps other writers out, however many there are.
+# Several owners: a lock on the list of them all keeps other writers out, however many there are.
 _LOCK_ALL = "LOCK TABLE owners IN SHARE ROW EXCLUSIVE MODE"
 _SEQUENCE = "pg_get_serial_sequence('{schema}.{table}', '{column}')"
 
@@ -31,10 +31,15 @@ class PostgresArchive:
             yield _Reader(connection)
 
     @contextmanager
-    def writing(self, owners: int) -> Iterator[_Writer]:
-        """Write the rows of some owners in one transaction, all or none."""
+    def writing(self, owner: str | None) -> Iterator[_Writer]:
+        """Write the rows of one owner, or of several, in one transaction, all or none."""
+        if owner is not None:
+            with OwnerTransactions(self._connections, owner).writing() as connection:
+                yield _Writer(self._connections, connection)
+            return
         with told(self._connections.address), self._connections.transaction("BEGIN", "") as (connection, _):
-            yield _Writer(self._connections, connection, is_alone=owners > 1)
+            connection.execute(_LOCK_ALL)
+            yield _Writer(self._connections, connection)
             connection.execute("COMMIT")
 
 
@@ -55,10 +60,9 @@ class _Reader:
 
 
 class _Writer:
-    def __init__(self, connections: Connections, connection: Connection, *, is_alone: bool) -> None:
+    def __init__(self, connections: Connections, connection: Connection) -> None:
         self._connections = connections
         self._connection = connection
-        self._is_alone = is_alone
 
     def reserve(self, table: str, column: str, count: int) -> int:
         """The lock is held for a moment: inserts of others wait for it, and so none takes a number in between."""
@@ -76,11 +80,7 @@ class _Writer:
 
     def begin(self, owner: str, tables: Iterable[str]) -> None:
         _become(self._connection, owner)
-        if self._is_alone:
-            self._connection.execute(_LOCK_ALL)
-            self._connection.execute("INSERT INTO owners VALUES (%s) ON CONFLICT DO NOTHING", [owner])
-        else:
-            self._connection.execute(LOCK.format(take="pg_advisory_xact_lock"), {"owner": owner, "least": LEAST})
+        self._connection.execute("INSERT INTO owners VALUES (%s) ON CONFLICT DO NOTHING", [owner])
         if self._connection.execute("SELECT 1 FROM journal WHERE owner = %s LIMIT 1", [owner]).fetchone():
             raise Conflict(f"the store has memories of {owner!r}: an archive goes where its owner has none")
         for table in ("marks", *reversed([*tables])):

@@ -33,7 +33,7 @@ _SETTINGS = (
     " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
 )
 # Takes the owner's lock, then makes sure that the owner is listed.
-LOCK = (
+_LOCK = (
     "WITH locked AS MATERIALIZED (SELECT {take}(hashtextextended('triskele owner ' || %(owner)s, 0)) AS taken),"
     " listed AS (INSERT INTO owners SELECT %(owner)s FROM locked ON CONFLICT DO NOTHING)"
     " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
@@ -237,7 +237,7 @@ class OwnerTransactions:
             raise StoreUnavailable("nothing can be written inside a snapshot of the store")
         take = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
         bindings = {"owner": self.owner, "least": migrations.LEAST}
-        with self._entered(_WRITE, LOCK.format(take=take), bindings, durable=durable) as (connection, [row]):
+        with self._entered(_WRITE, _LOCK.format(take=take), bindings, durable=durable) as (connection, [row]):
             if row[0] is False:
                 raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
             migrations.refuse_newer(int(row[1] or 0))

@@ -32,8 +32,8 @@ class SqliteArchive:
             yield _Reader(connection)
 
     @contextmanager
-    def writing(self, owners: int) -> Iterator[_Writer]:  # noqa: ARG002 - a file has one writer
-        """Write the rows of some owners in one transaction, all or none."""
+    def writing(self, owner: str | None) -> Iterator[_Writer]:  # noqa: ARG002 - a file has one writer
+        """Write the rows of one owner, or of several, in one transaction, all or none."""
         with self._database.writing() as connection:
             writer = _Writer(connection)
             yield writer
