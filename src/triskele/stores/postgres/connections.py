@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -46,7 +47,7 @@ Bindings = Sequence[Any] | Mapping[str, Any]
 class Connections:
     """A pool of connections to one database; opening it brings the database up to this version.
 
-    With a `read_url` there is a replica, which snapshots are taken of where it is as far as they need.
+    With a `read_url` there is a replica, which snapshots are taken of where it has what their owner has `written`.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10, read_url: str = "") -> None:
@@ -65,6 +66,7 @@ class Connections:
             open=True,
         )
         self.replica = Replica(read_url, _OPTIONS, most=most) if read_url else None
+        self.written: defaultdict[str, Position] = defaultdict(Position)
 
     @contextmanager
     def transaction(
@@ -159,7 +161,7 @@ class OwnerTransactions:
     def __init__(self, connections: Connections, owner: str) -> None:
         self.owner = owner
         self.connections = connections
-        self.written = Position()
+        self.written = connections.written[owner]
         self._local = threading.local()
 
     @property
