@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +16,7 @@ import pytest
 
 from triskele import config
 from triskele.engine import Engine
-from triskele.errors import BadInput, Conflict
+from triskele.errors import BadInput, Conflict, TriskeleError
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.models.bundled import BundledEmbedder
@@ -164,6 +166,20 @@ def test_an_archive_that_was_cut_or_altered_changes_nothing(
             import_archive(target, tmp_path / "wrong", **MINE)
         with pytest.raises(BadInput):
             import_archive(target, tmp_path / "wrong", **MINE, dry_run=True)
+        assert _written(target, tmp_path / "after") == before
+    # With a digest of its own, and rows that no store writes.
+    for wrong in (
+        [lines[0], lines[1], lines[2], *lines[2:-1]],
+        [lines[0], *lines[2:-1]],
+        [lines[2], *lines[1:-1]],
+        [*lines[:place], b'["journal",1]\n', *lines[place:-1]],
+        [*lines[:2], *(re.sub(rb'^\["journal",\d+,', b'["journal","x",', line) for line in lines[2:-1])],
+    ):
+        rows = sum(line.startswith(b"[") for line in wrong)
+        trailer = {"rows": rows, "sha256": hashlib.sha256(b"".join(wrong)).hexdigest()}
+        (tmp_path / "wrong").write_bytes(b"".join(wrong) + json.dumps(trailer).encode() + b"\n")
+        with pytest.raises(TriskeleError):
+            import_archive(target, tmp_path / "wrong", **MINE)
         assert _written(target, tmp_path / "after") == before
     report = import_archive(target, tmp_path / "archive", **MINE, dry_run=True)
     assert report.memories == source.census().memories == import_archive(target, tmp_path / "archive", **MINE).memories

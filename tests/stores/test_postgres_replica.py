@@ -250,6 +250,17 @@ def test_failover_by_hand(open_as: Open, replica: PostgresProcess, primary: Post
         primary.start()
 
 
+def test_another_database_is_no_replica(open_as: Open, url: str, primary: PostgresProcess) -> None:
+    other = primary.create()
+    open_as("stranger", other).remember("The lamp of somebody else")
+    engine = open_as("reader", url, other)
+    assert _contents(engine) == set()
+    engine.remember("The green lamp hangs in the hall")
+    assert _contents(engine) == {"The green lamp hangs in the hall"}
+    with pytest.raises(BadInput, match=r"store\.read_url is no address"):
+        open_as("mistyped", url, "replica.example.org")
+
+
 def test_only_a_postgres_store_has_a_replica(tmp_path: Path) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_READ_STORE": "postgresql://replica/memories"}
     with pytest.raises(BadInput, match="only a Postgres store"):

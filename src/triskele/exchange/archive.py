@@ -125,7 +125,8 @@ def import_archive(
 def _check_head(path: Path, all_owners: bool) -> None:
     with open(path, "rb") as file:
         head = next(archive.records(archive.lines_of(file)))
-    assert isinstance(head, Head)
+    if not isinstance(head, Head):
+        raise BadInput(f"{sources.printable(path.name)} is no archive: its first line is another one's")
     if head.owners != 1 and not all_owners:
         raise BadInput(f"the archive holds {head.owners:,} owners: add --all-owners to import them under their names")
 

@@ -7,7 +7,6 @@ every store. A store that takes one adds its own highest numbers to them.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from array import array
@@ -35,6 +34,9 @@ _BATCH = 500
 # Longer than any row: a document of a few megabytes at most.
 _MAX_LINE_BYTES = 2**26
 _PLACE = "place "
+
+# What reading a line fails at that no export wrote.
+_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 Values = dict[str, Any]
 # From an owner, a model's fingerprint and slots to token vectors that the rows do not hold.
@@ -282,13 +284,11 @@ def records(lines: Iterator[bytes]) -> Iterator[Head | OwnerRows | tuple[str, Va
                     raise BadInput("the archive was altered (its digest differs): nothing was imported")
                 return
             digest.update(raw)
-            if isinstance(value, list):
-                rows += 1
-                yield _row_of(value)
-            else:
-                yield _head_of(value, number)
-        except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
+            record = _row_of(value) if isinstance(value, list) and number > 1 else _head_of(value, number)
+        except _DAMAGE as error:
             raise BadInput(f"line {number:,} of the archive is cut or damaged: nothing was imported") from error
+        rows += not isinstance(record, Head | OwnerRows)
+        yield record
     raise BadInput(f"the archive ends after line {number:,}, before its digest: nothing was imported")
 
 
@@ -332,7 +332,10 @@ def load(
             continue
         if not owner:
             raise BadInput("the archive has rows before their owner: nothing was imported")
-        writer.insert(table, [_numbered(table, owner, row, added) for row in batch])
+        try:
+            writer.insert(table, [_numbered(table, owner, row, added) for row in batch])
+        except _DAMAGE as error:
+            raise BadInput(f"the archive has rows that do not fit into {table}: nothing was imported") from error
         counts[table] += len(batch)
         standing += sum(table == "versions" and row["known_to"] is None for row in batch)
         progress(sum(counts.values()), None)

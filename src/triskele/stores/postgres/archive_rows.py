@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from itertools import count as counter
 from typing import Any
 
+import psycopg
+
 from triskele.errors import Conflict
 from triskele.stores.archive import Values
 from triskele.stores.postgres.connections import SNAPSHOT, Connection, Connections, OwnerTransactions, told
@@ -89,7 +91,10 @@ class _Writer:
     def insert(self, table: str, rows: Sequence[Values]) -> None:
         names = list(rows[0])
         sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"
-        self._connection.cursor().executemany(sql, [[row[name] for name in names] for row in rows])
+        try:
+            self._connection.cursor().executemany(sql, [[row[name] for name in names] for row in rows])
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            raise ValueError(f"rows that {table} refuses") from error
 
 
 def _become(connection: Connection, owner: str) -> None:

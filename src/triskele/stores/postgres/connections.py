@@ -20,7 +20,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
-from triskele.stores.postgres.replicas import WRITTEN, Position, Replica
+from triskele.stores.postgres.replicas import WRITTEN, Position, Replica, epoch_of
 
 SCHEMA = migrations.SCHEMA
 # A server that was killed is asked so often whether it is back.
@@ -55,6 +55,7 @@ class Connections:
         self.timeout_s = timeout_s
         with told(self.address), connect(url) as connection:
             self.role = migrations.prepare(connection)
+            self.replica = Replica(read_url, _OPTIONS, epoch_of(connection), most=most) if read_url else None
         self._url = url
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url,
@@ -65,7 +66,6 @@ class Connections:
             kwargs=_OPTIONS,
             open=True,
         )
-        self.replica = Replica(read_url, _OPTIONS, most=most) if read_url else None
         self.written: defaultdict[str, Position] = defaultdict(Position)
 
     @contextmanager

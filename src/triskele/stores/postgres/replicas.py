@@ -14,9 +14,11 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from triskele.errors import BadInput
+from triskele.stores.postgres.migrations import EPOCH, SCHEMA
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -59,10 +61,24 @@ def _number(position: str) -> int:
     return (int(high, 16) << 32) + int(low, 16)
 
 
+def epoch_of(connection: Connection) -> str:
+    """What tells a database, and each run of its journals, from others."""
+    row = connection.execute(f"SELECT value FROM {SCHEMA}.meta WHERE name = %s", [EPOCH]).fetchone()
+    return str(row[0]) if row else ""
+
+
 class Replica:
     """A bounded pool of connections to a replica, which never gets a write."""
 
-    def __init__(self, url: str, options: dict[str, Any], *, most: int = 10) -> None:
+    def __init__(self, url: str, options: dict[str, Any], epoch: str, *, most: int = 10) -> None:
+        try:
+            conninfo_to_dict(url)
+        except psycopg.ProgrammingError:
+            # Its own message would show the password.
+            raise BadInput(
+                "setting store.read_url is no address (write postgresql://user@host:5432/database)"
+            ) from None
+        self._epoch: str | None = epoch
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url, min_size=0, max_size=most, reconnect_timeout=0, kwargs=options, open=True
         )
@@ -78,6 +94,7 @@ class Replica:
             self.rest()
             return None
         try:
+            self._recognise(connection)
             # Before the transaction: its snapshot must not be older than the answer.
             if not position or connection.execute(_REACHED, [position]).fetchall() == [(True,)]:
                 with connection.pipeline():
@@ -88,6 +105,12 @@ class Replica:
             self.rest()
         self.give_back(connection)
         return None
+
+    def _recognise(self, connection: Connection) -> None:
+        """Refuse, until it was right once, a database that is not the primary's or has none of its tables yet."""
+        if self._epoch is not None and epoch_of(connection) != self._epoch:
+            raise psycopg.OperationalError("another database")
+        self._epoch = None
 
     def rest(self) -> None:
         """Leave the replica alone for a while."""

@@ -81,7 +81,10 @@ class _Writer:
     def insert(self, table: str, rows: Sequence[Values]) -> None:
         names = [name for name in rows[0] if (table, name) != _UNKEPT]
         sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        self._connection.executemany(sql, [[row[name] for name in names] for row in rows])
+        try:
+            self._connection.executemany(sql, [[row[name] for name in names] for row in rows])
+        except (apsw.ConstraintError, apsw.MismatchError) as error:
+            raise ValueError(f"rows that {table} refuses") from error
         if table == "journal":
             entry = rows[-1]
             self.last = entry["at"], Outcome(action=Action(entry["action"]), id=entry["id"], seq=entry["seq"])
