@@ -90,6 +90,11 @@ class PostgresProcess:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
+    def promote(self) -> None:
+        """Let a replica take over; it answers writes when this returns."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("SELECT pg_promote(true)")
+
     def kill(self) -> None:
         """End the server as a crash does: nothing is flushed, no client is told."""
         assert self._process is not None
@@ -160,6 +165,25 @@ def running_server() -> Iterator[PostgresProcess]:
             capture_output=True,
             user=user,
         )
+        server.start()
+        yield server
+    finally:
+        if server._process is not None:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def running_replica(primary: PostgresProcess) -> Iterator[PostgresProcess]:
+    """A streaming replica of a server, stopped and removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="triskele-pg-"))
+    if (user := _user()) is not None:
+        shutil.chown(folder, user)
+        folder.chmod(0o755)
+    server = PostgresProcess(folder)
+    copied = ["-D", folder / "data", "-h", primary.folder, "-U", "postgres", "-R", "-c", "fast", "--no-sync"]
+    try:
+        subprocess.run([server.programs / "pg_basebackup", *copied], check=True, capture_output=True, user=user)
         server.start()
         yield server
     finally:

@@ -38,9 +38,11 @@ class StoreSettings:
     """The address of the store: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`.
 
     `corpus` says where recall ranks over Postgres: by indexes on this machine, `local`, or inside the `database`.
+    `read_url` is the address of a replica that recall may read from.
     """
 
     url: str
+    read_url: str = ""
     busy_timeout_s: float = 30.0
     corpus: str = LOCAL
 
@@ -242,15 +244,18 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
     home = check_utf8(expanded(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))))
     source.read_file(file_of(source.environment, home))
     if store_url is not None:
-        source.environment.pop("TRISKELE_STORE", None)
-        source.given["store.url"] = (store_url, "argument")
+        # The replica of another store is none of this one.
+        for variable in ("TRISKELE_STORE", "TRISKELE_READ_STORE"):
+            source.environment.pop(variable, None)
+        source.given |= {"store.url": (store_url, "argument"), "store.read_url": (None, "argument")}
     url = source.value("store.url", "TRISKELE_STORE", lambda: f"sqlite:///{home / 'memories.db'}")
+    read_url = source.value("store.read_url", "TRISKELE_READ_STORE", lambda: "")
     project = source.value("project", "TRISKELE_PROJECT", lambda: "")
     server = source.value("server.url", "TRISKELE_SERVER", lambda: "")
     settings = Settings(
         home=home,
         project=project or None,
-        store=source.section("store", StoreSettings(url=url)),
+        store=source.section("store", StoreSettings(url=url, read_url=read_url)),
         memory=source.section("memory", MemorySettings()),
         index=source.section("index", IndexSettings()),
         recall=source.section("recall", RecallSettings()),
@@ -405,6 +410,8 @@ def _check(settings: Settings) -> None:
         raise BadInput(f"setting store.corpus must be {LOCAL} or {DATABASE}, not {store.corpus!r}")
     if store.corpus == DATABASE and store.url.startswith("sqlite:"):
         raise BadInput(f"setting store.corpus: only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
+    if store.read_url and not store.url.startswith("postgres"):
+        raise BadInput("setting store.read_url: only a Postgres store has replicas; remove it")
     if settings.privacy.key not in KEY_SOURCES:
         raise BadInput(f"setting privacy.key must be one of {', '.join(KEY_SOURCES)}, not {settings.privacy.key!r}")
     if settings.curation.learn not in LEARNING:

@@ -38,6 +38,23 @@ def test_export_and_import_give_the_same_memories(run: Run, add: Add, tmp_path: 
     assert run("list", "--store", elsewhere, "--json").json == here
 
 
+def test_an_archive_moves_everything_to_another_store(run: Run, add: Add, tmp_path: Path) -> None:
+    add("SMS go out through Textmarlin", "--tags", "sms")
+    add("The meeting is in room 4711", "--private")
+    target, elsewhere = str(tmp_path / "all.archive"), ("--store", f"sqlite:///{tmp_path / 'copy.db'}")
+    assert "add --private" in run("export", target, "--format", "archive").err
+    assert "only an archive" in run("export", "--all-owners").err
+    assert "2 memories written to" in run("export", target, "--format", "archive", "--private").out
+    assert '"sha256"' in run("export", "--format", "archive", "--private").out.splitlines()[-1]
+    assert "add --keep-origin" in run(*elsewhere, "import", target).err
+    planned = run(*elsewhere, "import", target, "--keep-origin", "--dry-run")
+    assert "2 memories would be imported" in planned.out
+    assert run(*elsewhere, "list", "--json").json["memories"] == []
+    assert "2 memories imported" in run(*elsewhere, "import", target, "--keep-origin").out
+    assert run(*elsewhere, "list", "--json").json == run("list", "--json").json
+    assert "has memories of 'me'" in run(*elsewhere, "import", target, "--keep-origin").err
+
+
 def test_private_memories_leave_only_on_request(run: Run, add: Add) -> None:
     add("The meeting is in room 4711", "--private")
     add("The office is in Altona")

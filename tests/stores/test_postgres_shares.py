@@ -18,6 +18,7 @@ from triskele import config
 from triskele.curation.curator import Curator
 from triskele.engine import Engine
 from triskele.errors import BadInput, NotAllowed, NotFound, StoreUnavailable
+from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories
 from triskele.models.bundled import BundledEmbedder
 from triskele.recall.concepts.lookup import about
@@ -495,3 +496,24 @@ def _random_change(own: Any, other: str, id: str, random: Random) -> list[Outcom
         if "was changed meanwhile" in str(error):
             return None
         raise
+
+
+@pytest.mark.parametrize("corpus", ["local"], indirect=True)
+def test_an_archive_holds_ones_own_memories_alone(open_as: Open, tmp_path: Path) -> None:
+    alice, bob = open_as("alice"), open_as("bob")
+    heron, otter = (alice.remember(text).id for text in (HERON, OTTER))
+    bob.remember("the garden of Holm Bridge is watered on Mondays")
+    for id in (heron, otter):
+        _shares(alice).share("memory", id, "user", "bob")
+    bob.embed()
+    _shares(alice).unshare("memory", otter, "user", "bob")
+    alice.edit(heron, content="the heron of Holm Bridge fishes at noon")
+    for engine in (bob, alice):
+        archive = tmp_path / f"{engine.store.owner}.archive"
+        export_archive(engine, archive, include_private=True)
+        home = {"TRISKELE_HOME": str(tmp_path / f"moved {engine.store.owner}"), "TRISKELE_PROJECT": "demo"}
+        with Engine(config.load(home), tmp_path) as moved:
+            import_archive(moved, archive, keep_origin=True)
+            assert moved.inspect(deep=True).findings == ()
+            assert moved.census().memories == engine.census().memories
+    assert not any(word in (tmp_path / "bob.archive").read_text() for word in ("heron", "otter"))

@@ -22,6 +22,7 @@ from triskele.exchange import sources
 from triskele.exchange.json_text import number, parse_object, shown, string, strings, whole
 from triskele.exchange.records import Item, Note, Problem, StoredLink, StoredVersion
 from triskele.privacy import detect
+from triskele.stores import archive
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Sensitivity, is_secret
 
 FORMAT_VERSION = 3
@@ -50,6 +51,8 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     if isinstance(first, Problem):
         # Without a readable first line the kind of the others is unknown.
         yield first
+    elif archive.TITLE in first:
+        yield Problem(place, "is an archive: `triskele import` takes it where the store is")
     elif "triskele" in first:
         yield from _read_export(first, place, records, settings)
     else:

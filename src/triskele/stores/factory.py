@@ -112,7 +112,10 @@ class _Postgres:
                 raise
             raise BadInput("a Postgres store needs the extra `postgres`: pip install 'triskele[postgres]'") from error
         return PostgresStore(
-            settings.store.url, folder=self._folder(settings), busy_timeout_s=settings.store.busy_timeout_s
+            settings.store.url,
+            folder=self._folder(settings),
+            busy_timeout_s=settings.store.busy_timeout_s,
+            read_url=settings.store.read_url,
         )
 
     def exists(self, settings: Settings) -> bool:  # noqa: ARG002

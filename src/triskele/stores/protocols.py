@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from triskele.stores.archive import ArchiveStore
 from triskele.stores.corpus_store import CorpusStore
 from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
 from triskele.stores.sharing import ShareStore
@@ -426,6 +427,11 @@ class OwnerStore(Truth, Protocol):
 
 class Maintenance(Protocol):
     """Care for the files of a store, of all owners together."""
+
+    @property
+    def archive(self) -> ArchiveStore:
+        """How archives are made of it and taken by it."""
+        ...
 
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""

@@ -22,6 +22,7 @@ from triskele.serving.cli import related_memories
 from triskele.serving.cli.main import cli
 from triskele.serving.http import memory_api
 from triskele.serving.http.client import RemoteMemory
+from triskele.serving.http.mount import POSITION_HEADER
 from triskele.serving.http.problems import KINDS, AccessDenied, problem_of, raised_again
 from triskele.types import Answer, LinkKind, Sensitivity, Sort
 
@@ -38,6 +39,20 @@ def url(application: Application) -> Iterator[str]:
 def remote(url: str) -> Iterator[RemoteMemory]:
     with triskele.connect(url, TOKEN, project=PROJECT) as memory:
         yield memory
+
+
+def test_the_position_of_a_write_goes_with_what_is_asked_next() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers.get(POSITION_HEADER, ""))
+        return httpx.Response(200, json=[], headers={POSITION_HEADER: "0/1A"} if len(asked) == 1 else {})
+
+    with RemoteMemory("http://localhost", TOKEN, transport=httpx.MockTransport(answer)) as memory:
+        memory.remember_all([])
+        memory.acting_as("client:codex").remember_all([])
+        memory.remember_all([])
+    assert asked == ["", "0/1A", "0/1A"]
 
 
 def untimed(answer: Answer) -> Answer:

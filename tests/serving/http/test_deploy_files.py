@@ -42,6 +42,8 @@ def test_the_manifest_has_every_kind_with_a_read_replica() -> None:
     pod = deployment["spec"]["template"]
     assert pod["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
     container = pod["spec"]["containers"][0]
+    [read] = [each["value"] for each in container["env"] if each["name"] == "TRISKELE_READ_STORE"]
+    assert f"@{cluster['metadata']['name']}-ro/{cluster['spec']['bootstrap']['initdb']['database']}" in read
     mounted = {each["name"] for each in container["volumeMounts"]}
     assert mounted == {each["name"] for each in pod["spec"]["volumes"]}
 
@@ -60,5 +62,5 @@ def test_settings_and_commands_exist(name: str, tmp_path: Path) -> None:
     known = {
         f"TRISKELE_{key}".upper().replace(".", "_") for key in config.load({"TRISKELE_HOME": str(tmp_path)}).origins
     }
-    assert variables(text) <= known | {"TRISKELE_STORE"}
+    assert variables(text) <= known | {"TRISKELE_STORE", "TRISKELE_READ_STORE"}
     assert "serve" in text and CliRunner().invoke(cli, ["serve", "--help"]).exit_code == 0

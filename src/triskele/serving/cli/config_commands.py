@@ -194,4 +194,5 @@ def _by_name(settings: Settings) -> dict[str, Any]:
             continue
         values |= {f"{section}.{field.name}": shapes.plain(getattr(part, field.name)) for field in fields(part)}
     values["store.url"] = shown_url(settings.store.url)
+    values["store.read_url"] = settings.store.read_url and shown_url(settings.store.read_url)
     return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from triskele.curation.agreement import AgreementStats
     from triskele.curation.projects import ProjectSummary
     from triskele.curation.undo import UndoPlan
+    from triskele.exchange.archive import ArchiveReport
     from triskele.exchange.records import ExportReport, ImportReport, Preview
     from triskele.recall.hosted.egress_log import Sent
     from triskele.recall.why_not import WhyNot
@@ -459,6 +460,14 @@ def exported(report: ExportReport, target: Path | None) -> RenderableType:
         said = f"The file holds {memories(report.revealed, 'secret ')} in clear; only you may read it."
         lines.append(note(said, style=WARNING))
     return Group(*lines)
+
+
+def archived(report: ArchiveReport, done: str) -> RenderableType:
+    """The result of an export or import of an archive."""
+    of = f" of {counted(report.owners, 'owner')}" if report.owners != 1 else ""
+    said = f"{memories(report.memories)}{of} {done} ({report.rows:,} rows, {counted(report.vectors, 'vector')})."
+    waits = f"{counted(report.to_embed, 'text')} to embed: the vectors of the archive are of another model."
+    return Group(note(said), *([note(waits, style=QUIET)] if report.to_embed else []))
 
 
 def demo_opening(count: int, took_s: float) -> RenderableType:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from triskele.serving.http.client import RemoteMemory
 
 _PATH = FilePath()
+_ARCHIVE = "archive"
 
 
 @click.command(
@@ -31,16 +32,18 @@ _PATH = FilePath()
         "triskele import notes/ --format markdown --everywhere",
         "triskele import claude-code          (what Claude Code noted about this project)",
         "triskele import memories.jsonl",
+        "triskele import everything.archive --keep-origin",
     ),
 )
 @click.argument("source", type=_PATH)
 @click.option(
     "--format",
     metavar="F",
-    help="jsonl, markdown, agents, claude-notes, mcp-memory or transcript; detected if omitted.",
+    help="jsonl, archive, markdown, agents, claude-notes, mcp-memory or transcript; detected if omitted.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would happen; write nothing.")
 @click.option("--keep-origin", is_flag=True, help="Keep the origins that the file gives (for your own exports).")
+@click.option("--all-owners", is_flag=True, help="Take every owner of an archive, under their own names.")
 @writing_place
 @common
 @click.pass_context
@@ -51,11 +54,19 @@ def import_(
     format: str | None,
     dry_run: bool,
     keep_origin: bool,
+    all_owners: bool,
     project: str | None,
     everywhere: bool,
 ) -> None:
     """Import a file, a folder or Claude Code's notes, all or nothing."""
     place = written_project(project, everywhere)
+    if format == _ARCHIVE or (format is None and _is_archive(source)):
+        if place is not None:
+            raise BadInput("an archive keeps the projects of its memories: import it without a project")
+        _import_archive(invocation, source, dry_run=dry_run, keep_origin=keep_origin, all_owners=all_owners)
+        return
+    if all_owners:
+        raise BadInput("only an archive can hold several owners: import this file without --all-owners")
     with invocation.open_existing() if dry_run else invocation.open() as engine:
         from triskele.exchange.claude_notes import named_source
         from triskele.exchange.transfer import import_memories
@@ -84,6 +95,46 @@ def import_(
     context.exit(1 if report.problems else 0)
 
 
+def _is_archive(source: Path) -> bool:
+    from triskele.exchange import sources
+    from triskele.stores.archive import recognises
+
+    return source.is_file() and recognises(sources.head(source))
+
+
+def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None:
+    """Take everything of an archive; nothing is embedded that it has vectors for."""
+    invocation.refuse_server()
+    with invocation.open_existing() if asked["dry_run"] else invocation.open() as engine:
+        from triskele.exchange.archive import import_archive
+
+        with progress_bar("Importing") as progress:
+            report = import_archive(engine, source, progress=progress, **asked)
+        if invocation.as_json:
+            return invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]})
+        from triskele.serving.cli import reports
+
+        return invocation.write(reports.archived(report, "would be imported" if asked["dry_run"] else "imported"))
+
+
+def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
+    """Write an archive where the store is."""
+    invocation.refuse_server()
+    if target is None and invocation.as_json:
+        raise BadInput("an archive is a file: name one")
+    with invocation.open_existing() as engine:
+        from triskele.exchange.archive import export_archive
+
+        with progress_bar("Exporting") as progress:
+            place = sys.stdout if target is None else target
+            report = export_archive(engine, place, include_private=private, all_owners=all_owners, progress=progress)
+        if invocation.as_json:
+            return invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "target": str(target)})
+        from triskele.serving.cli import reports
+
+        return console(is_error=target is None).print(reports.archived(report, f"written to {target or 'the output'}"))
+
+
 def _uploaded(memory: RemoteMemory, path: Path, format: str | None, **asked: Any) -> ImportReport:
     """Let a server import a file."""
     from triskele.exchange import sources
@@ -101,14 +152,18 @@ def _uploaded(memory: RemoteMemory, path: Path, format: str | None, **asked: Any
         "triskele export notes/ --format markdown",
         "triskele export --private | gzip > memories.jsonl.gz",
         "triskele export everything.jsonl --private --with-secrets",
+        "triskele export everything.archive --format archive --private",
     ),
 )
 @click.argument("target", type=_PATH, required=False)
-@click.option("--format", metavar="F", default="jsonl", show_default=True, help="jsonl (lossless) or markdown.")
+@click.option(
+    "--format", metavar="F", default="jsonl", show_default=True, help="jsonl (lossless), archive or markdown."
+)
 @click.option("--private", is_flag=True, help="Include private memories.")
 @click.option("--with-secrets", is_flag=True, help="Include secrets in clear; the journal records each of them.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file or folder.")
 @click.option("--current-only", is_flag=True, help="Omit older versions and forgotten memories.")
+@click.option("--all-owners", is_flag=True, help="With --format archive: everything of every owner of the store.")
 @common
 def export(
     invocation: Invocation,
@@ -118,14 +173,22 @@ def export(
     with_secrets: bool,
     force: bool,
     current_only: bool,
+    all_owners: bool,
 ) -> None:
     """Export all memories to a file or folder, or to standard output.
 
-    JSONL also holds older versions and forgotten memories, unless --current-only.
+    JSONL also holds older versions and forgotten memories, unless --current-only. An archive moves everything to
+    another store, with vectors, journal and usage; secrets stay sealed in it.
     """
     target = None if target == Path("-") else target
     if target is not None and not force:
         _refuse_existing(target)
+    if format == _ARCHIVE:
+        if current_only or with_secrets:
+            raise BadInput("an archive holds everything, secrets sealed: neither --current-only nor --with-secrets")
+        return _export_archive(invocation, target, private=private, all_owners=all_owners)
+    if all_owners:
+        raise BadInput("only an archive holds every owner: add --format archive")
     stream = io.StringIO() if invocation.as_json else sys.stdout
     with invocation.open_existing() as engine:
         from triskele.exchange.transfer import export_memories

@@ -24,7 +24,14 @@ from triskele.serving import shapes
 from triskele.serving.error_messages import only_at_the_store
 from triskele.serving.http import replies
 from triskele.serving.http.bodies import MAX_BATCH
-from triskele.serving.http.mount import CLIENT_HEADER, PRIVATE_HEADER, PROJECT_HEADER, REPORT_HEADER, VERSION_HEADER
+from triskele.serving.http.mount import (
+    CLIENT_HEADER,
+    POSITION_HEADER,
+    PRIVATE_HEADER,
+    PROJECT_HEADER,
+    REPORT_HEADER,
+    VERSION_HEADER,
+)
 from triskele.serving.http.problems import AccessDenied, raised_again
 from triskele.serving.http.remote_store import RemoteStore
 from triskele.serving.http.replies import adapter
@@ -351,6 +358,9 @@ class RemoteMemory:
             answer = self._http.request(method, path, **details)
         if answer.status_code != httpx.codes.OK:
             raise self._raised(answer)
+        if position := answer.headers.get(POSITION_HEADER):
+            # Another instance may answer next, and has to know what was written here.
+            self._http.headers[POSITION_HEADER] = position
         return self._read(kind, answer, answer.content)
 
     def _read(self, kind: type[Value], answer: httpx.Response, content: bytes) -> Value:

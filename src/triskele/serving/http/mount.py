@@ -22,6 +22,8 @@ IMPORT, MAX_IMPORT = "/v1/import", 32 * 1024 * 1024
 CLIENT_HEADER, PROJECT_HEADER = "X-Triskele-Client", "X-Triskele-Project"
 # That the agent behind a hook may see private memories, as the settings of its machine say.
 PRIVATE_HEADER = "X-Triskele-Private"
+# How far the store has come with what a client wrote; sent back, reads of another instance are as new.
+POSITION_HEADER = "X-Triskele-Position"
 # What an export left out, as JSON; the version of the server.
 REPORT_HEADER, VERSION_HEADER = "X-Triskele-Report", "X-Triskele-Version"
 _PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")

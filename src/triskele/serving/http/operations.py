@@ -26,9 +26,16 @@ from triskele.errors import BadInput
 from triskele.exchange.records import ExportReport
 from triskele.serving.http.access import PRINCIPAL, Principal
 from triskele.serving.http.bodies import Strict
-from triskele.serving.http.mount import CLIENT_HEADER, MAX_IMPORT, PROJECT_HEADER, REPORT_HEADER, ApiContext
+from triskele.serving.http.mount import (
+    CLIENT_HEADER,
+    MAX_IMPORT,
+    POSITION_HEADER,
+    PROJECT_HEADER,
+    REPORT_HEADER,
+    ApiContext,
+)
 from triskele.serving.http.replies import adapter
-from triskele.stores.access_keys import READ, WRITE
+from triskele.stores.access_keys import ADMIN, READ, WRITE
 from triskele.types import Memory, Outcome, client_actor
 
 MAX_BODY = 64 * 1024
@@ -137,6 +144,10 @@ def _answer(
         policy.admit_memories(principal, count)
     client, project = (_told(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
     call = Call(principal, context, dict(request.path_params), body, query, file, client, project)
+    # Only a database has positions.
+    written = None if operation.scope == ADMIN else getattr(policy.engine_of(principal).store, "written", None)
+    if written is not None:
+        written.advance(request.headers.get(POSITION_HEADER, ""))
     value = operation.run(call)
     if operation.scope == WRITE:
         policy.wrote(principal)
@@ -144,7 +155,8 @@ def _answer(
     if isinstance(value, Exported):
         told = {REPORT_HEADER: adapter(ExportReport).dump_json(value.report).decode()}
         return StreamingResponse(_streamed(value.path), headers=told, media_type=operation.media)
-    return Response(adapter(operation.reply).dump_json(value), media_type=JSON)
+    headers = {POSITION_HEADER: str(written)} if written is not None and str(written) else None
+    return Response(adapter(operation.reply).dump_json(value), headers=headers, media_type=JSON)
 
 
 def _told(request: Request, name: str) -> str:

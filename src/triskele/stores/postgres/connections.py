@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -19,13 +20,14 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
+from triskele.stores.postgres.replicas import WRITTEN, Position, Replica, epoch_of
 
 SCHEMA = migrations.SCHEMA
 # A server that was killed is asked so often whether it is back.
 _POLL_S = 0.1
 _CONNECT_TIMEOUT_S = 10
 _READ, _WRITE = "BEGIN READ ONLY", "BEGIN"
-_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SETTINGS = (
     "SELECT set_config('role', %s, true), set_config('search_path', %s, true), set_config('triskele.owner', %s, true),"
     " set_config('lock_timeout', %s, true),"
@@ -44,13 +46,17 @@ Bindings = Sequence[Any] | Mapping[str, Any]
 
 
 class Connections:
-    """A pool of connections to one database; opening it brings the database up to this version."""
+    """A pool of connections to one database; opening it brings the database up to this version.
 
-    def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10) -> None:
+    With a `read_url` there is a replica, which snapshots are taken of where it has what their owner has `written`.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10, read_url: str = "") -> None:
         self.address = shown_url(url)
         self.timeout_s = timeout_s
         with told(self.address), connect(url) as connection:
             self.role = migrations.prepare(connection)
+            self.replica = Replica(read_url, _OPTIONS, epoch_of(connection), most=most) if read_url else None
         self._url = url
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url,
@@ -61,6 +67,7 @@ class Connections:
             kwargs=_OPTIONS,
             open=True,
         )
+        self.written: defaultdict[str, Position] = defaultdict(Position)
 
     @contextmanager
     def transaction(
@@ -86,7 +93,15 @@ class Connections:
 
     def close(self) -> None:
         """Close every connection."""
+        if self.replica is not None:
+            self.replica.close()
         self._pool.close()
+
+    def settings_of(self, owner: str, *, durable: bool = True) -> tuple[str, list[str | None]]:
+        """The statement that prepares a transaction of an owner."""
+        # A durable write commits as the database is set up to; it may wait for its replicas.
+        sync = None if durable else "off"
+        return _SETTINGS, [self.role, f"{SCHEMA}, public", owner, str(round(self.timeout_s * 1000)), sync]
 
     def direct(self) -> Connection:
         """A connection of its own, outside of transactions: for what a transaction cannot do."""
@@ -100,16 +115,14 @@ class Connections:
 
         All of that goes in one round trip; a connection that a killed server left behind is replaced.
         """
-        # A durable write commits as the database is set up to; it may wait for its replicas.
-        sync = None if durable else "off"
-        settings = [self.role, f"{SCHEMA}, public", owner, str(round(self.timeout_s * 1000)), sync]
+        settings = self.settings_of(owner, durable=durable)
         until = time.monotonic() + self.timeout_s
         while True:
             connection = self._borrowed(until)
             try:
                 with connection.pipeline():
                     connection.execute(begin)
-                    connection.execute(_SETTINGS, settings)
+                    connection.execute(*settings)
                     cursor = connection.execute(first, bindings)
                     if ends:
                         connection.execute("COMMIT")
@@ -149,6 +162,7 @@ class OwnerTransactions:
     def __init__(self, connections: Connections, owner: str) -> None:
         self.owner = owner
         self.connections = connections
+        self.written = connections.written[owner]
         self._local = threading.local()
 
     @property
@@ -162,7 +176,12 @@ class OwnerTransactions:
         if connection is None:
             return self.all_now(sql, bindings)
         with told(self.address):
-            return connection.execute(sql, bindings).fetchall()
+            try:
+                return connection.execute(sql, bindings).fetchall()
+            except psycopg.OperationalError:
+                if not self._leaves_replica():
+                    raise
+        return self.all(sql, bindings)
 
     def all_now(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query as of now, inside a snapshot too."""
@@ -180,14 +199,36 @@ class OwnerTransactions:
             with told(self.address):
                 yield connection
             return
-        with self._entered(_SNAPSHOT) as (connection, _):
+        with self._entered(SNAPSHOT) as (connection, _):
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let this thread read the database as of one moment; inside, nothing may be written."""
-        with self._entered(_SNAPSHOT):
-            yield
+        """Let this thread read the database as of one moment, or a replica; inside, nothing may be written."""
+        replica = self.connections.replica
+        settings = self.connections.settings_of(self.owner)
+        connection = None if replica is None else replica.begun(SNAPSHOT, settings, str(self.written))
+        if replica is None or connection is None:
+            with self._entered(SNAPSHOT):
+                yield
+            return
+        with ExitStack() as instead:
+            self._local.connection, self._local.instead = connection, instead
+            try:
+                yield
+            finally:
+                self._local.connection = self._local.instead = None
+                replica.give_back(connection)
+
+    def _leaves_replica(self) -> bool:
+        """Let the primary go on with a snapshot that the replica broke off; False where none of it is under way."""
+        instead: ExitStack | None = getattr(self._local, "instead", None)
+        if instead is None or self.connections.replica is None:
+            return False
+        self.connections.replica.rest()
+        self._local.instead = None
+        self._local.connection, _ = instead.enter_context(self.connections.transaction(SNAPSHOT, self.owner))
+        return True
 
     @contextmanager
     def writing(self, *, wait: bool = True, durable: bool = True, others: Iterable[str] = ()) -> Iterator[Connection]:
@@ -205,7 +246,7 @@ class OwnerTransactions:
                 raise StoreUnavailable(f"the store {self.address} is busy with other writers: try again")
             migrations.refuse_newer(int(rows[0][1] or 0))
             yield connection
-            self._commit(connection)
+            self._commit(connection, [self.owner, *others] if durable else [])
 
     @contextmanager
     def noting(self) -> Iterator[Connection]:
@@ -213,9 +254,18 @@ class OwnerTransactions:
         with self.writing(wait=False, durable=False) as connection:
             yield connection
 
-    def _commit(self, connection: Connection) -> None:
+    def _commit(self, connection: Connection, owners: Sequence[str]) -> None:
+        """Commit, and let reads of these owners from now on see it."""
         try:
-            connection.execute("COMMIT")
+            if not owners or self.connections.replica is None:
+                connection.execute("COMMIT")
+                return
+            with connection.pipeline():
+                connection.execute("COMMIT")
+                cursor = connection.execute(WRITTEN)
+            [[position]] = cursor.fetchall()
+            for owner in owners:
+                self.connections.written[owner].advance(str(position))
         except psycopg.OperationalError as error:
             if not is_lost(error):
                 raise

@@ -74,8 +74,8 @@ SELECT (SELECT count(*) FROM ({_CURRENT}) AS standing),
 class PostgresStore:
     """One database with the memories of any number of owners; `folder` takes what a restore replaces."""
 
-    def __init__(self, url: str, *, folder: Path, busy_timeout_s: float = 30.0) -> None:
-        self._connections = Connections(url, timeout_s=busy_timeout_s)
+    def __init__(self, url: str, *, folder: Path, busy_timeout_s: float = 30.0, read_url: str = "") -> None:
+        self._connections = Connections(url, timeout_s=busy_timeout_s, read_url=read_url)
         self._bound: dict[str, PostgresOwnerStore] = {}
         self._lock = threading.Lock()
         self.maintenance = PostgresMaintenance(self._connections, folder)
@@ -102,6 +102,7 @@ class PostgresOwnerStore:
         self.owner = owner
         self._transactions = transactions = OwnerTransactions(connections, owner)
         self.snapshot = transactions.snapshot
+        self.written = transactions.written
         self.vectors = PostgresVectors(transactions)
         self.entities = PostgresEntities(transactions)
         self.corpus = PostgresCorpus(transactions)

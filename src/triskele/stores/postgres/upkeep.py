@@ -16,6 +16,7 @@ from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import StoreDamaged
 from triskele.stores.postgres import dump, erasure, migrations, sealed_texts
+from triskele.stores.postgres.archive_rows import PostgresArchive
 from triskele.stores.postgres.connections import Connection, Connections, told
 from triskele.stores.postgres.migrations import SCHEMA
 from triskele.stores.protocols import IntegrityIssue, LostWrites
@@ -74,6 +75,7 @@ class PostgresMaintenance:
     def __init__(self, connections: Connections, folder: Path) -> None:
         self._connections = connections
         self._folder = folder
+        self.archive = PostgresArchive(connections)
 
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""

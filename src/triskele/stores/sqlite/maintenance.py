@@ -25,6 +25,7 @@ from triskele.errors import (
 )
 from triskele.stores.protocols import IntegrityIssue, LostWrites
 from triskele.stores.sqlite import copies, lost_writes, secrets, usage, vectors
+from triskele.stores.sqlite.archive_file import SqliteArchive
 from triskele.stores.sqlite.changes import Writer, insert_version
 from triskele.stores.sqlite.database import Database, replace, told
 from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS, delete_about
@@ -84,6 +85,7 @@ class SqliteMaintenance:
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
+        self.archive = SqliteArchive(database)
 
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""

@@ -1,0 +1,267 @@
+"""Archives: everything of an owner, or of all owners of a store, with its vectors, to move it to another store.
+
+Nothing is embedded on the way. Secrets stay sealed: they open where the key of their vault is.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+
+from triskele.base.files import disk_errors, settle_folder
+from triskele.config import HOSTED, NO_MODEL, Settings
+from triskele.errors import BadInput, ModelUnavailable
+from triskele.exchange import sources
+from triskele.exchange.export import Progress
+from triskele.index.local import SemanticIndex
+from triskele.index.vectors import from_row, to_row
+from triskele.models.local import local_embedder
+from triskele.recall.runtime import in_force
+from triskele.stores import archive, factory
+from triskele.stores.archive import Head, OwnerRows
+from triskele.stores.protocols import Maintenance, OwnerStore, Store
+
+FORMAT = "archive"
+_TOKENS_AT_ONCE = 500
+
+
+class ArchiveEngine(Protocol):
+    """The part of the engine that archives use."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the engine."""
+        ...
+
+    @property
+    def store(self) -> OwnerStore:
+        """The store of its owner."""
+        ...
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """The care for the store of all owners."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveReport:
+    """What an archive holds, and how many texts its vectors do not cover for the model here."""
+
+    owners: int
+    memories: int
+    rows: int
+    vectors: int
+    to_embed: int = 0
+
+
+def recognises(path: Path) -> bool:
+    """Whether a file is an archive."""
+    return path.is_file() and archive.recognises(sources.head(path))
+
+
+def export_archive(
+    engine: ArchiveEngine,
+    target: Path | TextIO,
+    *,
+    include_private: bool,
+    all_owners: bool = False,
+    progress: Progress | None = None,
+) -> ArchiveReport:
+    """Write everything of the engine's owner, or of all owners, as of one moment."""
+    if not include_private:
+        raise BadInput("an archive holds private memories too: add --private, or export as jsonl")
+    with ExitStack() as stack:
+        put = stack.enter_context(_output(target.expanduser())) if isinstance(target, Path) else target.write
+        models = stack.enter_context(_Models(engine))
+        reader = stack.enter_context(engine.maintenance.archive.reading())
+        owners = reader.owners() if all_owners else [engine.settings.memory.owner]
+        return ArchiveReport(**archive.write(reader, owners, models.tokens, put, progress or _silent)._asdict())
+
+
+def import_archive(
+    engine: ArchiveEngine,
+    source: Path,
+    *,
+    keep_origin: bool,
+    all_owners: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> ArchiveReport:
+    """Take an archive whose digest holds, all or nothing; its owners must have no memories here.
+
+    The archive of one owner becomes the engine's owner's, whatever the name was.
+    """
+    if not keep_origin:
+        raise BadInput("an archive keeps the origins of its memories: add --keep-origin if it is your own")
+    path = sources.resolved(source)
+    _check_head(path, all_owners)
+    if dry_run:
+        return _counted(path)
+    own = None if all_owners else engine.settings.memory.owner
+
+    def owner_as(name: str) -> str:
+        return name if own is None else own
+
+    with open(path, "rb") as file, engine.maintenance.archive.writing(own) as writer:
+        found = archive.records(archive.lines_of(file))
+        summary, slots = archive.load(writer, found, owner_as, progress or _silent)
+    with _Models(engine) as models:
+        waiting = sum(map(models.settle, slots))
+        if not engine.store.vectors.keeps_tokens:
+            for owner, rows in _token_rows(path):
+                models.add_tokens(owner_as(owner), rows, slots[owner_as(owner)])
+    return ArchiveReport(**summary._asdict(), to_embed=waiting)
+
+
+def _check_head(path: Path, all_owners: bool) -> None:
+    with open(path, "rb") as file:
+        head = next(archive.records(archive.lines_of(file)))
+    if not isinstance(head, Head):
+        raise BadInput(f"{sources.printable(path.name)} is no archive: its first line is another one's")
+    if head.owners != 1 and not all_owners:
+        raise BadInput(f"the archive holds {head.owners:,} owners: add --all-owners to import them under their names")
+
+
+def _counted(path: Path) -> ArchiveReport:
+    owners = memories = rows = vectors = 0
+    with open(path, "rb") as file:
+        for record in archive.records(archive.lines_of(file)):
+            if isinstance(record, OwnerRows):
+                owners += 1
+            elif not isinstance(record, Head):
+                rows += 1
+                vectors += record[0] == "vectors"
+                memories += record[0] == "versions" and record[1]["known_to"] is None
+    return ArchiveReport(owners=owners, memories=memories, rows=rows, vectors=vectors)
+
+
+class _Models:
+    """The model in force of one owner after the other, with the files of its token vectors."""
+
+    def __init__(self, engine: ArchiveEngine) -> None:
+        self._settings = engine.settings
+        self._own = engine.store
+        self._opened = ExitStack()
+        self._current: tuple[str, SemanticIndex | None] | None = None
+
+    def __enter__(self) -> _Models:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+        self._opened.close()
+
+    def tokens(self, owner: str, fingerprint: str, slots: Sequence[int]) -> Mapping[int, bytes]:
+        """The token vectors of some slots in the files of the model in force."""
+        semantic = self._semantic(owner)
+        if semantic is None or semantic.embedder.fingerprint != fingerprint:
+            return {}
+        bits, counts = semantic.tokens.view().gather(np.array(slots, dtype=np.int64))
+        pieces = np.split(bits, np.cumsum(counts)[:-1])
+        return {slot: to_row(piece) for slot, piece in zip(slots, pieces, strict=True) if len(piece)}
+
+    def settle(self, owner: str) -> int:
+        """Drop vectors of models not in force here, and queue what the one in force has not seen; how many texts."""
+        semantic, store = self._semantic(owner), self._store(owner)
+        if semantic is None:
+            return 0
+        fingerprint = semantic.embedder.fingerprint
+        for other in store.models.seen():
+            # A hosted model need not be asked again for what it has read.
+            if other != fingerprint and not other.startswith(HOSTED):
+                while page := store.vectors.page(other):
+                    store.vectors.drop([slot for slot, _, _ in page])
+        store.vectors.queue_for(fingerprint)
+        return store.vectors.count_waiting()
+
+    def add_tokens(self, owner: str, rows: Sequence[archive.Values], added: int) -> None:
+        """Write token vectors into files; `added` leads from the slots of the archive to those of the store."""
+        semantic = self._semantic(owner)
+        if semantic is None:
+            return
+        own = [row for row in rows if row["fingerprint"] == semantic.embedder.fingerprint]
+        width = semantic.embedder.token_dimensions
+        made = {row["slot"] + added: from_row(row["tokens"], width) for row in own}
+        semantic.tokens.add({slot: bits for slot, bits in made.items() if bits is not None})
+
+    def _store(self, owner: str) -> OwnerStore:
+        return self._own if owner == self._own.owner else self._unbound.of(owner)
+
+    @cached_property
+    def _unbound(self) -> Store:
+        opened = factory.open_store(self._settings)
+        self._opened.callback(opened.close)
+        return opened
+
+    def _semantic(self, owner: str) -> SemanticIndex | None:
+        if self._current is None or self._current[0] != owner:
+            self._leave()
+            self._current = (owner, self._open(owner))
+        return self._current[1]
+
+    def _open(self, owner: str) -> SemanticIndex | None:
+        settings = replace(self._settings, memory=replace(self._settings.memory, owner=owner))
+        store = self._store(owner)
+        if (model := in_force(store, settings)) == NO_MODEL:
+            return None
+        try:
+            embedder = local_embedder(model)
+        except (BadInput, ModelUnavailable):
+            # As in a recall: without its model, an owner has the words alone.
+            return None
+        return SemanticIndex.of(embedder, factory.index_folder(settings), store, tail_cap=settings.index.tail_cap)
+
+    def _leave(self) -> None:
+        if self._current is not None and self._current[1] is not None:
+            self._current[1].close()
+        self._current = None
+
+
+def _token_rows(path: Path) -> Iterator[tuple[str, list[archive.Values]]]:
+    """The rows of an archive that have token vectors, some at a time, each with its owner."""
+    owner, rows = "", list[archive.Values]()
+    with open(path, "rb") as file:
+        for record in archive.records(archive.lines_of(file)):
+            if rows and (isinstance(record, OwnerRows) or len(rows) >= _TOKENS_AT_ONCE):
+                yield owner, rows
+                rows = []
+            if isinstance(record, OwnerRows):
+                owner = record.owner
+            elif isinstance(record, tuple) and record[0] == "vectors" and record[1]["tokens"] is not None:
+                rows.append(record[1])
+    if rows:
+        yield owner, rows
+
+
+@contextmanager
+def _output(target: Path) -> Iterator[Callable[[str], Any]]:
+    """What writes to a file, for the user alone, that appears when it is complete."""
+    if target.exists() and not target.is_file():
+        raise BadInput(f"{sources.printable(str(target))} is not a file: name a file")
+    if not target.parent.is_dir():
+        raise BadInput(f"no such folder: {sources.printable(str(target.parent))}")
+    with disk_errors(f"the archive {sources.printable(str(target))}"):
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+        try:
+            with open(handle, "w", encoding="utf-8", newline="\n") as file:
+                yield file.write
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        settle_folder(target.parent)
+
+
+def _silent(done: int, total: int | None) -> None:
+    """Report no progress."""

@@ -1,0 +1,373 @@
+"""An archive: every row of some owners with its vectors as a stream of lines, and a digest of them all at its end.
+
+The numbers that a store gives out become ranks, which begin at 1 for each owner: the same rows make the same archive in
+every store. A store that takes one adds its own highest numbers to them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from triskele.errors import BadInput, StoreDamaged
+from triskele.stores.derived import NAMES
+from triskele.stores.sqlite.rows import (
+    JOURNAL_COLUMNS,
+    LINK_COLUMNS,
+    PLACE_COLUMNS,
+    VERSION_COLUMNS,
+    row_hash,
+    version_hash,
+)
+
+TITLE = "triskele archive"
+FORMAT = 1
+_BATCH = 500
+# Longer than any row: a document of a few megabytes at most.
+_MAX_LINE_BYTES = 2**26
+_PLACE = "place "
+
+# What reading a line fails at that no export wrote.
+_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+Values = dict[str, Any]
+# From an owner, a model's fingerprint and slots to token vectors that the rows do not hold.
+Tokens = Callable[[str, str, Sequence[int]], Mapping[int, bytes]]
+Progress = Callable[[int, int | None], None]
+
+
+class ArchiveReader(Protocol):
+    """A store as of one moment."""
+
+    def owners(self) -> list[str]:
+        """Everyone who has anything in the store."""
+        ...
+
+    def rows(self, owner: str, sql: str) -> Iterator[Sequence[Any]]:
+        """The rows of a query about one owner, who is written {owner} in it."""
+        ...
+
+
+class ArchiveWriter(Protocol):
+    """A transaction that takes an archive."""
+
+    def reserve(self, table: str, column: str, count: int) -> int:
+        """The number after which so many are free, for this transaction alone; asked before anything is written."""
+        ...
+
+    def begin(self, owner: str, tables: Iterable[str]) -> None:
+        """Refuse an owner who has a journal here; what else there is of this owner gives way."""
+        ...
+
+    def insert(self, table: str, rows: Sequence[Values]) -> None:
+        """Write rows of the owner that was begun last."""
+        ...
+
+
+class ArchiveStore(Protocol):
+    """How archives are made of a store, and taken by it."""
+
+    def reading(self) -> AbstractContextManager[ArchiveReader]:
+        """Read the store as of one moment."""
+        ...
+
+    def writing(self, owner: str | None) -> AbstractContextManager[ArchiveWriter]:
+        """Write the rows of one owner, or of several, in one transaction, all or none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The columns of a table without its owner, their order, and by column what its numbers count.
+
+    Numbers that nothing refers to are left out; `guarded` are the columns under a row's hash.
+    """
+
+    columns: str
+    order: str
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    guarded: str = ""
+    where: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        return self.columns.split(", ")
+
+
+_UNOWNED = ", ".join(name for name in VERSION_COLUMNS.split(", ") if name != "owner")
+_DOCUMENT, _SEALED = "kind, key, value, about", "id, version, sealed_as, sealed"
+_NAME_COLUMNS = "name, key, block, text, any_case, spread, concept"
+# In the order in which a store takes them: what others refer to comes first.
+TABLES: dict[str, _Table] = {
+    "versions": _Table(f"row, {_UNOWNED}", "row", {"row": "row"}, VERSION_COLUMNS),
+    "links": _Table(LINK_COLUMNS, "row", guarded=f"owner, {LINK_COLUMNS}"),
+    "places": _Table(f"place, {PLACE_COLUMNS}", "place", {"place": "place"}, f"owner, {PLACE_COLUMNS}"),
+    "journal": _Table(f"seq, {JOURNAL_COLUMNS}", "seq", {"seq": "seq", "undoes": "seq"}, f"owner, {JOURNAL_COLUMNS}"),
+    "secrets": _Table(_SEALED, "id, version", guarded=f"owner, {_SEALED}"),
+    "documents": _Table(_DOCUMENT, "kind, key", guarded=f"owner, {_DOCUMENT}"),
+    "usage_counts": _Table("id, recalled, injected, tokens, last", "id"),
+    "usage_days": _Table("day, recalled, injected, tokens", "day"),
+    "conversations": _Table("conversation, at, ended, client, project, tokens", "conversation"),
+    "given": _Table("conversation, id, content_hash, at, lost, tokens", "conversation, id"),
+    "echoes": _Table("print, id", "print, id"),
+    "vectors": _Table("slot, content_hash, fingerprint, vector, tokens", "slot", {"slot": "slot"}),
+    "jobs": _Table("kind, key, tries, error", "job", {"key": "row"}, where=f" AND kind = '{NAMES}'"),
+    "names": _Table(_NAME_COLUMNS, "name", {"name": "name", "concept": "name"}),
+    "mentions": _Table("row, name, kind", "mention", {"row": "row", "name": "name"}),
+    "merges": _Table("name, before, after, reason, at", "merge", {"name": "name", "before": "name", "after": "name"}),
+}
+# Tables of an owner that do not move, and why.
+LEFT_OUT = {
+    "marks": "what a store notes about itself; the model there queues what it has not seen",
+    "shares": "they name users of one server",
+    "shared_memories": "they follow from shares",
+}
+_BYTES = {("secrets", "sealed"), ("vectors", "vector"), ("vectors", "tokens")}
+_FLAGS = {("conversations", "ended"), ("given", "lost"), ("names", "any_case")}
+# What is numbered, where the number is made, and every place where one may stand.
+_NUMBERED = {"row": ("versions", "row"), "seq": ("journal", "seq"), "place": ("places", "place")}
+_NUMBERED |= {"slot": ("vectors", "slot"), "name": ("names", "name")}
+_NUMBERS = {
+    "row": ("row FROM versions", "row FROM mentions", f"CAST(key AS bigint) FROM jobs|AND kind = '{NAMES}'"),
+    "seq": ("seq FROM journal",),
+    "place": ("place FROM places",),
+    "slot": ("slot FROM vectors",),
+    "name": ("name FROM names", "concept FROM names", "name FROM merges", "before FROM merges", "after FROM merges"),
+}
+
+
+class _Ranks:
+    """The numbers of one owner in their order: each becomes its rank."""
+
+    def __init__(self, reader: ArchiveReader, owner: str, kind: str) -> None:
+        one, *others = (_asked(each) for each in _NUMBERS[kind])
+        sql = " UNION ".join((one, *others)) + " ORDER BY 1"
+        self._numbers = array("q", (int(number) for (number,) in reader.rows(owner, sql)))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def of(self, number: int) -> int:
+        """The rank of a number, beginning at 1."""
+        return bisect_left(self._numbers, number) + 1
+
+
+def _asked(source: str) -> str:
+    what, _, condition = source.partition("|")
+    return f"SELECT {what} WHERE owner = {{owner}} {condition}"
+
+
+class Summary(NamedTuple):
+    """What an archive holds; `memories` are those that stand."""
+
+    owners: int
+    memories: int
+    rows: int
+    vectors: int
+
+
+def write(
+    reader: ArchiveReader, owners: Sequence[str], tokens: Tokens, put: Callable[[str], Any], progress: Progress
+) -> Summary:
+    """Write an archive line by line, in bounded memory."""
+    digest, counts = hashlib.sha256(), dict.fromkeys(TABLES, 0)
+    standing = 0
+
+    def line(value: object) -> None:
+        text = json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n"
+        digest.update(text.encode())
+        put(text)
+
+    totals = dict.fromkeys(_NUMBERED, 0)
+    for owner in owners:
+        for kind in totals:
+            totals[kind] += len(_Ranks(reader, owner, kind))
+    columns = {name: table.names for name, table in TABLES.items()}
+    line({TITLE: FORMAT, "owners": len(owners), "numbers": totals, "columns": columns})
+    for owner in owners:
+        ranks = {kind: _Ranks(reader, owner, kind) for kind in _NUMBERED}
+        line({"owner": owner, "numbers": {kind: len(each) for kind, each in ranks.items()}})
+        for table in TABLES:
+            for row in _read(reader, owner, table, tokens):
+                line([table, *_ranked(table, row, ranks)])
+                counts[table] += 1
+                standing += table == "versions" and row["known_to"] is None
+                if not sum(counts.values()) % _BATCH:
+                    progress(sum(counts.values()), None)
+    rows = sum(counts.values())
+    put(json.dumps({"rows": rows, "sha256": digest.hexdigest()}, separators=(",", ":")) + "\n")
+    return Summary(len(owners), standing, rows, counts["vectors"])
+
+
+def _read(reader: ArchiveReader, owner: str, table: str, tokens: Tokens) -> Iterator[Values]:
+    """The rows of one table whose hashes hold."""
+    known = TABLES[table]
+    names = [*known.names, *(["row_hash"] if known.guarded else [])]
+    sql = f"SELECT {', '.join(names)} FROM {table} WHERE owner = {{owner}}{known.where} ORDER BY {known.order}"
+    found = (dict(zip(names, values, strict=True)) for values in reader.rows(owner, sql))
+    for row in _with_tokens(found, owner, tokens) if table == "vectors" else found:
+        if known.guarded and row["row_hash"] != guard(table, owner, row):
+            raise StoreDamaged(f"a row of {table} is not what was written (its hash differs): run `triskele doctor`")
+        yield row
+
+
+def _with_tokens(rows: Iterator[Values], owner: str, tokens: Tokens) -> Iterator[Values]:
+    while batch := list(islice(rows, _BATCH)):
+        missing: dict[str, list[int]] = {}
+        for row in batch:
+            if row["tokens"] is None:
+                missing.setdefault(row["fingerprint"], []).append(row["slot"])
+        made = {slot: raw for model, slots in missing.items() for slot, raw in tokens(owner, model, slots).items()}
+        yield from (row | {"tokens": made.get(row["slot"], row["tokens"])} for row in batch)
+
+
+def guard(table: str, owner: str, row: Values) -> str:
+    """The hash that guards a row of an owner."""
+    values = [owner if name == "owner" else row[name] for name in TABLES[table].guarded.split(", ")]
+    return version_hash(values) if table == "versions" else row_hash(values)
+
+
+def _ranked(table: str, row: Values, ranks: Mapping[str, _Ranks]) -> Iterator[Any]:
+    for name in TABLES[table].names:
+        value, kind = row[name], TABLES[table].numbers.get(name)
+        if value is None:
+            yield None
+        elif kind is not None:
+            yield _like(value, ranks[kind].of(int(value)))
+        elif (table, name) == ("journal", "id") and value.startswith(_PLACE):
+            yield f"{_PLACE}{ranks['place'].of(int(value.removeprefix(_PLACE)))}"
+        elif (table, name) in _BYTES:
+            yield base64.b64encode(bytes(value)).decode()
+        else:
+            yield bool(value) if (table, name) in _FLAGS else value
+
+
+def _like(value: Any, number: int) -> Any:
+    """A number as text where it was text: the key of a job."""
+    return str(number) if isinstance(value, str) else number
+
+
+class OwnerRows(NamedTuple):
+    """The line before the rows of an owner, with how many numbers they take."""
+
+    owner: str
+    numbers: Mapping[str, int]
+
+
+class Head(NamedTuple):
+    """The first line of an archive."""
+
+    owners: int
+    numbers: Mapping[str, int]
+
+
+def recognises(head: str) -> bool:
+    """Whether a file that begins so is an archive."""
+    return head.startswith(f'{{"{TITLE}":')
+
+
+def records(lines: Iterator[bytes]) -> Iterator[Head | OwnerRows | tuple[str, Values]]:
+    """The records of an archive as they come; the last of them only if all are as they were written.
+
+    What was yielded before an error must not be kept.
+    """
+    digest, rows, number = hashlib.sha256(), 0, 0
+    for number, raw in enumerate(lines, 1):
+        try:
+            value = json.loads(raw) if raw.endswith(b"\n") else None
+            if isinstance(value, dict) and "sha256" in value:
+                if value != {"rows": rows, "sha256": digest.hexdigest()} or next(lines, None) is not None:
+                    raise BadInput("the archive was altered (its digest differs): nothing was imported")
+                return
+            digest.update(raw)
+            record = _row_of(value) if isinstance(value, list) and number > 1 else _head_of(value, number)
+        except _DAMAGE as error:
+            raise BadInput(f"line {number:,} of the archive is cut or damaged: nothing was imported") from error
+        rows += not isinstance(record, Head | OwnerRows)
+        yield record
+    raise BadInput(f"the archive ends after line {number:,}, before its digest: nothing was imported")
+
+
+def _head_of(value: Any, number: int) -> Head | OwnerRows:
+    if number > 1:
+        return OwnerRows(str(value["owner"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
+    if value[TITLE] != FORMAT or value["columns"] != {name: table.names for name, table in TABLES.items()}:
+        raise BadInput("the archive was written by another version of triskele: import it with that version")
+    return Head(int(value["owners"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
+
+
+def _row_of(value: list[Any]) -> tuple[str, Values]:
+    table, *values = value
+    row = dict(zip(TABLES[table].names, values, strict=True))
+    for name in row:
+        if (table, name) in _BYTES and row[name] is not None:
+            row[name] = base64.b64decode(row[name], validate=True)
+    return table, row
+
+
+def lines_of(file: Any) -> Iterator[bytes]:
+    """The lines of a binary file; one that is too long comes without its end."""
+    while raw := file.readline(_MAX_LINE_BYTES):
+        yield raw
+
+
+def load(
+    writer: ArchiveWriter, found: Iterator[Any], owner_as: Callable[[str], str], progress: Progress
+) -> tuple[Summary, dict[str, int]]:
+    """Write the records of an archive; what it holds, and what was added to the slots of each owner."""
+    head: Head = next(found)
+    free = {kind: writer.reserve(*_NUMBERED[kind], head.numbers[kind]) for kind in _NUMBERED}
+    added, slots = dict(free), dict[str, int]()
+    owner, counts, standing = "", dict.fromkeys(TABLES, 0), 0
+    for table, batch in _batches(found):
+        if isinstance(batch, OwnerRows):
+            owner = owner_as(batch.owner)
+            added, free = free, {kind: free[kind] + batch.numbers[kind] for kind in free}
+            slots[owner] = added["slot"]
+            writer.begin(owner, TABLES)
+            continue
+        if not owner:
+            raise BadInput("the archive has rows before their owner: nothing was imported")
+        try:
+            writer.insert(table, [_numbered(table, owner, row, added) for row in batch])
+        except _DAMAGE as error:
+            raise BadInput(f"the archive has rows that do not fit into {table}: nothing was imported") from error
+        counts[table] += len(batch)
+        standing += sum(table == "versions" and row["known_to"] is None for row in batch)
+        progress(sum(counts.values()), None)
+    return Summary(len(slots), standing, sum(counts.values()), counts["vectors"]), slots
+
+
+def _batches(found: Iterator[Any]) -> Iterator[tuple[str, Any]]:
+    """Sections as they come, rows of one table together."""
+    table, batch = "", list[Values]()
+    for each in found:
+        if batch and (isinstance(each, OwnerRows) or each[0] != table or len(batch) >= _BATCH):
+            yield table, batch
+            batch = []
+        if isinstance(each, OwnerRows):
+            yield "", each
+        else:
+            table = each[0]
+            batch.append(each[1])
+    if batch:
+        yield table, batch
+
+
+def _numbered(table: str, owner: str, row: Values, added: Mapping[str, int]) -> Values:
+    """A row with the numbers of this store, its owner and the hash that guards it."""
+    known = TABLES[table]
+    for name, kind in known.numbers.items():
+        if row[name] is not None:
+            row[name] = _like(row[name], int(row[name]) + added[kind])
+    if table == "journal" and row["id"].startswith(_PLACE):
+        row["id"] = f"{_PLACE}{int(row['id'].removeprefix(_PLACE)) + added['place']}"
+    return {"owner": owner, **row, **({"row_hash": guard(table, owner, row)} if known.guarded else {})}

@@ -1,0 +1,128 @@
+"""Reads from a replica: only where it has replayed what was written, and never at the price of an answer.
+
+A position is that of the write-ahead log after a write. Whoever asks the replica waits for a moment at most; one that
+is behind, lost or refuses is passed over, and the primary answers.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from triskele.errors import BadInput
+from triskele.stores.postgres.migrations import EPOCH, SCHEMA
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+# How long a read waits for a connection, and how long a replica that gave none is left alone.
+_PATIENCE_S = 1.0
+_REST_S = 10.0
+_POSITION = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
+# A replica that was promoted is the end of its own log.
+_REACHED = (
+    "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+    " >= %s::pg_lsn"
+)
+# After the commit: everything that it wrote lies before.
+WRITTEN = "SELECT pg_current_wal_insert_lsn()::text"
+
+
+class Position:
+    """The furthest position that reads of an owner must have reached; empty where nothing was written."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._mutex = threading.Lock()
+
+    def __str__(self) -> str:
+        return self._text
+
+    def advance(self, text: str) -> None:
+        """Let reads be as new as another position, if it is further."""
+        with self._mutex:
+            if _number(text) > _number(self._text):
+                self._text = text
+
+
+def _number(position: str) -> int:
+    if not position:
+        return 0
+    if not _POSITION.fullmatch(position):
+        raise BadInput("not a position of the store: use the one that an answer gave, or none")
+    high, _, low = position.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def epoch_of(connection: Connection) -> str:
+    """What tells a database, and each run of its journals, from others."""
+    row = connection.execute(f"SELECT value FROM {SCHEMA}.meta WHERE name = %s", [EPOCH]).fetchone()
+    return str(row[0]) if row else ""
+
+
+class Replica:
+    """A bounded pool of connections to a replica, which never gets a write."""
+
+    def __init__(self, url: str, options: dict[str, Any], epoch: str, *, most: int = 10) -> None:
+        try:
+            conninfo_to_dict(url)
+        except psycopg.ProgrammingError:
+            # Its own message would show the password.
+            raise BadInput(
+                "setting store.read_url is no address (write postgresql://user@host:5432/database)"
+            ) from None
+        self._epoch: str | None = epoch
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            url, min_size=0, max_size=most, reconnect_timeout=0, kwargs=options, open=True
+        )
+        self._rests_until = 0.0
+
+    def begun(self, begin: str, settings: tuple[str, Sequence[Any]], position: str) -> Connection | None:
+        """A connection on which a transaction has begun that sees a position; None where the primary has to answer."""
+        if time.monotonic() < self._rests_until:
+            return None
+        try:
+            connection = self._pool.getconn(timeout=_PATIENCE_S)
+        except PoolTimeout:
+            self.rest()
+            return None
+        try:
+            self._recognise(connection)
+            # Before the transaction: its snapshot must not be older than the answer.
+            if not position or connection.execute(_REACHED, [position]).fetchall() == [(True,)]:
+                with connection.pipeline():
+                    connection.execute(begin)
+                    connection.execute(*settings)
+                return connection
+        except psycopg.Error:
+            self.rest()
+        self.give_back(connection)
+        return None
+
+    def _recognise(self, connection: Connection) -> None:
+        """Refuse, until it was right once, a database that is not the primary's or has none of its tables yet."""
+        if self._epoch is not None and epoch_of(connection) != self._epoch:
+            raise psycopg.OperationalError("another database")
+        self._epoch = None
+
+    def rest(self) -> None:
+        """Leave the replica alone for a while."""
+        self._rests_until = time.monotonic() + _REST_S
+
+    def give_back(self, connection: Connection) -> None:
+        """End the transaction, and let others use the connection."""
+        if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+        self._pool.putconn(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
