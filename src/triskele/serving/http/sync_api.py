@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from triskele.base import timestamps
+from triskele.base.ids import content_hash
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.exchange import replica
@@ -128,11 +129,16 @@ class _Receiver:
         return results + [self._tied(item) for item in items if item.push is Push.NOTHING]
 
     def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
-        """Erasing wins, whatever the base was."""
-        known = replica.latest(self._store, [item.id for item in items]) if items else {}
-        self._store.documents.delete(_WITHDRAWN, [item.id for item in items])
-        if known:
-            self._engine.erase(*known)
+        """Erasing wins, whatever the base was; what was taken back is erased once more, for those who kept it."""
+        ids = [item.id for item in items]
+        known = replica.latest(self._store, ids) if ids else {}
+        marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
+        if marked:
+            # The journal tells only of what is there.
+            self._engine.apply([Add(_placeholder(id, self._store.owner), verbatim=True) for id in sorted(marked)])
+        if known or marked:
+            self._engine.erase(*known, *sorted(marked))
+        self._store.documents.delete(_WITHDRAWN, ids)
         return [PushResult(item.id, Status.DONE, str(Standing.ERASED)) for item in items]
 
     def _withdrawn(self, items: Sequence[SyncItem]) -> list[PushResult]:
@@ -275,6 +281,22 @@ class _Receiver:
         except (Conflict, NotFound) as error:
             return str(error)
         return ""
+
+
+def _placeholder(id: str, owner: str) -> Memory:
+    """A memory without words that nobody sees."""
+    now, text = timestamps.now(), "erased"
+    return Memory(
+        id=id,
+        content=text,
+        content_hash=content_hash(text),
+        sensitivity=Sensitivity.PRIVATE,
+        owner=owner,
+        created_at=now,
+        updated_at=now,
+        known_from=now,
+        known_to=now,
+    )
 
 
 def _standing(memory: Memory) -> Memory:
