@@ -819,7 +819,8 @@ class History:
             if id in self.ledger.closed:
                 kept = {(each.content, True) for side in SIDES for each in self.world.engines[side].store.history(id)}
                 leaves = {(content, True) for content, _ in leaves}
-            if all(not stands for _, stands in current):
+            if any(not stands for _, stands in current):
+                # Forgotten on two sides, it is forgotten once.
                 leaves = {leaf for leaf in leaves if leaf[1]}
             if id in self.ledger.twins:
                 continue
