@@ -75,7 +75,7 @@ class Push(StrEnum):
     ERASURE = "erasure"
 
 
-class Step(StrEnum):
+class MergeStep(StrEnum):
     """What to do here with a state of the server."""
 
     NOTHING = "nothing"
@@ -107,11 +107,11 @@ def to_push(agreed: Agreed, mine: Mine) -> Push:
     return Push.NOTHING if is_new_and_gone else Push.RECORD
 
 
-def merge(agreed: Agreed, mine: Mine, theirs: Theirs) -> tuple[Step, Agreed]:
+def merge(agreed: Agreed, mine: Mine, theirs: Theirs) -> tuple[MergeStep, Agreed]:
     """What to do with a state of the server, and what is agreed once that is done."""
     settled = replace(agreed, mine=mine.fingerprint, theirs=theirs.token, sent="")
     if theirs.standing is Standing.ERASED:
-        return (Step.SETTLE if mine.standing is Standing.ABSENT else Step.ERASE), Agreed(theirs=ERASED)
+        return (MergeStep.SETTLE if mine.standing is Standing.ABSENT else MergeStep.ERASE), Agreed(theirs=ERASED)
     if theirs.standing in CLOSED:
         return _merge_withdrawn(agreed, mine, theirs, settled)
     if agreed.sent and theirs.fingerprint == agreed.sent:
@@ -120,43 +120,43 @@ def merge(agreed: Agreed, mine: Mine, theirs: Theirs) -> tuple[Step, Agreed]:
     if mine.standing is Standing.ABSENT:
         return _merge_absent(agreed, theirs)
     if mine.fingerprint == theirs.fingerprint:
-        return Step.SETTLE, settled
+        return MergeStep.SETTLE, settled
     taken = replace(settled, mine=theirs.fingerprint)
     if theirs.token == agreed.theirs or (theirs.fingerprint == agreed.mine and agreed.is_shared):
         # Nothing new there; what is new here has to go there.
-        return Step.PUSH, replace(agreed, theirs=theirs.token)
+        return MergeStep.PUSH, replace(agreed, theirs=theirs.token)
     if mine.standing in CLOSED:
         return _merge_closed(agreed, mine, theirs, taken)
     is_gone = mine.standing is theirs.standing is Standing.FORGOTTEN
     if is_gone or (mine.fingerprint == agreed.mine and agreed.theirs):
-        return Step.TAKE, taken
-    return Step.CONFLICT, agreed
+        return MergeStep.TAKE, taken
+    return MergeStep.CONFLICT, agreed
 
 
-def _merge_withdrawn(agreed: Agreed, mine: Mine, theirs: Theirs, settled: Agreed) -> tuple[Step, Agreed]:
+def _merge_withdrawn(agreed: Agreed, mine: Mine, theirs: Theirs, settled: Agreed) -> tuple[MergeStep, Agreed]:
     if theirs.token == agreed.theirs:
         is_open = mine.standing in (Standing.OPEN, Standing.FORGOTTEN)
-        return (Step.PUSH if is_open and mine.fingerprint != agreed.mine else Step.NOTHING), agreed
+        return (MergeStep.PUSH if is_open and mine.fingerprint != agreed.mine else MergeStep.NOTHING), agreed
     if mine.standing is Standing.ABSENT:
-        return Step.NOTHING, agreed
-    return (Step.SETTLE if mine.standing in CLOSED else Step.WITHDRAW), settled
+        return MergeStep.NOTHING, agreed
+    return (MergeStep.SETTLE if mine.standing in CLOSED else MergeStep.WITHDRAW), settled
 
 
-def _merge_absent(agreed: Agreed, theirs: Theirs) -> tuple[Step, Agreed]:
+def _merge_absent(agreed: Agreed, theirs: Theirs) -> tuple[MergeStep, Agreed]:
     if agreed.theirs or agreed.sent:
         # Erased here; the server does not know it yet.
-        return Step.PUSH, agreed
+        return MergeStep.PUSH, agreed
     if theirs.standing is Standing.FORGOTTEN:
-        return Step.NOTHING, agreed
-    return Step.TAKE, Agreed(theirs.fingerprint, theirs.token)
+        return MergeStep.NOTHING, agreed
+    return MergeStep.TAKE, Agreed(theirs.fingerprint, theirs.token)
 
 
-def _merge_closed(agreed: Agreed, mine: Mine, theirs: Theirs, taken: Agreed) -> tuple[Step, Agreed]:
+def _merge_closed(agreed: Agreed, mine: Mine, theirs: Theirs, taken: Agreed) -> tuple[MergeStep, Agreed]:
     """Closed here and open there: taken back, unless it was opened there since; a secret is never opened by others."""
     if not agreed.theirs.startswith(WITHDRAWN):
-        return Step.ABSORB, replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent="")
+        return MergeStep.ABSORB, replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent="")
     is_as_agreed = mine.standing is Standing.PRIVATE and mine.fingerprint == agreed.mine
-    return (Step.TAKE, taken) if is_as_agreed else (Step.CONFLICT, agreed)
+    return (MergeStep.TAKE, taken) if is_as_agreed else (MergeStep.CONFLICT, agreed)
 
 
 def merged_links(agreed: Links, mine: Links, theirs: Links) -> Links:

@@ -15,7 +15,7 @@ from triskele.base import timestamps
 from triskele.base.ids import same_words
 from triskele.errors import Conflict, NotFound, Unavailable
 from triskele.exchange import reconcile, replica
-from triskele.exchange.reconcile import CLOSED, ERASED, NEVER, Agreed, Links, Mine, Push, Standing, Step
+from triskele.exchange.reconcile import CLOSED, ERASED, NEVER, Agreed, Links, MergeStep, Mine, Push, Standing
 from triskele.exchange.replica import Outgoing, ProjectNames, PulledPage, PushReply, PushResult, Shown, Status
 from triskele.exchange.sync_notes import RETRY, Notes, SyncEngine, plain_record
 from triskele.stores.protocols import Document
@@ -247,31 +247,33 @@ class Sync:
             step, after = reconcile.merge(agreed[item.id], mine, theirs)
             self._carry_out(merged, step, item, known.get(item.id), memory)
             merged.agreed[item.id] = after
-            if step is Step.CONFLICT:
+            if step is MergeStep.CONFLICT:
                 merged.conflicts[item.id] = self._conflict(item, mine, theirs.fingerprint)
             else:
                 merged.settled.append(item.id)
         self._apply(merged)
 
-    def _carry_out(self, merged: _Merged, step: Step, item: Shown, known: Memory | None, theirs: Memory | None) -> None:
+    def _carry_out(
+        self, merged: _Merged, step: MergeStep, item: Shown, known: Memory | None, theirs: Memory | None
+    ) -> None:
         id, changes = item.id, merged.changes[item.actor]
         match step:
-            case Step.ERASE:
+            case MergeStep.ERASE:
                 merged.erasing.append(id)
-            case Step.TAKE if theirs is not None:
+            case MergeStep.TAKE if theirs is not None:
                 changes += replica.taking(theirs, known)
                 merged.taken += 1
-            case Step.ABSORB if theirs is not None and known is not None:
+            case MergeStep.ABSORB if theirs is not None and known is not None:
                 changes += _absorbing(theirs, known)
                 merged.sealing += [id] if known.sensitivity is Sensitivity.SECRET else []
                 merged.waiting[id] = RETRY
-            case Step.WITHDRAW if known is not None:
+            case MergeStep.WITHDRAW if known is not None:
                 merged.closing.append(id)
                 if item.standing is Standing.SECRET:
                     merged.sealing.append(id)
                 else:
                     changes += _withdrawing(known)
-            case Step.PUSH:
+            case MergeStep.PUSH:
                 merged.waiting[id] = RETRY
 
     def _apply(self, merged: _Merged) -> None:

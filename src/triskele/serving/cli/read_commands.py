@@ -220,9 +220,9 @@ def _list_conflicts(invocation: Invocation) -> None:
                 for each in found
             ]
             return invocation.write_json({"conflicts": pairs, "project": engine.project})
-        from triskele.serving.cli.transfer_commands import conflict_listing
+        from triskele.serving.cli import render
 
-        return invocation.write(conflict_listing(found, engine.store.shorten(each.id for each in found)))
+        return invocation.write(render.conflicts(found, engine.store.shorten(each.id for each in found)))
 
 
 @click.command(

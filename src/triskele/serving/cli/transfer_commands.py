@@ -5,32 +5,23 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, console, examples, progress_bar
 from triskele.serving.cli.options import FilePath, writing_place, written_project
-from triskele.serving.cli.render import ID, QUIET, counted, note, one_line, table
 
 if TYPE_CHECKING:
     from triskele.exchange.records import ExportReport, ImportReport
-    from triskele.exchange.sync import SyncReport
-    from triskele.exchange.sync_notes import SyncConflict
     from triskele.serving.http.client import RemoteMemory
-    from triskele.serving.syncing import SyncState
-    from triskele.types import Memory
 
 _PATH = FilePath()
-_SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"
 
 
 @click.command(
@@ -218,66 +209,20 @@ def sync(invocation: Invocation, is_status: bool, resolve: str | None, keep: str
     with invocation.open() as engine:
         from triskele.exchange import sync_notes
         from triskele.serving import syncing
+        from triskele.serving.cli import render
 
         if resolve is not None:
             id = engine.resolve(resolve)
             sync_notes.resolve(engine, id, keep_mine=keep == "mine")
             if invocation.as_json:
                 return invocation.write_json({"id": id, "kept": keep, "project": engine.project})
-            return invocation.write(_resolved(engine.store.shorten([id])[id], str(keep)))
+            return invocation.write(render.resolved(engine.store.shorten([id])[id], str(keep)))
         if is_status:
             state = syncing.status(engine)
             if invocation.as_json:
                 return invocation.write_json({**shapes.plain(state), "project": engine.project})
-            return invocation.write(_state(state, engine.store.shorten([*state.waiting, *state.conflicts])))
+            return invocation.write(render.sync_state(state, engine.store.shorten([*state.waiting, *state.conflicts])))
         report = syncing.sync(engine)
         if invocation.as_json:
             return invocation.write_json({**shapes.plain(report), "project": engine.project})
-        return invocation.write(_report(report))
-
-
-def _report(done: SyncReport) -> RenderableType:
-    """The result of a sync."""
-    lines = [f"{counted(done.pushed, 'change')} pushed, {counted(done.pulled, 'change')} pulled."]
-    if done.waiting:
-        lines.append(f"{len(done.waiting):,} waiting: `triskele sync --status` says why.")
-    if done.conflicts:
-        lines.append(f"{counted(len(done.conflicts), 'conflict')}: {_SETTLE}.")
-    return Group(*map(note, lines))
-
-
-def _state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
-    """What waits and why."""
-    server = found.url or "no server (set sync.url)"
-    lines = [f"Server: {server}{f' as {found.user}' if found.user else ''}"]
-    lines.append(f"Last sync: {found.at or 'never'}")
-    lines += [f"The last try failed: {found.error}"] if found.error else []
-    lines.append(f"{counted(len(found.unsent), 'change')} to push.")
-    lines += [f"{short[id]} waits: {reason}" for id, reason in found.waiting.items()]
-    lines += [f"{short[id]} is in conflict: it was changed here and on the server." for id in found.conflicts]
-    lines += [f"{_SETTLE}."] if found.conflicts else []
-    lines += [f"{found.left_here:,} private or secret: they stay here."] if found.left_here else []
-    return Group(*map(note, lines))
-
-
-def _resolved(id: str, kept: str) -> RenderableType:
-    """That a conflict is settled."""
-    side = "The version of this machine" if kept == "mine" else "The version of the server"
-    return note(f"{side} of {id} is kept; the next sync tells the server.")
-
-
-def conflict_listing(found: Sequence[SyncConflict], short: Mapping[str, str]) -> RenderableType:
-    """Both versions of every memory in conflict."""
-    if not found:
-        return note("No conflicts.")
-    made = table("id", "version", "memory", last_takes_rest=True)
-    for each in found:
-        for side, memory in (("mine", each.mine), ("theirs", each.theirs)):
-            made.add_row(Text(short[each.id], style=ID), note(side, style=QUIET), Text(_said(memory)))
-    return Group(made, note(f"{counted(len(found), 'conflict')} · {_SETTLE}", style=QUIET))
-
-
-def _said(memory: Memory | None) -> str:
-    if memory is None:
-        return "(erased)"
-    return f"{'(forgotten) ' if memory.known_to else ''}{one_line(shapes.shown_content(memory, False))}"
+        return invocation.write(render.synced(report))
