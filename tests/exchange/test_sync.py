@@ -9,13 +9,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from triskele import config
@@ -53,6 +54,8 @@ from triskele.types import LinkKind, Memory, Outcome, Sensitivity
 
 HISTORIES = int(os.environ.get("TRISKELE_SYNC_HISTORIES", "300"))
 ADDRESS = "https://memory.example.com"
+SIDES = ("a", "b", "server")
+LAPTOPS = ("a", "b")
 
 
 class Killed(BaseException):
@@ -171,18 +174,38 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture(scope="module")
-def stores(folder: Path) -> Iterator[dict[str, tuple[config.Settings, Store]]]:
+Stores = dict[str, tuple[config.Settings, Store]]
+
+
+@contextmanager
+def opened(folder: Path, **addresses: str) -> Iterator[Stores]:
     """Three stores; every history has owners of its own in them."""
-    opened: dict[str, tuple[config.Settings, Store]] = {}
-    for name in ("a", "b", "server"):
+    found: Stores = {}
+    for name in SIDES:
         environment = {"TRISKELE_HOME": str(folder / name), "TRISKELE_RECALL_MODEL": "none"}
-        found = config.load(environment | {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_PROJECT": "garden"})
-        found.home.mkdir()
-        opened[name] = found, factory.open_store(found)
-    yield opened
-    for _, store in opened.values():
-        store.close()
+        environment |= {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_PROJECT": "garden"}
+        environment |= {"TRISKELE_STORE": addresses[name]} if name in addresses else {}
+        chosen = config.load(environment)
+        chosen.home.mkdir(parents=True)
+        found[name] = chosen, factory.open_store(chosen)
+    try:
+        yield found
+    finally:
+        for _, store in found.values():
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def stores(folder: Path) -> Iterator[Stores]:
+    with opened(folder / "sqlite") as found:
+        yield found
+
+
+@pytest.fixture
+def server_stores(folder: Path, postgres_url: str) -> Iterator[Stores]:
+    """The same with the server's memories in Postgres."""
+    with opened(folder / "postgres", server=postgres_url) as found:
+        yield found
 
 
 _NUMBERS = count(1)
@@ -191,7 +214,7 @@ _NUMBERS = count(1)
 class World:
     """Two laptops of one user and a server."""
 
-    def __init__(self, stores: dict[str, tuple[config.Settings, Store]]) -> None:
+    def __init__(self, stores: Stores) -> None:
         owner = f"user{next(_NUMBERS)}"
         self.engines = {
             name: Engine(replace(found, memory=replace(found.memory, owner=owner)), found.home, store=store)
@@ -250,7 +273,7 @@ class World:
 
 
 @pytest.fixture
-def world(stores: dict[str, tuple[config.Settings, Store]]) -> World:
+def world(stores: Stores) -> World:
     return World(stores)
 
 
@@ -541,7 +564,7 @@ def test_what_a_quota_refuses_waits_and_the_rest_passes(world: World) -> None:
     assert world.standing("server") == ["one and a half", "two"]
 
 
-def test_a_key_of_another_user_is_refused(world: World, stores: dict[str, tuple[config.Settings, Store]]) -> None:
+def test_a_key_of_another_user_is_refused(world: World, stores: Stores) -> None:
     world.engines["a"].remember("one")
     assert world.sync("a")
     other = World(stores)
@@ -550,9 +573,7 @@ def test_a_key_of_another_user_is_refused(world: World, stores: dict[str, tuple[
     assert not other.latest("server")
 
 
-def test_a_server_that_lost_its_journal_gets_back_what_it_lacks(
-    world: World, stores: dict[str, tuple[config.Settings, Store]]
-) -> None:
+def test_a_server_that_lost_its_journal_gets_back_what_it_lacks(world: World, stores: Stores) -> None:
     a, b = world.engines["a"], world.engines["b"]
     id = a.remember("one").id
     world.settle()
@@ -596,8 +617,6 @@ class Ledger:
     twins: set[str] = field(default_factory=set)
 
 
-SIDES = ("a", "b", "server")
-LAPTOPS = ("a", "b")
 PLACE, STEP = st.integers(0, 7), st.integers(0, 14)
 OPERATIONS = st.one_of(
     st.tuples(st.just("add"), st.sampled_from(SIDES), PLACE),
@@ -829,13 +848,50 @@ class History:
                 assert id in conflicts, (id, leaves)
 
 
-@settings(max_examples=HISTORIES, suppress_health_check=list(HealthCheck), deadline=None)
-@given(operations=st.lists(OPERATIONS, min_size=12, max_size=30))
-def test_histories_converge_and_nothing_is_lost_or_doubled(
-    stores: dict[str, tuple[config.Settings, Store]], operations: list[tuple[str, str, int]]
-) -> None:
+def live(stores: Stores, operations: Sequence[tuple[str, str, int]]) -> None:
+    """Go through a history, and check its end."""
     history = History(World(stores))
     # Something that all sides know, so that changes meet.
     history.run([*[("add", "a", 0)] * 3, ("sync", "a", 0), ("sync", "b", 0)])
     history.run(operations)
     history.check()
+    # Shown by --hypothesis-show-statistics.
+    ledger = history.ledger
+    for name, found in {"conflict": history.world.conflicts(), **vars(ledger)}.items():
+        event(f"{name}: {'some' if found else 'none'}")
+
+
+@pytest.mark.slow
+@settings(max_examples=HISTORIES, suppress_health_check=list(HealthCheck), deadline=None)
+@given(operations=st.lists(OPERATIONS, min_size=12, max_size=30))
+def test_histories_converge_and_nothing_is_lost_or_doubled(
+    stores: Stores, operations: list[tuple[str, str, int]]
+) -> None:
+    live(stores, operations)
+
+
+@settings(max_examples=max(10, HISTORIES // 30), suppress_health_check=list(HealthCheck), deadline=None)
+@given(operations=st.lists(OPERATIONS, min_size=12, max_size=30))
+def test_histories_converge_over_postgres(server_stores: Stores, operations: list[tuple[str, str, int]]) -> None:
+    live(server_stores, operations)
+
+
+# One that passes through every rule: new, edited, forgotten, linked, taken back, opened again, erased, conflict, twin.
+EVENTFUL = (
+    *(("edit", "a", 0), ("edit", "b", 0), ("link", "a", 1), ("close", "b", 1), ("add", "b", 0), ("twin", "a", 3)),
+    *(("sync", "a", 0), ("forget", "b", 1), ("edit", "server", 2)),
+)
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_stop_at_any_step_changes_nothing_in_the_end(stores: Stores, where: str) -> None:
+    step = 1
+    while True:
+        history = History(World(stores))
+        history.run([*[("add", "a", 0)] * 3, ("sync", "a", 0), ("sync", "b", 0), *EVENTFUL])
+        is_done = history.world.sync("b", **{where: step}) is not None
+        history.check()
+        if is_done:
+            break
+        step += 1
+    assert step > 10
