@@ -50,11 +50,11 @@ class Theirs:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """Where both sides agreed last; `sent` is the fingerprint of a push whose reply may not have come."""
+    """Where both sides agreed last; `sent` are the fingerprints of pushes whose replies may not have come."""
 
     mine: str = ""
     theirs: str = ""
-    sent: str = ""
+    sent: tuple[str, ...] = ()
     links: Links = frozenset()
 
     @property
@@ -109,14 +109,14 @@ def to_push(agreed: Agreed, mine: Mine) -> Push:
 
 def merge(agreed: Agreed, mine: Mine, theirs: Theirs) -> tuple[MergeStep, Agreed]:
     """What to do with a state of the server, and what is agreed once that is done."""
-    settled = replace(agreed, mine=mine.fingerprint, theirs=theirs.token, sent="")
+    settled = replace(agreed, mine=mine.fingerprint, theirs=theirs.token, sent=())
     if theirs.standing is Standing.ERASED:
         return (MergeStep.SETTLE if mine.standing is Standing.ABSENT else MergeStep.ERASE), Agreed(theirs=ERASED)
     if theirs.standing in CLOSED:
         return _merge_withdrawn(agreed, mine, theirs, settled)
-    if agreed.sent and theirs.fingerprint == agreed.sent:
+    if theirs.fingerprint in agreed.sent:
         # The push arrived, its reply did not.
-        agreed = replace(agreed, mine=agreed.sent, theirs=theirs.token, sent="")
+        agreed = replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent=())
     if mine.standing is Standing.ABSENT:
         return _merge_absent(agreed, theirs)
     if mine.fingerprint == theirs.fingerprint:
@@ -154,7 +154,7 @@ def _merge_absent(agreed: Agreed, theirs: Theirs) -> tuple[MergeStep, Agreed]:
 def _merge_closed(agreed: Agreed, mine: Mine, theirs: Theirs, taken: Agreed) -> tuple[MergeStep, Agreed]:
     """Closed here and open there: taken back, unless it was opened there since; a secret is never opened by others."""
     if not agreed.theirs.startswith(WITHDRAWN):
-        return MergeStep.ABSORB, replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent="")
+        return MergeStep.ABSORB, replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent=())
     is_as_agreed = mine.standing is Standing.PRIVATE and mine.fingerprint == agreed.mine
     return (MergeStep.TAKE, taken) if is_as_agreed else (MergeStep.CONFLICT, agreed)
 

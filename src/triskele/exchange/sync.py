@@ -33,6 +33,8 @@ from triskele.types import (
 )
 
 _ROUNDS, _TRIES = 4, 3
+# How many pushes without a reply are remembered for one memory.
+_MOST_SENT = 8
 _CHUNK = 200
 _MOST_ITEMS, _MOST_BYTES = 100, 40_000
 
@@ -65,6 +67,7 @@ class _Merged:
 
     erasing: list[str] = field(default_factory=list)
     changes: dict[str, list[Change]] = field(default_factory=lambda: defaultdict(list))
+    taking: dict[str, dict[str, Agreed]] = field(default_factory=lambda: defaultdict(dict))
     sealing: list[str] = field(default_factory=list)
     closing: list[str] = field(default_factory=list)
     agreed: dict[str, Agreed] = field(default_factory=dict)
@@ -131,7 +134,7 @@ class Sync:
         agreed = self._notes.agreed(ids)
         for id, found in self._notes.conflicts(ids).items():
             if found["mine"] != replica.mine_of(known.get(id)).fingerprint:
-                agreed[id] = replace(agreed[id], mine=found["theirs"], theirs=found["token"], sent="")
+                agreed[id] = replace(agreed[id], mine=found["theirs"], theirs=found["token"], sent=())
                 self._notes.put_agreed({id: agreed[id]})
                 self._notes.forget_conflicts([id])
         return agreed
@@ -141,7 +144,7 @@ class Sync:
     ) -> None:
         records = [item.id for item in batch if item.push is Push.RECORD]
         # Noted first: if the reply is lost, it is known what the server may have.
-        self._notes.put_agreed({id: replace(agreed[id], sent=mine[id].fingerprint) for id in records})
+        self._notes.put_agreed({id: _sending(agreed[id], mine[id].fingerprint) for id in records})
         reply = self._server.push(batch, actor)
         self._notes.check_user(reply.user)
         kinds = {item.id: item.push for item in batch}
@@ -247,6 +250,8 @@ class Sync:
             step, after = reconcile.merge(agreed[item.id], mine, theirs)
             self._carry_out(merged, step, item, known.get(item.id), memory)
             merged.agreed[item.id] = after
+            if step is MergeStep.TAKE:
+                merged.taking[item.actor][item.id] = after
             if step is MergeStep.CONFLICT:
                 merged.conflicts[item.id] = self._conflict(item, mine, theirs.fingerprint)
             else:
@@ -281,7 +286,9 @@ class Sync:
             self._engine.erase(*merged.erasing)
         for actor, changes in merged.changes.items():
             if changes:
-                self._engine.acting_as(replica.sync_actor(actor)).apply(changes)
+                # Noted first: if this is the last that the process does, it is known what was agreed by it.
+                batch = self._notes.put_taking(merged.taking[actor])
+                self._engine.acting_as(replica.sync_actor(actor)).apply(changes, batch=batch)
         for id in merged.sealing:
             self._seal(id)
         for id, memory in replica.latest(self._store, merged.closing).items():
@@ -290,6 +297,7 @@ class Sync:
         self._notes.forget_conflicts(merged.settled)
         self._notes.put_waiting(merged.waiting)
         self._notes.put_agreed(merged.agreed)
+        self._notes.forget_taking()
         self._pulled += merged.taken + len(merged.erasing) + len(merged.closing)
 
     def _seal(self, id: str) -> None:
@@ -361,10 +369,15 @@ def _outgoing(push: Push, id: str, agreed: Agreed, memory: Memory | None, projec
     return Outgoing(id, push, agreed.theirs, sensitivity=closed)
 
 
+def _sending(agreed: Agreed, fingerprint: str) -> Agreed:
+    before = tuple(each for each in agreed.sent if each != fingerprint)
+    return replace(agreed, sent=(*before, fingerprint)[-_MOST_SENT:])
+
+
 def _agreed_after(push: Push, result: PushResult, mine: Mine, agreed: Agreed) -> Agreed:
     if push is Push.ERASURE:
         return Agreed(theirs=ERASED)
-    return Agreed(mine.fingerprint, result.token, "", agreed.links)
+    return Agreed(mine.fingerprint, result.token, links=agreed.links)
 
 
 def _absorbing(theirs: Memory, known: Memory) -> list[Change]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from triskele.base import timestamps
+from triskele.base.ids import new_batch
 from triskele.errors import BadInput, NotFound
 from triskele.exchange import reconcile, replica
 from triskele.exchange.reconcile import NEVER, Agreed, Links, Push
@@ -16,7 +17,7 @@ from triskele.stores.protocols import START, Cursor, Document, OwnerStore
 from triskele.types import Change, Memory, Origin, Outcome, Role
 
 # The kinds of the documents that sync keeps.
-STATE, SYNCED, WAITING, CONFLICTS = "sync", "synced", "sync-waiting", "sync-conflict"
+STATE, SYNCED, WAITING, CONFLICTS, TAKING = "sync", "synced", "sync-waiting", "sync-conflict", "sync-taking"
 _STATE_KEY = "state"
 RETRY = "changed on the server meanwhile"
 _MOMENTS = ("created_at", "updated_at", "valid_from", "valid_to")
@@ -34,7 +35,7 @@ class SyncEngine(Protocol):
         """The same memory; the journal names this actor."""
         ...
 
-    def apply(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
         """Carry out changes as one journaled transaction."""
         ...
 
@@ -70,6 +71,10 @@ class Notes:
             self._documents.delete(STATE, [_STATE_KEY])
         if not self.state():
             self.put_state(address=address)
+        for batch, taken in self._documents.all(TAKING).items():
+            if self._store.journal(batch=batch, limit=1):
+                self.put_agreed({id: _agreed(value) for id, value in taken.items()})
+        self.forget_taking()
 
     def state(self) -> dict[str, Any]:
         """The address of the server, whose memories they are there, both cursors and the time of the last run."""
@@ -92,7 +97,7 @@ class Notes:
 
     def start_over(self) -> None:
         """Forget what was agreed, because the server does not know of it any more."""
-        for kind in (SYNCED, WAITING, CONFLICTS):
+        for kind in (SYNCED, WAITING, CONFLICTS, TAKING):
             self._documents.delete(kind, list(self._documents.all(kind)))
         self.put_state(pulled="", pushed="")
 
@@ -126,6 +131,18 @@ class Notes:
         changed = {id: each for id, each in agreed.items() if each != before[id]}
         if changed:
             self._documents.put(SYNCED, {id: Document(_values(each)) for id, each in changed.items()})
+
+    def put_taking(self, agreed: Mapping[str, Agreed]) -> str:
+        """Note what will be agreed on by a batch of changes, and give it a name; `begin` sees whether it was made."""
+        batch = new_batch()
+        if agreed:
+            self._documents.put(TAKING, {batch: Document({id: _values(each) for id, each in agreed.items()})})
+        return batch
+
+    def forget_taking(self) -> None:
+        """What was taken is noted as agreed on."""
+        if found := self._documents.all(TAKING):
+            self._documents.delete(TAKING, list(found))
 
     def waiting(self, ids: Sequence[str] | None = None) -> dict[str, str]:
         """Why memories wait."""
@@ -184,13 +201,13 @@ def resolve(engine: SyncEngine, id: str, *, keep_mine: bool) -> None:
         theirs = replica.memory_of(id, _record(found["record"]), store.owner, ProjectNames(store))
         engine.apply(replica.taking(theirs, replica.latest(store, [id]).get(id)))
     [agreed] = notes.agreed([id]).values()
-    notes.put_agreed({id: replace(agreed, mine=found["theirs"], theirs=found["token"], sent="")})
+    notes.put_agreed({id: replace(agreed, mine=found["theirs"], theirs=found["token"], sent=())})
     notes.put_waiting({id: RETRY})
     notes.forget_conflicts([id])
 
 
 def _agreed(value: Mapping[str, Any]) -> Agreed:
-    return Agreed(value["mine"], value["theirs"], value["sent"], _links(value["links"]))
+    return Agreed(value["mine"], value["theirs"], tuple(value["sent"]), _links(value["links"]))
 
 
 def _values(agreed: Agreed) -> dict[str, Any]:
