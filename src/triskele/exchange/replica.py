@@ -164,10 +164,12 @@ def mine_of(memory: Memory | None) -> Mine:
 
 
 def latest(store: OwnerStore, ids: Sequence[str]) -> dict[str, Memory]:
-    """The last versions of some memories, forgotten ones too."""
+    """The last versions of some memories of the owner, forgotten ones too."""
     found: dict[str, Memory] = {}
     for _, memory in store.versions(ids):
-        if memory.id not in found or found[memory.id].version < memory.version:
+        # What others share is theirs to sync.
+        is_own = getattr(memory, "shared_by", None) is None
+        if is_own and (memory.id not in found or found[memory.id].version < memory.version):
             found[memory.id] = memory
     return found
 

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from triskele import config
 from triskele.engine import Engine
 from triskele.serving import syncing
+from triskele.serving.cli.main import cli
 from triskele.serving.engine_host import EngineHost
 from triskele.stores.access_keys import SCOPES
 from triskele.stores.postgres.accounts import Accounts
@@ -27,7 +29,7 @@ from triskele.stores.postgres.accounts import Accounts
 if TYPE_CHECKING:
     from postgres import PostgresProcess
 
-_WAIT_S = 60.0
+_WAIT_S = 120.0
 
 
 class ServerProcess:
@@ -157,6 +159,12 @@ def run(home: Path, *arguments: str) -> tuple[int, Any]:
     return process.returncode, json.loads(text) if text else None
 
 
+def say(home: Path, *arguments: str) -> tuple[int, Any]:
+    """Run a command in this process."""
+    answer = CliRunner(env={"TRISKELE_HOME": str(home)}).invoke(cli, [*arguments, "--json"], prog_name="triskele")
+    return answer.exit_code, json.loads(answer.stdout)
+
+
 @contextmanager
 def opened(home: Path) -> Iterator[Engine]:
     with Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_AGENTS_BACKGROUND": "false"}), home) as engine:
@@ -168,6 +176,7 @@ def texts(home: Path) -> list[str]:
         return sorted(each.content for each in engine.browse(all_projects=True, limit=200))
 
 
+@pytest.mark.slow
 def test_killed_laptops_and_servers_lose_and_double_nothing(
     server: ServerProcess, proxy: Proxy, laptop: Callable[[str], Path]
 ) -> None:
@@ -202,18 +211,18 @@ def test_killed_laptops_and_servers_lose_and_double_nothing(
 
 def test_a_conflict_is_listed_and_resolved_by_commands(laptop: Callable[[str], Path]) -> None:
     one, two = laptop("one"), laptop("two")
-    id = run(one, "add", "the gate is green")[1]["id"]
-    assert [run(home, "sync")[0] for home in (one, two)] == [0, 0]
-    assert run(one, "edit", id, "the gate is red")[0] == 0
-    assert run(two, "edit", id, "the gate is blue")[0] == 0
-    assert run(one, "sync")[1]["conflicts"] == []
-    assert run(two, "sync")[1]["conflicts"] == [id]
-    [found] = run(two, "list", "--conflicts")[1]["conflicts"]
+    id = say(one, "add", "the gate is green")[1]["id"]
+    assert [say(home, "sync")[0] for home in (one, two)] == [0, 0]
+    assert say(one, "edit", id, "the gate is red")[0] == 0
+    assert say(two, "edit", id, "the gate is blue")[0] == 0
+    assert say(one, "sync")[1]["conflicts"] == []
+    assert say(two, "sync")[1]["conflicts"] == [id]
+    [found] = say(two, "list", "--conflicts")[1]["conflicts"]
     assert (found["mine"]["content"], found["theirs"]["content"]) == ("the gate is blue", "the gate is red")
-    assert run(two, "sync", "--resolve", id, "--keep", "mine")[0] == 0
-    assert run(two, "sync")[1]["conflicts"] == [] and run(one, "sync")[0] == 0
+    assert say(two, "sync", "--resolve", id, "--keep", "mine")[0] == 0
+    assert say(two, "sync")[1]["conflicts"] == [] and say(one, "sync")[0] == 0
     assert texts(one) == texts(two) == ["the gate is blue"]
-    assert run(two, "sync", "--resolve", id, "--keep", "mine")[0] == 1
+    assert say(two, "sync", "--resolve", id, "--keep", "mine")[0] == 1
 
 
 def test_the_resident_process_syncs_by_itself(

@@ -87,11 +87,15 @@ def shown(engine: Engine, ids: Sequence[str], actors: dict[str, str]) -> list[Sh
         elif memory.sensitivity is not Sensitivity.OPEN:
             items.append(Shown(id, replica.standing_of(memory), token_of(memory)))
         else:
-            ties = sorted(tie for tie in links[id] if found[tie[1]].sensitivity is Sensitivity.OPEN)
+            ties = sorted(tie for tie in links[id] if _is_open(found.get(tie[1])))
             record = replica.record_of(memory, projects)
             actor = actors.get(id, "")
             items.append(Shown(id, replica.standing_of(memory), token_of(memory), record, tuple(ties), actor))
     return items
+
+
+def _is_open(memory: Memory | None) -> bool:
+    return memory is not None and memory.sensitivity is Sensitivity.OPEN
 
 
 @dataclass(frozen=True, slots=True)
