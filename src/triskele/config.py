@@ -17,7 +17,7 @@ from triskele.errors import BadInput
 BUNDLED, NO_MODEL = "bundled", "none"
 KEY_FILE = "vault.key"
 CONFIG_FILE = "config.toml"
-SERVER_KEY_FILE = "server.key"
+SERVER_KEY_FILE, SYNC_KEY_FILE = "server.key", "sync.key"
 # The fingerprint of every hosted model begins with this.
 HOSTED = "hosted-"
 DEFAULT_CATEGORIES = ("facts", "preferences", "projects", "people", "decisions", "lessons", "procedures")
@@ -195,6 +195,20 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SyncSettings:
+    """A server to sync this machine's own store with; none without `url`.
+
+    The key is in `key_file`, by default `sync.key` in the data folder. `automatic` syncs while the resident process
+    runs, every `every_s` seconds.
+    """
+
+    url: str = ""
+    key_file: str = ""
+    automatic: bool = True
+    every_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, with the origin of each value."""
 
@@ -211,12 +225,13 @@ class Settings:
     agents: AgentSettings = AgentSettings()
     curation: CurationSettings = CurationSettings()
     server: ServerSettings = ServerSettings()
+    sync: SyncSettings = SyncSettings()
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
 # Sections that decide where texts are sent: only the user's file sets them, because a project's folder can set
 # environment variables.
-OUTSIDE = ("hosted", "rerank", "llm", "agents", "curation")
+OUTSIDE = ("hosted", "rerank", "llm", "agents", "curation", "sync")
 # In these sections, but harmless: it decides which process embeds.
 _NOT_OUTSIDE = ("agents.background",)
 # Run as a program: only the user's file names it.
@@ -235,6 +250,7 @@ Section = TypeVar(
     AgentSettings,
     CurationSettings,
     ServerSettings,
+    SyncSettings,
 )
 
 
@@ -266,6 +282,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         agents=source.section("agents", AgentSettings()),
         curation=source.section("curation", CurationSettings()),
         server=source.section("server", ServerSettings(url=server)),
+        sync=source.section("sync", SyncSettings()),
         origins=source.origins,
     )
     source.refuse_unknown()
@@ -445,6 +462,7 @@ def _check(settings: Settings) -> None:
         ("server.open_memories", settings.server.open_memories, 1, 10_000),
         ("server.requests_per_minute", settings.server.requests_per_minute, 0, 1_000_000),
         ("server.memories_per_user", settings.server.memories_per_user, 0, 1_000_000_000),
+        ("sync.every_s", settings.sync.every_s, 1, 86_400),
         ("server.model_tokens_per_day", settings.server.model_tokens_per_day, 0, 1_000_000_000),
     ]
     for key, value, low, high in bounds:

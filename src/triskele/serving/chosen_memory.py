@@ -71,15 +71,18 @@ def key_of(settings: Settings, environ: Mapping[str, str]) -> str:
             "TRISKELE_SERVER needs TRISKELE_KEY: the key of a file is sent to the server of config.toml alone"
         )
     path = expanded(settings.server.key_file) if settings.server.key_file else settings.home / SERVER_KEY_FILE
+    return read_key(path, settings.server.url, ", or into TRISKELE_KEY")
+
+
+def read_key(path: Path, url: str, or_else: str = "") -> str:
+    """The key for a server in a file that only its owner can read."""
     try:
         with path.open(encoding="ascii") as file:
             # Windows has no such bits.
             is_open_to_others = os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077
             key = file.read(_MAX_KEY).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"cannot read the key of {settings.server.url} in {path}: put it there, or into TRISKELE_KEY"
-        ) from error
+        raise BadInput(f"cannot read the key of {url} in {path}: put it there{or_else}") from error
     if is_open_to_others:
         raise BadInput(f"other users can read the key in {path}: `chmod 600` it, and ask for a new one")
     return key

@@ -17,6 +17,7 @@ from triskele.serving.clients.config_files import TokenFile
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
+    from triskele.serving.syncing import AutomaticSync
     from triskele.stores.protocols import Cursor
 
 _CLOSE_S = 2.0
@@ -34,6 +35,7 @@ class EngineHost:
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
         self._seen: Cursor | None = None
+        self._sync: AutomaticSync | None = None
         self._used_at = clock()
 
     def open_engine(self) -> Engine:
@@ -63,7 +65,15 @@ class EngineHost:
             return
         engine.runtime.warm_up()
         engine.recall("what is known", limit=1, logged=False, hurried=True)
+        self._begin_to_sync()
         self.catch_up()
+
+    def _begin_to_sync(self) -> None:
+        settings = self._settings.sync
+        if settings.url and settings.automatic and self._sync is None:
+            from triskele.serving.syncing import AutomaticSync
+
+            self._sync = AutomaticSync(self.open_engine, settings.every_s)
 
     def catch_up(self) -> None:
         """Embed and curate what other processes wrote since the last call, and learn from what hooks queued."""
@@ -129,6 +139,8 @@ class EngineHost:
 
     def close(self) -> None:
         """Close the engine; a thread that is still opening it ends with the process."""
+        if self._sync is not None:
+            self._sync.stop()
         if self._mutex.acquire(timeout=_CLOSE_S):
             with suppress(Exception):
                 if self._engine is not None:

@@ -57,7 +57,11 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Graph": {"graph": "graph_commands:graph"},
     "Code": {"code": "code_commands:code"},
     "Secrets": {"secrets": "store_commands:secrets"},
-    "Import and export": {"import": "transfer_commands:import_", "export": "transfer_commands:export"},
+    "Import, export and sync": {
+        "import": "transfer_commands:import_",
+        "export": "transfer_commands:export",
+        "sync": "transfer_commands:sync",
+    },
     "Models": {"models": "model_commands:models"},
     "Store": {
         "backup": "store_commands:backup",

@@ -175,12 +175,22 @@ def show(invocation: Invocation, id: str) -> None:
     "--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="The maximum number of memories."
 )
 @click.option("--offset", type=click.IntRange(0, 2**31), default=0, help="Skip this many memories.")
+@click.option("--conflicts", is_flag=True, help="Only memories that were changed here and on the sync server.")
 @common
 def list_memories(
-    invocation: Invocation, project: str | None, all_projects: bool, sort: str, limit: int, offset: int, **filters: Any
+    invocation: Invocation,
+    project: str | None,
+    all_projects: bool,
+    sort: str,
+    limit: int,
+    offset: int,
+    conflicts: bool,
+    **filters: Any,
 ) -> None:
     """List memories, newest or most important first."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
+    if conflicts:
+        return _list_conflicts(invocation)
     with invocation.open_existing() as engine:
         filters |= {"project": project, "all_projects": all_projects}
         memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
@@ -195,6 +205,24 @@ def list_memories(
         short = engine.store.shorten(memory.id for memory in memories)
         shown = render.listing(memories, short, superseded, place, offset=offset, limit=limit)
         return invocation.write(shown, *render.time_lines(times), is_list=True)
+
+
+def _list_conflicts(invocation: Invocation) -> None:
+    """Both versions of every memory in conflict, of all projects."""
+    invocation.refuse_server()
+    with invocation.open_existing() as engine:
+        from triskele.exchange import sync_notes
+
+        found = sync_notes.conflicts(engine.store)
+        if invocation.as_json:
+            pairs = [
+                {"id": each.id, "mine": each.mine and shapes.memory(each.mine), "theirs": shapes.memory(each.theirs)}
+                for each in found
+            ]
+            return invocation.write_json({"conflicts": pairs, "project": engine.project})
+        from triskele.serving.cli import render
+
+        return invocation.write(render.conflicts(found, engine.store.shorten(each.id for each in found)))
 
 
 @click.command(

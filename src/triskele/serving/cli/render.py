@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,6 +17,12 @@ from triskele.serving.shapes import mark, shown_content
 from triskele.stores.protocols import UseCount
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, Link, LinkKind, Memory
 
+if TYPE_CHECKING:
+    from triskele.exchange.sync import SyncReport
+    from triskele.exchange.sync_notes import SyncConflict
+    from triskele.serving.syncing import SyncState
+
+_SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"
 ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"
 _DEFAULT_IMPORTANCE = 0.5
 # Terminals obey control characters; each is replaced by one character so that spans stay valid.
@@ -338,3 +344,50 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} GB"
+
+
+def synced(done: SyncReport) -> RenderableType:
+    """The result of a sync."""
+    lines = [f"{counted(done.pushed, 'change')} pushed, {counted(done.pulled, 'change')} pulled."]
+    if done.waiting:
+        lines.append(f"{len(done.waiting):,} waiting: `triskele sync --status` says why.")
+    if done.conflicts:
+        lines.append(f"{counted(len(done.conflicts), 'conflict')}: {_SETTLE}.")
+    return Group(*map(note, lines))
+
+
+def sync_state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
+    """What waits and why."""
+    server = found.url or "no server (set sync.url)"
+    lines = [f"Server: {server}{f' as {found.user}' if found.user else ''}"]
+    lines.append(f"Last sync: {found.at or 'never'}")
+    lines += [f"The last try failed: {found.error}"] if found.error else []
+    lines.append(f"{counted(len(found.unsent), 'change')} to push.")
+    lines += [f"{short[id]} waits: {reason}" for id, reason in found.waiting.items()]
+    lines += [f"{short[id]} is in conflict: it was changed here and on the server." for id in found.conflicts]
+    lines += [f"{_SETTLE}."] if found.conflicts else []
+    lines += [f"{found.left_here:,} private or secret: they stay here."] if found.left_here else []
+    return Group(*map(note, lines))
+
+
+def resolved(id: str, kept: str) -> RenderableType:
+    """That a conflict is settled."""
+    side = "The version of this machine" if kept == "mine" else "The version of the server"
+    return note(f"{side} of {id} is kept; the next sync tells the server.")
+
+
+def conflicts(found: Sequence[SyncConflict], short: Mapping[str, str]) -> RenderableType:
+    """Both versions of every memory in conflict."""
+    if not found:
+        return note("No conflicts.")
+    made = table("id", "version", "memory", last_takes_rest=True)
+    for each in found:
+        for side, memory in (("mine", each.mine), ("theirs", each.theirs)):
+            made.add_row(Text(short[each.id], style=ID), note(side, style=QUIET), Text(_said(memory)))
+    return Group(made, note(f"{counted(len(found), 'conflict')} · {_SETTLE}", style=QUIET))
+
+
+def _said(memory: Memory | None) -> str:
+    if memory is None:
+        return "(erased)"
+    return f"{'(forgotten) ' if memory.known_to else ''}{one_line(mark(memory, False) + memory.content)}"

@@ -1,4 +1,4 @@
-"""Commands that transfer memories: import, export."""
+"""Commands that transfer memories: import, export, sync."""
 
 from __future__ import annotations
 
@@ -247,3 +247,45 @@ def _exported_to(target: Path | None, stream: TextIO) -> dict[str, Any]:
         return {"target": str(target)}
     stream.seek(0)
     return {"records": [json.loads(line) for line in stream]}
+
+
+@click.command(
+    epilog=examples(
+        "triskele config set sync.url https://memory.example.com     (the key goes into sync.key)",
+        "triskele sync",
+        "triskele sync --status",
+        "triskele sync --resolve 1kpn46 --keep theirs",
+    ),
+)
+@click.option("--status", "is_status", is_flag=True, help="Show what waits and why; ask the server nothing.")
+@click.option("--resolve", metavar="ID", help="Settle the conflict of a memory.")
+@click.option("--keep", type=click.Choice(["mine", "theirs"]), help="The version that --resolve keeps.")
+@common
+def sync(invocation: Invocation, is_status: bool, resolve: str | None, keep: str | None) -> None:
+    """Sync this store with a server: push what changed here, then pull.
+
+    The store stays on this machine and works offline. To use a server's memory instead of it, set server.url.
+    """
+    if (resolve is None) != (keep is None) or (is_status and resolve is not None):
+        raise BadInput("--resolve ID takes --keep mine or --keep theirs, and nothing else")
+    invocation.refuse_server()
+    with invocation.open() as engine:
+        from triskele.exchange import sync_notes
+        from triskele.serving import syncing
+        from triskele.serving.cli import render
+
+        if resolve is not None:
+            id = engine.resolve(resolve)
+            sync_notes.resolve(engine, id, keep_mine=keep == "mine")
+            if invocation.as_json:
+                return invocation.write_json({"id": id, "kept": keep, "project": engine.project})
+            return invocation.write(render.resolved(engine.store.shorten([id])[id], str(keep)))
+        if is_status:
+            state = syncing.status(engine)
+            if invocation.as_json:
+                return invocation.write_json({**shapes.plain(state), "project": engine.project})
+            return invocation.write(render.sync_state(state, engine.store.shorten([*state.waiting, *state.conflicts])))
+        report = syncing.sync(engine)
+        if invocation.as_json:
+            return invocation.write_json({**shapes.plain(report), "project": engine.project})
+        return invocation.write(render.synced(report))

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from triskele import __version__
 from triskele.base import timestamps
 from triskele.serving.app import error_place
-from triskele.serving.http import admin_api, memory_api, openapi, problems, share_api, transfer_api
+from triskele.serving.http import admin_api, memory_api, openapi, problems, share_api, sync_api, transfer_api
 from triskele.serving.http.access import PRINCIPAL, Access, Principal
 from triskele.serving.http.metrics import MEDIA_TYPE
 from triskele.serving.http.mount import ApiContext
@@ -42,6 +42,7 @@ def ready(call: Call) -> ReadyReply:
 OPERATIONS: Sequence[Operation] = (
     *memory_api.OPERATIONS,
     *transfer_api.OPERATIONS,
+    *sync_api.OPERATIONS,
     Operation(
         name="health",
         method="GET",

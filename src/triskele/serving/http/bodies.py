@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from triskele.exchange.reconcile import Push
 from triskele.types import LinkKind, Origin, Role, Sensitivity, Sort
 from triskele.validation import MAX_BUDGET, MAX_LIMIT, MAX_POSITION
 
@@ -29,6 +30,11 @@ Sensitivities = Annotated[
 ]
 Origins = Annotated[list[Origin] | None, Field(max_length=5, description="Only memories of these; null is all.")]
 AllProjects = Annotated[bool, Field(description="Look into all projects.")]
+
+
+Id = Annotated[str, Field(pattern="^[0-9a-hjkmnp-tv-z]{16}$")]
+Key = Annotated[str, Field(pattern="^(git|name):", max_length=600)]
+Ties = Annotated[list[tuple[LinkKind, Id]], Field(max_length=1000)]
 
 
 class Strict(BaseModel):
@@ -217,3 +223,51 @@ class GraphQuery(Strict):
     project: Project | None = None
     all_projects: AllProjects = False
     closed: Annotated[bool, Field(description="Include edges that no longer hold.")] = False
+
+
+class SyncRecord(Strict):
+    """The state of an open memory; `keys` identify its project, whatever it is called here."""
+
+    content: Text
+    category: Name
+    tags: Tags = []
+    keywords: Label = ""
+    importance: Importance = 0.5
+    origin: Origin = Origin.USER
+    session: Name | None = None
+    position: Annotated[int, Field(ge=0, le=MAX_POSITION)] | None = None
+    speaker: Name | None = None
+    role: Role | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    valid_from: AwareDatetime | None = None
+    valid_to: AwareDatetime | None = None
+    forgotten: bool = False
+    project: Project = ""
+    keys: Annotated[list[Key], Field(max_length=20)] = []
+
+
+class SyncItem(Strict):
+    """What changed of a memory; `base` is the token of the state that the change was made on."""
+
+    id: Id
+    push: Literal[Push.RECORD, Push.WITHDRAWAL, Push.ERASURE, Push.NOTHING]
+    base: Annotated[str, Field(max_length=100)] = ""
+    record: SyncRecord | None = None
+    sensitivity: Literal[Sensitivity.PRIVATE, Sensitivity.SECRET] = Sensitivity.PRIVATE
+    linked: Ties = []
+    unlinked: Ties = []
+
+
+class SyncBody(Strict):
+    """Up to 100 changes of one actor."""
+
+    items: Annotated[list[SyncItem], Field(min_length=1, max_length=MAX_BATCH)]
+    actor: Name = ""
+
+
+class SyncQuery(Strict):
+    """Where the last page ended; empty at the beginning."""
+
+    cursor: Annotated[str, Field(pattern="^([0-9]{1,18}@[0-9]{1,18})?$")] = ""
+    limit: Annotated[int, Field(ge=1, le=500)] = 200

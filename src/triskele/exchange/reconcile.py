@@ -1,0 +1,164 @@
+"""How a laptop's state of a memory and the server's become one: pure decisions over fingerprints and tokens.
+
+A fingerprint stands for what a memory says on one side, in the words of that side. A token stands for a state of the
+server, which alone can read it. No clock is compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+# The token of a memory that was erased for good.
+ERASED = "erased"
+# The beginnings of the tokens of memories that the server does not show: taken back by a laptop, or closed there.
+WITHDRAWN = ("private", "secret")
+
+Links = frozenset[tuple[str, str]]
+
+
+class Standing(StrEnum):
+    """What a side has of a memory."""
+
+    ABSENT = "absent"
+    OPEN = "open"
+    FORGOTTEN = "forgotten"
+    PRIVATE = "private"
+    SECRET = "secret"
+    ERASED = "erased"
+
+
+CLOSED = (Standing.PRIVATE, Standing.SECRET)
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """The state on this machine."""
+
+    standing: Standing
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Theirs:
+    """The state on the server, with the fingerprint that it would have here."""
+
+    standing: Standing
+    token: str
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """Where both sides agreed last; `sent` are the fingerprints of pushes whose replies may not have come."""
+
+    mine: str = ""
+    theirs: str = ""
+    sent: tuple[str, ...] = ()
+    links: Links = frozenset()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the server has the memory, as far as is known."""
+        return is_shown(self.theirs)
+
+
+NEVER = Agreed()
+
+
+class Push(StrEnum):
+    """What to tell the server of a memory."""
+
+    NOTHING = "nothing"
+    RECORD = "record"
+    WITHDRAWAL = "withdrawal"
+    ERASURE = "erasure"
+
+
+class MergeStep(StrEnum):
+    """What to do here with a state of the server."""
+
+    NOTHING = "nothing"
+    SETTLE = "settle"
+    PUSH = "push"
+    TAKE = "take"
+    ABSORB = "absorb"
+    WITHDRAW = "withdraw"
+    ERASE = "erase"
+    CONFLICT = "conflict"
+
+
+def is_shown(token: str) -> bool:
+    """Whether a token stands for a memory that the server shows."""
+    return bool(token) and token != ERASED and not token.startswith(WITHDRAWN)
+
+
+def to_push(agreed: Agreed, mine: Mine) -> Push:
+    """What the server has to learn of a memory that changed here."""
+    may_be_there = agreed.is_shared or bool(agreed.sent)
+    if mine.standing is Standing.ABSENT:
+        return Push.ERASURE if may_be_there or agreed.theirs.startswith(WITHDRAWN) else Push.NOTHING
+    if mine.standing in CLOSED:
+        return Push.WITHDRAWAL if may_be_there else Push.NOTHING
+    if mine.fingerprint == agreed.mine or agreed.theirs == ERASED:
+        return Push.NOTHING
+    # What was forgotten before it was ever pushed concerns nobody else.
+    is_new_and_gone = mine.standing is Standing.FORGOTTEN and not may_be_there
+    return Push.NOTHING if is_new_and_gone else Push.RECORD
+
+
+def merge(agreed: Agreed, mine: Mine, theirs: Theirs) -> tuple[MergeStep, Agreed]:
+    """What to do with a state of the server, and what is agreed once that is done."""
+    settled = replace(agreed, mine=mine.fingerprint, theirs=theirs.token, sent=())
+    if theirs.standing is Standing.ERASED:
+        return (MergeStep.SETTLE if mine.standing is Standing.ABSENT else MergeStep.ERASE), Agreed(theirs=ERASED)
+    if theirs.standing in CLOSED:
+        return _merge_withdrawn(agreed, mine, theirs, settled)
+    if theirs.fingerprint in agreed.sent:
+        # The push arrived, its reply did not.
+        agreed = replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent=())
+    if mine.standing is Standing.ABSENT:
+        return _merge_absent(agreed, theirs)
+    if mine.fingerprint == theirs.fingerprint:
+        return MergeStep.SETTLE, settled
+    taken = replace(settled, mine=theirs.fingerprint)
+    if theirs.token == agreed.theirs or (theirs.fingerprint == agreed.mine and agreed.is_shared):
+        # Nothing new there; what is new here has to go there.
+        return MergeStep.PUSH, replace(agreed, theirs=theirs.token)
+    if mine.standing in CLOSED:
+        return _merge_closed(agreed, mine, theirs, taken)
+    is_gone = mine.standing is theirs.standing is Standing.FORGOTTEN
+    if is_gone or (mine.fingerprint == agreed.mine and agreed.theirs):
+        return MergeStep.TAKE, taken
+    return MergeStep.CONFLICT, agreed
+
+
+def _merge_withdrawn(agreed: Agreed, mine: Mine, theirs: Theirs, settled: Agreed) -> tuple[MergeStep, Agreed]:
+    if theirs.token == agreed.theirs:
+        is_open = mine.standing in (Standing.OPEN, Standing.FORGOTTEN)
+        return (MergeStep.PUSH if is_open and mine.fingerprint != agreed.mine else MergeStep.NOTHING), agreed
+    if mine.standing is Standing.ABSENT:
+        return MergeStep.NOTHING, agreed
+    return (MergeStep.SETTLE if mine.standing in CLOSED else MergeStep.WITHDRAW), settled
+
+
+def _merge_absent(agreed: Agreed, theirs: Theirs) -> tuple[MergeStep, Agreed]:
+    if agreed.theirs or agreed.sent:
+        # Erased here; the server does not know it yet.
+        return MergeStep.PUSH, agreed
+    if theirs.standing is Standing.FORGOTTEN:
+        return MergeStep.NOTHING, agreed
+    return MergeStep.TAKE, Agreed(theirs.fingerprint, theirs.token)
+
+
+def _merge_closed(agreed: Agreed, mine: Mine, theirs: Theirs, taken: Agreed) -> tuple[MergeStep, Agreed]:
+    """Closed here and open there: taken back, unless it was opened there since; a secret is never opened by others."""
+    if not agreed.theirs.startswith(WITHDRAWN):
+        return MergeStep.ABSORB, replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent=())
+    is_as_agreed = mine.standing is Standing.PRIVATE and mine.fingerprint == agreed.mine
+    return (MergeStep.TAKE, taken) if is_as_agreed else (MergeStep.CONFLICT, agreed)
+
+
+def merged_links(agreed: Links, mine: Links, theirs: Links) -> Links:
+    """The links of both sides: what either added, without what either removed."""
+    return (mine & theirs) | (mine - agreed) | (theirs - agreed)

@@ -1,0 +1,433 @@
+"""Syncing this store with a server: push what changed here, then pull what changed there.
+
+Every step can be repeated: what was agreed on is noted after it is true on both sides, never before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol
+
+from triskele.base import timestamps
+from triskele.base.ids import same_words
+from triskele.errors import Conflict, NotFound, Unavailable
+from triskele.exchange import reconcile, replica
+from triskele.exchange.reconcile import CLOSED, ERASED, NEVER, Agreed, Links, MergeStep, Mine, Push, Standing
+from triskele.exchange.replica import Outgoing, ProjectNames, PulledPage, PushReply, PushResult, Shown, Status
+from triskele.exchange.sync_notes import RETRY, Notes, SyncEngine, plain_record
+from triskele.stores.protocols import Document
+from triskele.types import (
+    Change,
+    Connect,
+    Disconnect,
+    Forget,
+    Link,
+    LinkKind,
+    Memory,
+    Revise,
+    Sensitivity,
+    Withdraw,
+)
+
+_ROUNDS, _TRIES = 4, 3
+# How many pushes without a reply are remembered for one memory.
+_MOST_SENT = 8
+_CHUNK = 200
+_MOST_ITEMS, _MOST_BYTES = 100, 40_000
+
+
+class SyncServer(Protocol):
+    """The server, however it is reached; any call may fail after the server has carried it out."""
+
+    def push(self, items: Sequence[Outgoing], actor: str) -> PushReply:
+        """Tell of changes that one actor made."""
+        ...
+
+    def pull(self, cursor: str) -> PulledPage:
+        """Ask what changed since a cursor."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What one sync did: changes told and taken, and what is left."""
+
+    pushed: int
+    pulled: int
+    waiting: Mapping[str, str]
+    conflicts: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Merged:
+    """What the states of a page mean for this machine."""
+
+    erasing: list[str] = field(default_factory=list)
+    changes: dict[str, list[Change]] = field(default_factory=lambda: defaultdict(list))
+    taking: dict[str, dict[str, Agreed]] = field(default_factory=lambda: defaultdict(dict))
+    sealing: list[str] = field(default_factory=list)
+    closing: list[str] = field(default_factory=list)
+    agreed: dict[str, Agreed] = field(default_factory=dict)
+    conflicts: dict[str, Document] = field(default_factory=dict)
+    settled: list[str] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
+    taken: int = 0
+
+
+class Sync:
+    """Brings one owner's store and a server together; `address` tells servers apart."""
+
+    def __init__(self, engine: SyncEngine, server: SyncServer, address: str) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._server = server
+        self._address = address
+        self._notes = Notes(engine.store)
+        self._pushed = self._pulled = 0
+
+    def run(self) -> SyncReport:
+        """Push, then pull; again, while the server's answers leave something to push."""
+        self._notes.begin(self._address)
+        for number in range(_ROUNDS):
+            self._push(is_first=not number)
+            self._pull()
+            if RETRY not in self._notes.waiting().values():
+                break
+        self._notes.put_state(at=timestamps.to_text(timestamps.now()))
+        return SyncReport(self._pushed, self._pulled, self._notes.waiting(), tuple(self._notes.conflicts()))
+
+    # Push
+
+    def _push(self, *, is_first: bool) -> None:
+        actors, cursor = self._notes.queue()
+        waiting = self._notes.waiting()
+        ids = [*(id for id, reason in waiting.items() if is_first or reason == RETRY), *actors]
+        if is_first:
+            self._open_left_links()
+        chunks = list(_chunks(list(dict.fromkeys(ids))))
+        told = {id for some in chunks for id in self._push_records(some, actors)}
+        told |= {id for some in chunks for id in self._push_links(some)}
+        self._notes.forget_waiting(sorted({*ids} - told - self._notes.left_links().keys()))
+        self._notes.put_state(pushed=cursor)
+
+    def _push_records(self, ids: Sequence[str], actors: Mapping[str, str]) -> list[str]:
+        """Tell the server of memories that changed; which it was told of."""
+        known, projects = replica.latest(self._store, ids), ProjectNames(self._store)
+        agreed = self._with_resolved(ids, known)
+        conflicts = self._notes.conflicts(ids)
+        by_actor: dict[str, list[Outgoing]] = defaultdict(list)
+        mine = {id: replica.mine_of(known.get(id)) for id in ids}
+        for id in ids:
+            push = Push.NOTHING if id in conflicts else reconcile.to_push(agreed[id], mine[id])
+            if push is not Push.NOTHING:
+                by_actor[actors.get(id, "")].append(_outgoing(push, id, agreed[id], known.get(id), projects))
+        for actor, items in by_actor.items():
+            for batch in _batches(items):
+                self._send(batch, actor, mine, agreed)
+        return [item.id for items in by_actor.values() for item in items]
+
+    def _with_resolved(self, ids: Sequence[str], known: Mapping[str, Memory]) -> dict[str, Agreed]:
+        """What was agreed; a memory that was changed after its conflict was found is the answer to it."""
+        agreed = self._notes.agreed(ids)
+        for id, found in self._notes.conflicts(ids).items():
+            if found["mine"] != replica.mine_of(known.get(id)).fingerprint:
+                agreed[id] = replace(agreed[id], mine=found["theirs"], theirs=found["token"], sent=())
+                self._notes.put_agreed({id: agreed[id]})
+                self._notes.forget_conflicts([id])
+        return agreed
+
+    def _send(
+        self, batch: Sequence[Outgoing], actor: str, mine: Mapping[str, Mine], agreed: Mapping[str, Agreed]
+    ) -> None:
+        records = [item.id for item in batch if item.push is Push.RECORD]
+        # Noted first: if the reply is lost, it is known what the server may have.
+        self._notes.put_agreed({id: _sending(agreed[id], mine[id].fingerprint) for id in records})
+        reply = self._server.push(batch, actor)
+        self._notes.check_user(reply.user)
+        kinds = {item.id: item.push for item in batch}
+        done, stale = dict[str, Agreed](), list[Shown]()
+        for result in reply.results:
+            if result.status is Status.DONE:
+                done[result.id] = _agreed_after(kinds[result.id], result, mine[result.id], agreed[result.id])
+            elif result.status is Status.REFUSED:
+                self._notes.put_waiting({result.id: result.reason})
+            elif result.known is not None and result.status is Status.STALE:
+                stale.append(result.known)
+        self._pushed += len(done)
+        self._notes.put_agreed(done)
+        self._notes.forget_waiting(list(done))
+        self._merge(stale)
+        for result in reply.results:
+            if result.status is Status.DUPLICATE and result.known is not None:
+                self._adopt(result.id, result.known)
+
+    def _adopt(self, id: str, known: Shown) -> None:
+        """The server has the text of a new memory under another id: that one stays, and takes over the links."""
+        self._merge([known])
+        found = replica.latest(self._store, [id, known.id])
+        mine, theirs = found.get(id), found.get(known.id)
+        if mine is None or theirs is None or theirs.known_to or theirs.content != mine.content:
+            return self._notes.put_waiting({id: f"the server has the same text as {known.id}"})
+        self._notes.put_agreed({id: NEVER})
+        now, moved = timestamps.now(), list[Change]()
+        for link in self._store.links([id]):
+            source, target = (known.id if end == id else end for end in (link.source, link.target))
+            if source != target:
+                moved.append(Connect(Link(source=source, kind=link.kind, target=target, known_from=now)))
+        forget: list[Change] = [Revise(mine, base=mine.version), Forget(id)]
+        engine = self._engine.acting_as(replica.sync_actor(known.actor))
+        try:
+            engine.apply([*moved, *forget])
+        except Conflict:
+            # A moved link may close a circle.
+            engine.apply(forget)
+        return self._notes.forget_waiting([id])
+
+    def _push_links(self, ids: Sequence[str]) -> list[str]:
+        """Tell the server of links that changed; whose it was told of."""
+        links = replica.links_of(self._store, ids)
+        agreed = self._notes.agreed({*ids, *_targets(links.values())})
+        agreed |= self._notes.agreed(_targets(agreed[id].links for id in ids) - agreed.keys())
+        items = []
+        for id in ids:
+            mine, before = (_shared(some, agreed) for some in (links[id], agreed[id].links))
+            if mine != before and agreed[id].is_shared:
+                linked, unlinked = tuple(sorted(mine - before)), tuple(sorted(before - mine))
+                items.append(Outgoing(id, Push.NOTHING, linked=linked, unlinked=unlinked))
+        for batch in _batches(items):
+            self._note_links(batch, self._server.push(batch, ""), agreed)
+        return [item.id for item in items]
+
+    def _note_links(self, items: Sequence[Outgoing], reply: PushReply, agreed: Mapping[str, Agreed]) -> None:
+        sent = {item.id: item for item in items}
+        for result in reply.results:
+            item, before = sent[result.id], agreed[result.id]
+            both = (before.links | (frozenset(item.linked) & frozenset(result.links))) - frozenset(item.unlinked)
+            self._notes.put_agreed({item.id: replace(before, links=both)})
+            if result.status is Status.REFUSED:
+                self._notes.put_waiting({item.id: result.reason})
+            else:
+                self._notes.forget_waiting([item.id])
+
+    # Pull
+
+    def _pull(self) -> None:
+        while True:
+            page = self._server.pull(self._notes.state().get("pulled", ""))
+            self._notes.check_user(page.user)
+            if page.is_reset:
+                self._notes.start_over()
+                continue
+            self._merge(page.items)
+            self._notes.put_state(pulled=page.cursor)
+            if page.is_end:
+                return
+
+    def _merge(self, items: Sequence[Shown]) -> None:
+        """Merge states of the server; again, where a memory was changed here meanwhile."""
+        if not items:
+            return
+        for _ in range(_TRIES):
+            try:
+                self._merge_records(items)
+                break
+            except (Conflict, NotFound):
+                continue
+        else:
+            raise Conflict("the memories change faster than they can be synced: try again")
+        self._merge_links([item for item in items if item.record is not None])
+
+    def _merge_records(self, items: Sequence[Shown]) -> None:
+        ids, projects = [item.id for item in items], ProjectNames(self._store)
+        known, agreed = replica.latest(self._store, ids), self._notes.agreed(ids)
+        merged = _Merged()
+        for item in items:
+            theirs, memory = replica.theirs_of(item, self._store.owner, projects)
+            mine = replica.mine_of(known.get(item.id))
+            step, after = reconcile.merge(agreed[item.id], mine, theirs)
+            self._carry_out(merged, step, item, known.get(item.id), memory)
+            merged.agreed[item.id] = after
+            if step is MergeStep.TAKE:
+                merged.taking[item.actor][item.id] = after
+            if step is MergeStep.CONFLICT:
+                merged.conflicts[item.id] = self._conflict(item, mine, theirs.fingerprint)
+            else:
+                merged.settled.append(item.id)
+        self._apply(merged)
+
+    def _carry_out(
+        self, merged: _Merged, step: MergeStep, item: Shown, known: Memory | None, theirs: Memory | None
+    ) -> None:
+        id, changes = item.id, merged.changes[item.actor]
+        match step:
+            case MergeStep.ERASE:
+                merged.erasing.append(id)
+            case MergeStep.TAKE if theirs is not None:
+                changes += replica.taking(theirs, known)
+                merged.taken += 1
+            case MergeStep.ABSORB if theirs is not None and known is not None:
+                changes += _absorbing(theirs, known)
+                merged.sealing += [id] if known.sensitivity is Sensitivity.SECRET else []
+                merged.waiting[id] = RETRY
+            case MergeStep.WITHDRAW if known is not None:
+                merged.closing.append(id)
+                if item.standing is Standing.SECRET:
+                    merged.sealing.append(id)
+                else:
+                    changes += _withdrawing(known)
+            case MergeStep.PUSH:
+                merged.waiting[id] = RETRY
+
+    def _apply(self, merged: _Merged) -> None:
+        if merged.erasing:
+            self._engine.erase(*merged.erasing)
+        for actor, changes in merged.changes.items():
+            if changes:
+                # Noted first: if this is the last that the process does, it is known what was agreed by it.
+                batch = self._notes.put_taking(merged.taking[actor])
+                self._engine.acting_as(replica.sync_actor(actor)).apply(changes, batch=batch)
+        for id in merged.sealing:
+            self._seal(id)
+        for id, memory in replica.latest(self._store, merged.closing).items():
+            merged.agreed[id] = replace(merged.agreed[id], mine=replica.fingerprint(memory))
+        self._notes.put_conflicts(merged.conflicts)
+        self._notes.forget_conflicts(merged.settled)
+        self._notes.put_waiting(merged.waiting)
+        self._notes.put_agreed(merged.agreed)
+        self._notes.forget_taking()
+        self._pulled += merged.taken + len(merged.erasing) + len(merged.closing)
+
+    def _seal(self, id: str) -> None:
+        """Make a memory secret; private at least, where the vault is locked."""
+        try:
+            self._engine.seal(id)
+        except Unavailable:
+            [known] = replica.latest(self._store, [id]).values()
+            if known.sensitivity is Sensitivity.OPEN:
+                self._engine.apply(_withdrawing(known))
+
+    def _conflict(self, item: Shown, mine: Mine, theirs: str) -> Document:
+        before = self._notes.conflicts([item.id]).get(item.id)
+        assert item.record is not None
+        value = {"mine": mine.fingerprint, "theirs": theirs, "token": item.token, "record": plain_record(item.record)}
+        if before is not None:
+            value["mine"] = before["mine"]
+        return Document(value, about=[item.id])
+
+    def _merge_links(self, items: Sequence[Shown]) -> None:
+        links = replica.links_of(self._store, [item.id for item in items])
+        theirs = {item.id: frozenset(item.links) for item in items}
+        agreed = self._notes.agreed({*links, *_targets(links.values()), *_targets(theirs.values())})
+        agreed |= self._notes.agreed(_targets(agreed[id].links for id in links) - agreed.keys())
+        for id in links:
+            if not agreed[id].is_shared:
+                continue
+            before, mine, there = (_shared(some, agreed) for some in (agreed[id].links, links[id], theirs[id]))
+            wanted = reconcile.merged_links(before, mine, there)
+            left = self._linked(id, wanted - mine, mine - wanted)
+            if there - left != agreed[id].links:
+                self._notes.put_agreed({id: replace(agreed[id], links=there - left)})
+            if left:
+                reason = "a link of the server would close a circle of supersedes here"
+                self._notes.put_waiting({id: reason}, links={id: left})
+            elif wanted != there:
+                self._notes.put_waiting({id: RETRY})
+
+    def _linked(self, id: str, opening: Links, closing: Links) -> Links:
+        """Open and close links; those that could not be opened."""
+        now = timestamps.now()
+        changes: list[Change] = [Disconnect(_link(id, tie, now)) for tie in sorted(closing)]
+        engine = self._engine.acting_as(replica.sync_actor(""))
+        if changes:
+            engine.apply(changes)
+        left = set()
+        for tie in sorted(opening):
+            try:
+                engine.apply([Connect(_link(id, tie, now))])
+            except (Conflict, NotFound):
+                left.add(tie)
+        return frozenset(left)
+
+    def _open_left_links(self) -> None:
+        for id, links in self._notes.left_links().items():
+            left = self._linked(id, links, frozenset())
+            [agreed] = self._notes.agreed([id]).values()
+            self._notes.put_agreed({id: replace(agreed, links=agreed.links | (links - left))})
+            if not left:
+                self._notes.forget_waiting([id])
+
+
+def _outgoing(push: Push, id: str, agreed: Agreed, memory: Memory | None, projects: ProjectNames) -> Outgoing:
+    if push is Push.RECORD:
+        assert memory is not None
+        projects.note(memory.project)
+        return Outgoing(id, push, agreed.theirs, replica.record_of(memory, projects))
+    closed = memory.sensitivity if memory is not None and push is Push.WITHDRAWAL else Sensitivity.PRIVATE
+    return Outgoing(id, push, agreed.theirs, sensitivity=closed)
+
+
+def _sending(agreed: Agreed, fingerprint: str) -> Agreed:
+    before = tuple(each for each in agreed.sent if each != fingerprint)
+    return replace(agreed, sent=(*before, fingerprint)[-_MOST_SENT:])
+
+
+def _agreed_after(push: Push, result: PushResult, mine: Mine, agreed: Agreed) -> Agreed:
+    if push is Push.ERASURE:
+        return Agreed(theirs=ERASED)
+    return Agreed(mine.fingerprint, result.token, links=agreed.links)
+
+
+def _absorbing(theirs: Memory, known: Memory) -> list[Change]:
+    """Let the server's version enter the history of a memory that is private here."""
+    assert replica.standing_of(known) in CLOSED
+    version = replace(theirs, sensitivity=Sensitivity.PRIVATE, version=known.version, known_to=None)
+    if same_words(version, known):
+        return []
+    changes: list[Change] = [Revise(version, base=known.version)]
+    changes += [Revise(replace(known, known_to=None), base=known.version + 1), Withdraw(known.id)]
+    return [*changes, *([Forget(known.id)] if known.known_to else [])]
+
+
+def _withdrawing(known: Memory) -> list[Change]:
+    """Make a memory private in all its versions."""
+    private = replace(known, sensitivity=Sensitivity.PRIVATE, known_to=None)
+    changes: list[Change] = [Revise(private, base=known.version), Withdraw(known.id)]
+    return [*changes, *([Forget(known.id)] if known.known_to else [])]
+
+
+def _link(source: str, tie: tuple[str, str], at: datetime) -> Link:
+    return Link(source=source, kind=LinkKind(tie[0]), target=tie[1], known_from=at)
+
+
+def _targets(links: Iterable[Links]) -> set[str]:
+    return {target for some in links for _, target in some}
+
+
+def _shared(links: Links, agreed: Mapping[str, Agreed]) -> Links:
+    """Those links whose other end both sides hold."""
+    return frozenset(tie for tie in links if agreed[tie[1]].is_shared)
+
+
+def _chunks(ids: Sequence[str], size: int = _CHUNK) -> Iterator[Sequence[str]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
+
+
+def _batches(items: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
+    """As many items as one request may have."""
+    batch, size = list[Outgoing](), 0
+    for item in items:
+        weight = (
+            600
+            + 60 * len((*item.linked, *item.unlinked))
+            + (0 if item.record is None else 6 * sum(map(len, (item.record.content, *item.record.tags))))
+        )
+        if batch and (size + weight > _MOST_BYTES or len(batch) == _MOST_ITEMS):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += weight
+    if batch:
+        yield batch

@@ -1,0 +1,337 @@
+"""The operations that a laptop syncs with: it pushes states of memories, and pulls what changed since a cursor.
+
+A push may be repeated: what the server has already is answered as done. The journal is the log of what changed; its
+entries of erased memories are the tombstones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import accumulate
+
+from triskele.base import timestamps
+from triskele.base.ids import content_hash
+from triskele.engine import Engine
+from triskele.errors import BadInput, Conflict, NotFound
+from triskele.exchange import replica
+from triskele.exchange.reconcile import WITHDRAWN, Push, Standing
+from triskele.exchange.replica import (
+    ProjectNames,
+    PulledPage,
+    PushReply,
+    PushResult,
+    Record,
+    Shown,
+    Status,
+    fingerprint,
+    token_of,
+    version_in,
+)
+from triskele.serving.http.bodies import SyncBody, SyncItem, SyncQuery
+from triskele.serving.http.operations import Call, Operation, given
+from triskele.serving.http.problems import QuotaExceeded
+from triskele.stores.access_keys import WRITE
+from triskele.stores.protocols import Cursor, Document
+from triskele.types import (
+    Action,
+    Add,
+    Change,
+    Connect,
+    Disconnect,
+    Link,
+    LinkKind,
+    Memory,
+    Outcome,
+    Sensitivity,
+)
+
+# The kind of the documents that tell a memory that a laptop took back from one that was erased.
+_WITHDRAWN = "sync-withdrawn"
+_TRIES = 5
+
+
+def push(call: Call) -> PushReply:
+    """Take changes of a laptop."""
+    engine = call.engine.acting_as(replica.sync_actor(call.body.actor))
+    return PushReply(tuple(_Receiver(call, engine).push(call.body.items)), engine.store.owner)
+
+
+def pull(call: Call) -> PulledPage:
+    """What changed since a cursor, as it is now."""
+    store, cursor = call.engine.store, Cursor(call.query.cursor)
+    if not store.holds(cursor):
+        return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
+    page = store.changes_since(cursor, call.query.limit)
+    actors = replica.touched(store, page.entries)
+    items = shown(call.engine, list(actors), actors)
+    is_end = len(page.entries) < call.query.limit
+    return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
+
+
+def shown(engine: Engine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
+    """Some memories as a laptop may see them; what never existed is left out."""
+    store, projects = engine.store, ProjectNames(engine.store)
+    links = replica.links_of(store, ids)
+    found = replica.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
+    withdrawn = store.documents.some(_WITHDRAWN, ids)
+    items = []
+    for id in ids:
+        memory = found.get(id)
+        if memory is None:
+            token = replica.tombstone(store, id, withdrawn)
+            standing = Standing(token) if token else Standing.ABSENT
+            items += [Shown(id, standing, token)] if token else []
+        elif memory.sensitivity is not Sensitivity.OPEN:
+            items.append(Shown(id, replica.standing_of(memory), token_of(memory)))
+        else:
+            ties = sorted(tie for tie in links[id] if _is_open(found.get(tie[1])))
+            record = replica.record_of(memory, projects)
+            actor = actors.get(id, "")
+            items.append(Shown(id, replica.standing_of(memory), token_of(memory), record, tuple(ties), actor))
+    return items
+
+
+def _is_open(memory: Memory | None) -> bool:
+    return memory is not None and memory.sensitivity is Sensitivity.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What a pushed record means here: a reply that is known already, or changes and the state after them."""
+
+    item: SyncItem
+    reply: PushResult | None = None
+    changes: tuple[Change, ...] = ()
+    after: Memory | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it adds a memory."""
+        return bool(self.changes) and isinstance(self.changes[0], Add)
+
+
+class _Receiver:
+    """Carries out one push: erasures, then all records in one transaction, then links."""
+
+    def __init__(self, call: Call, engine: Engine) -> None:
+        self._call = call
+        self._engine = engine
+        self._store = engine.store
+
+    @cached_property
+    def _projects(self) -> ProjectNames:
+        return ProjectNames(self._store)
+
+    def push(self, items: Sequence[SyncItem]) -> list[PushResult]:
+        """Carry out the items; one result for each, in any order."""
+        results = self._erased([item for item in items if item.push is Push.ERASURE])
+        results += self._withdrawn([item for item in items if item.push is Push.WITHDRAWAL])
+        results += self._recorded([item for item in items if item.push is Push.RECORD])
+        return results + [self._tied(item) for item in items if item.push is Push.NOTHING]
+
+    def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
+        """Erasing wins, whatever the base was; what was taken back is erased once more, for those who kept it."""
+        ids = [item.id for item in items]
+        known = replica.latest(self._store, ids) if ids else {}
+        marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
+        if marked:
+            # The journal tells only of what is there.
+            self._engine.apply([Add(_placeholder(id, self._store.owner), verbatim=True) for id in sorted(marked)])
+        if known or marked:
+            self._engine.erase(*known, *sorted(marked))
+        self._store.documents.delete(_WITHDRAWN, ids)
+        return [PushResult(item.id, Status.DONE, str(Standing.ERASED)) for item in items]
+
+    def _withdrawn(self, items: Sequence[SyncItem]) -> list[PushResult]:
+        """Erase what is private elsewhere now, unless it was changed here: that would be lost."""
+        ids = [item.id for item in items]
+        known, marks = (
+            (replica.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
+        )
+        results, taken_back = [], {}
+        for item in items:
+            memory = known.get(item.id)
+            if memory is None:
+                token = replica.tombstone(self._store, item.id, marks)
+                results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
+            elif memory.sensitivity is not Sensitivity.OPEN:
+                results.append(PushResult(item.id, Status.DONE, token_of(memory)))
+            elif item.base != token_of(memory):
+                results.append(self._stale(item))
+            else:
+                taken_back[item.id] = Document(str(item.sensitivity))
+                results.append(PushResult(item.id, Status.DONE, str(item.sensitivity)))
+        if taken_back:
+            self._store.documents.put(_WITHDRAWN, taken_back)
+            self._engine.erase(*taken_back)
+        return results
+
+    def _recorded(self, items: Sequence[SyncItem]) -> list[PushResult]:
+        for _ in range(_TRIES if items else 0):
+            planned = self._admitted(self._plan(items))
+            try:
+                outcomes = self._applied(planned)
+            except (Conflict, NotFound):
+                # Another push was quicker: compare again.
+                continue
+            self._store.documents.delete(_WITHDRAWN, [each.item.id for each in planned if each.is_new])
+            return [self._result(each, outcomes.get(each.item.id)) for each in planned]
+        if items:
+            raise Conflict("other pushes change the same memories: try again")
+        return []
+
+    def _applied(self, planned: Sequence[_Planned]) -> dict[str, Outcome]:
+        """The first outcome of each memory."""
+        changes = [change for each in planned for change in each.changes]
+        if not changes:
+            return {}
+        outcomes = self._engine.apply(changes)
+        ends = accumulate(len(each.changes) for each in planned)
+        starts = {
+            each.item.id: end - len(each.changes) for each, end in zip(planned, ends, strict=True) if each.changes
+        }
+        return {id: outcomes[start] for id, start in starts.items()}
+
+    def _result(self, planned: _Planned, outcome: Outcome | None) -> PushResult:
+        if planned.reply is not None:
+            return planned.reply
+        assert planned.after is not None
+        if outcome is not None and outcome.action is Action.DUPLICATE:
+            if outcome.sensitivity is not Sensitivity.OPEN:
+                # A private memory says the same: it is not shown, and this one is kept beside it.
+                self._engine.apply([Add(planned.after, verbatim=True)])
+            else:
+                [known] = shown(self._engine, [outcome.id], {})
+                return PushResult(planned.item.id, Status.DUPLICATE, known=known)
+        return PushResult(planned.item.id, Status.DONE, token_of(planned.after))
+
+    def _plan(self, items: Sequence[SyncItem]) -> list[_Planned]:
+        ids = [item.id for item in items]
+        known, withdrawn = replica.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
+        planned = []
+        for item in items:
+            try:
+                memory = self._memory(item)
+            except BadInput as error:
+                planned.append(_Planned(item, PushResult(item.id, Status.REFUSED, reason=str(error))))
+                continue
+            found = known.get(item.id)
+            planned.append(self._against(item, memory, found) if found else self._as_new(item, memory, withdrawn))
+        return planned
+
+    def _memory(self, item: SyncItem) -> Memory:
+        if item.record is None:
+            raise BadInput("a record is missing")
+        values = given(item.record)
+        record = Record(**{**values, "tags": tuple(values["tags"]), "keys": tuple(values["keys"])})
+        memory = replica.memory_of(item.id, record, self._store.owner, self._projects)
+        return replica.checked(memory, self._engine.settings.memory)
+
+    def _as_new(self, item: SyncItem, memory: Memory, withdrawn: dict[str, str]) -> _Planned:
+        token = replica.tombstone(self._store, item.id, withdrawn)
+        if token and not (token.startswith(WITHDRAWN) and item.base == token):
+            return _Planned(item, self._stale(item))
+        is_duplicate_sought = not item.base and memory.known_to is None
+        return _Planned(item, None, tuple(replica.taking(memory, None, verbatim=not is_duplicate_sought)), memory)
+
+    def _against(self, item: SyncItem, memory: Memory, known: Memory) -> _Planned:
+        token = token_of(known)
+        if known.sensitivity is Sensitivity.OPEN and fingerprint(known) == fingerprint(memory):
+            return _Planned(item, PushResult(item.id, Status.DONE, token))
+        if item.base == token:
+            return _Planned(item, None, tuple(replica.taking(memory, known)), replica.taken(memory, known))
+        said = fingerprint(_standing(memory))
+        later = [each for each in self._store.history(item.id) if each.version > version_in(item.base)]
+        earlier = next((each for each in later if fingerprint(_standing(each)) == said), None)
+        if earlier is not None and memory.known_to is None:
+            # It came before, and was changed since.
+            return _Planned(item, PushResult(item.id, Status.DONE, token_of(_standing(earlier))))
+        return _Planned(item, self._stale(item))
+
+    def _stale(self, item: SyncItem) -> PushResult:
+        [known] = shown(self._engine, [item.id], {})
+        return PushResult(item.id, Status.STALE, known=known)
+
+    def _admitted(self, planned: list[_Planned]) -> list[_Planned]:
+        """Refuse new memories beyond the quota; changes of known ones pass."""
+        new = [each for each in planned if each.is_new]
+        try:
+            self._call.context.policy.admit_memories(self._call.principal, len(new))
+        except QuotaExceeded as error:
+            refused = {each.item.id: PushResult(each.item.id, Status.REFUSED, reason=str(error)) for each in new}
+            return [_Planned(each.item, refused[each.item.id]) if each.item.id in refused else each for each in planned]
+        return planned
+
+    def _tied(self, item: SyncItem) -> PushResult:
+        """Open and close links; those that cannot be are left out, and the first reason is told."""
+        now, reasons = timestamps.now(), list[str]()
+        changes: list[Change] = [Disconnect(_link(item.id, tie, now)) for tie in item.unlinked]
+        changes += [Connect(_link(item.id, tie, now)) for tie in item.linked]
+        try:
+            self._engine.apply(changes)
+        except (Conflict, NotFound):
+            reasons = [reason for change in changes if (reason := self._refusal(change))]
+        links = tuple(sorted(replica.links_of(self._store, [item.id])[item.id]))
+        status = Status.REFUSED if reasons else Status.DONE
+        return PushResult(item.id, status, reason="; ".join(reasons[:1]), links=links)
+
+    def _refusal(self, change: Change) -> str:
+        """Why one change cannot be made; empty where it was made."""
+        try:
+            self._engine.apply([change])
+        except (Conflict, NotFound) as error:
+            return str(error)
+        return ""
+
+
+def _placeholder(id: str, owner: str) -> Memory:
+    """A memory without words that nobody sees."""
+    now, text = timestamps.now(), "erased"
+    return Memory(
+        id=id,
+        content=text,
+        content_hash=content_hash(text),
+        sensitivity=Sensitivity.PRIVATE,
+        owner=owner,
+        created_at=now,
+        updated_at=now,
+        known_from=now,
+        known_to=now,
+    )
+
+
+def _standing(memory: Memory) -> Memory:
+    return replace(memory, known_to=None)
+
+
+def _link(source: str, tie: tuple[LinkKind, str], at: datetime) -> Link:
+    return Link(source=source, kind=tie[0], target=tie[1], known_from=at)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        name="sync_push",
+        method="POST",
+        path="/v1/sync",
+        summary="Take changes of a laptop; those made on a stale base are left to it",
+        run=push,
+        reply=PushReply,
+        tag="sync",
+        scope=WRITE,
+        body=SyncBody,
+        errors=(409,),
+    ),
+    Operation(
+        name="sync_pull",
+        method="GET",
+        path="/v1/sync",
+        summary="What changed since a cursor: memories as they are now, and ids of erased ones",
+        run=pull,
+        reply=PulledPage,
+        tag="sync",
+        query=SyncQuery,
+    ),
+)

@@ -1,0 +1,123 @@
+"""Sync with the server of the settings: over HTTP, one run at a time, and by itself while the resident process runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from triskele.base.files import expanded, file_lock
+from triskele.config import SYNC_KEY_FILE, Settings
+from triskele.errors import BadInput, Conflict, TriskeleError
+from triskele.exchange.replica import Outgoing, PulledPage, PushReply
+from triskele.exchange.sync import Sync, SyncReport
+from triskele.exchange.sync_notes import Notes
+from triskele.serving.chosen_memory import read_key
+from triskele.serving.error_messages import error_line
+from triskele.types import Sensitivity
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+    from triskele.serving.http.client import RemoteMemory
+
+_LOCK_FILE = "sync.lock"
+_LOCK_S = 30.0
+
+
+class HttpSyncServer:
+    """A server that is asked over HTTP."""
+
+    def __init__(self, memory: RemoteMemory) -> None:
+        self._memory = memory
+
+    def push(self, items: Sequence[Outgoing], actor: str) -> PushReply:
+        """Tell of changes that one actor made."""
+        return self._memory.asked(PushReply, "POST", "/v1/sync", json={"items": items, "actor": actor})
+
+    def pull(self, cursor: str) -> PulledPage:
+        """Ask what changed since a cursor."""
+        return self._memory.asked(PulledPage, "GET", "/v1/sync", params={"cursor": cursor})
+
+
+@dataclass(frozen=True, slots=True)
+class SyncState:
+    """What waits to be synced, and why; `left_here` counts memories that are private or secret."""
+
+    url: str
+    user: str
+    at: str
+    error: str
+    unsent: tuple[str, ...]
+    waiting: dict[str, str]
+    conflicts: tuple[str, ...]
+    left_here: int
+
+
+def sync(engine: Engine, *, wait_s: float = _LOCK_S) -> SyncReport:
+    """Sync the engine's store once; an error is noted for `status` and raised."""
+    settings = engine.settings
+    remote = _remote(settings)
+    with ExitStack() as stack:
+        stack.callback(remote.close)
+        if not stack.enter_context(file_lock(settings.home / _LOCK_FILE, timeout_s=wait_s)):
+            raise Conflict("another process syncs this store: try again in a moment")
+        try:
+            report = Sync(engine, HttpSyncServer(remote), remote.url).run()
+        except TriskeleError as error:
+            with suppress(TriskeleError):
+                Notes(engine.store).put_state(error=error_line(error))
+            raise
+        Notes(engine.store).put_state(error="")
+        return report
+
+
+def status(engine: Engine) -> SyncState:
+    """What a sync would have to do, and what keeps the rest; nothing is asked of the server."""
+    notes, found = Notes(engine.store), Notes(engine.store).state()
+    waiting = notes.waiting()
+    closed = {each.id for _, each in engine.store.versions() if _is_closed(each)}
+    return SyncState(
+        url=engine.settings.sync.url,
+        user=found.get("user", ""),
+        at=found.get("at", ""),
+        error=found.get("error", ""),
+        unsent=tuple(id for id in notes.unsent() if id not in waiting),
+        waiting=waiting,
+        conflicts=tuple(notes.conflicts()),
+        left_here=len(closed),
+    )
+
+
+def _is_closed(memory: Any) -> bool:
+    return memory.known_to is None and memory.sensitivity is not Sensitivity.OPEN
+
+
+def _remote(settings: Settings) -> RemoteMemory:
+    from triskele.serving.http.client import RemoteMemory
+
+    if not settings.sync.url:
+        raise BadInput("no server to sync with: `triskele config set sync.url https://…`, and its key in sync.key")
+    path = expanded(settings.sync.key_file) if settings.sync.key_file else settings.home / SYNC_KEY_FILE
+    return RemoteMemory(settings.sync.url, read_key(path, settings.sync.url))
+
+
+class AutomaticSync:
+    """Syncs in a thread of the resident process until it is stopped; a failed run is tried again in the next turn."""
+
+    def __init__(self, open_engine: Callable[[], Engine], every_s: float) -> None:
+        self._open_engine = open_engine
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        threading.Thread(target=self._run, name="triskele-sync", daemon=True).start()
+
+    def stop(self) -> None:
+        """Begin no further run."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            with suppress(TriskeleError, OSError):
+                sync(self._open_engine(), wait_s=0)
+            self._stopping.wait(self._every_s)
