@@ -138,7 +138,7 @@ class CurationSettings:
 
     `daily_share` of the memories is the most that may be changed in a day without a review. `learn` lets conversations
     be learned from: off, strict, normal or all; a message that fits a pattern of `learn_skip` is left out. `llm` lets
-    the language model judge undecided pairs and read relations, at most `llm_calls` times a day.
+    the language model judge undecided pairs, and read relations and conversations, at most `llm_calls` times a day.
     """
 
     propose: bool = True

@@ -182,3 +182,9 @@ def test_the_command_shows_and_keeps(run: Callable[..., Any], tmp_path: Path) ->
     assert "The lab closes at 18:00" in run("learn", str(path)).out
     assert run("recall", "lab", "--json").json["hits"][0]["role"] == "user"
     assert run("learn", str(tmp_path / "gone.jsonl")).is_refused(2, "no such file")
+
+
+@pytest.mark.parametrize("content", ["These are notes.\nNo transcript.\n", '{"name": "x"}\n{"name": "y"}\n', "[1, 2"])
+def test_a_file_that_is_no_transcript_is_named_as_such(run: Callable[..., Any], tmp_path: Path, content: str) -> None:
+    (tmp_path / "notes.txt").write_text(content)
+    assert run("learn", str(tmp_path / "notes.txt")).code == 2
