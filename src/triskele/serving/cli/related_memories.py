@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.base.deadlines import within
 from triskele.curation.compare import Verdict
 from triskele.curation.curator import Curator
+from triskele.curation.decide import NearMemory
+from triskele.curation.decide import related as decided
 from triskele.errors import Conflict
 from triskele.serving import shapes
 from triskele.serving.cli.render import one_line
@@ -25,29 +28,46 @@ RELATIONS = {Verdict.NOOP: "duplicate", Verdict.UPDATE: "update", Verdict.SUPERS
 _VERBS = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends", Verdict.SUPERSEDE: "may replace"}
 _REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _SHOWN_CHARACTERS = 80
+# Whoever adds a memory waits no longer for what recall finds beside it.
+DEADLINE_S = 0.15
+
+
+class OnlyClientAsks(Conflict):
+    """The resident process found what the user has to be asked about; `ids` are the memories."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        super().__init__("only the client can ask")
+        self.ids = tuple(ids)
 
 
 def related(invocation: Invocation, engine: Engine, memory: Memory) -> list[PairDecision]:
     """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere.
 
-    A server curates for itself.
+    Where recall takes longer than the deadline, words answer too. A server curates for itself.
     """
     if invocation.remote is not None or not engine.settings.curation.propose:
         return []
     curator = Curator(engine)
-    return (curator.hints(memory) if invocation.is_resident else curator.word_hints(memory))[:_MOST]
+    if invocation.is_resident:
+        try:
+            return within(DEADLINE_S, lambda: curator.hints(memory))[:_MOST]
+        except TimeoutError:
+            return curator.word_hints(memory)[:_MOST]
+    named = engine.store.memories(invocation.related) if invocation.related else {}
+    found = decided(memory, [NearMemory(each) for each in named.values()])
+    return (found or curator.word_hints(memory))[:_MOST]
 
 
 def ask(invocation: Invocation, engine: Engine, memory: Memory) -> str | None:
     """The memory that a new one is to replace, as the user says; None keeps both. Raise where nothing is to be added.
 
-    The resident process cannot ask: the client does it then.
+    The resident process cannot ask: the client does it then, about what the resident process found.
     """
     found = [each for each in related(invocation, engine, memory) if each.is_sure]
     if not found:
         return None
     if invocation.is_resident:
-        raise Conflict("only the client can ask")
+        raise OnlyClientAsks([each.old.id for each in found if each.old is not None])
     best = found[0]
     assert best.old is not None
     click.echo(line(best, engine.store.shorten([best.old.id])), err=True)
