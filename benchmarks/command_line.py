@@ -33,37 +33,48 @@ def milliseconds(command: list[str], environ: dict[str, str]) -> float:
 
 
 def related(size: int) -> None:
-    """Print how long an `add` of a slightly changed memory takes, as a process and within the resident process."""
+    """Print how long an `add` takes that repeats or contradicts a memory: as a process, and asked of the resident."""
     import hook
-    import texts
 
+    from triskele import __main__ as program
+    from triskele.evaluation.curation_pairs import load_pairs
     from triskele.serving import hook_client, resident
 
+    pairs = [pair for pair in load_pairs() if pair.label != "add"][: RUNS * 10]
     with hook.store_of(size, None) as home:
+        with hook.stores.open_engine(home) as engine:
+            engine.remember_all([engine.draft(pair.old, project=hook.FOLDER) for pair in pairs])
+            engine.embed()
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
-        environ = {**kept, "TRISKELE_HOME": str(home), "TRISKELE_PROJECT": hook.FOLDER}
-        (home / hook.FOLDER).mkdir(exist_ok=True)
-        place = hook_client.address(environ)
+        os.environ.clear()
+        os.environ.update(kept | {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": hook.FOLDER})
+        place = hook_client.address(os.environ)
         try:
-            hook_client.start(place, environ)
+            hook_client.start(place, os.environ)
             while resident.health(place) is None:
                 time.sleep(0.05)
-            known = [text for text in texts.memories(size)[: hook.ASKED] if text[:1].isalnum()]
-            wall, cpu, named = [], [], 0
-            clock = hook.cpu_clock(hook.serving(place))
-            for number, text in enumerate(known[: RUNS * 6]):
-                command = [PROGRAM, "add", f"{text.rstrip('.')} indeed {number}", "--json"]
-                began, spent = time.perf_counter(), time.clock_gettime(clock)
-                done = subprocess.run(command, env=environ, cwd=home / hook.FOLDER, check=True, capture_output=True)
+            subprocess.run([PROGRAM, "recall", "what is known"], check=True, capture_output=True)
+            taken: dict[str, list[float]] = {"whole process": [], "asked of the resident": []}
+            named = 0
+            for number, pair in enumerate(pairs):
+                arguments = ["add", pair.new, "--json"]
+                what = list(taken)[number % 2]
+                began = time.perf_counter()
+                if what == "whole process":
+                    said = subprocess.run([PROGRAM, *arguments], check=True, capture_output=True).stdout
+                else:
+                    said = program._resident_answer(arguments)[0] or b"{}"
                 if number >= RUNS:
-                    wall.append((time.perf_counter() - began) * 1000)
-                    cpu.append((time.clock_gettime(clock) - spent) * 1000)
-                    named += "similar" in json.loads(done.stdout)
+                    taken[what].append((time.perf_counter() - began) * 1000)
+                    named += "similar" in json.loads(said)
         finally:
             resident.stop(place)
-    print(f"{size:,} memories, {len(wall)} times add: {named} named similar memories; load {os.getloadavg()[0]:.1f}")
-    for what, times in (("whole process, wall", wall), ("resident process, CPU", cpu)):
-        print(f"  {what}: p50 {statistics.median(times):.0f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.0f} ms")
+    count = sum(map(len, taken.values()))
+    print(f"{size:,} memories, {count} times add, {named} named similar memories; load {os.getloadavg()[0]:.1f}")
+    for what, times in taken.items():
+        late = sum(each > 150 for each in times)
+        spread = f"p50 {statistics.median(times):.0f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.0f} ms"
+        print(f"  {what}: {spread}, {late} of {len(times)} over 150 ms")
 
 
 def main() -> None:

@@ -26,6 +26,8 @@ LEAST_A_DAY = 20
 # A text that shares fewer of its words with another one is not near to it.
 _LEAST_OVERLAP = 0.25
 _MOST_SCANNED = 3000
+# A larger store is not compared with itself only because a first process runs.
+_MOST_AT_FIRST = 2000
 _QUESTION_CHARACTERS = 500
 
 
@@ -90,13 +92,17 @@ class Curator:
         return [NearMemory(other) for other in best if other.id not in gone][:NEAREST]
 
     def follow(self, limit: int = 50) -> Curated:
-        """Decide on what was written since the last call, at most so many memories; what came before is left alone."""
+        """Decide on what was written since the last call, at most so many memories.
+
+        The first call begins with the oldest memory, unless there are so many that `triskele curate` is to read them.
+        """
         if not (self._settings.propose or self._settings.apply):
             return Curated()
         cursor = self._cursor()
         if cursor is None:
-            self._advance(self._store.position())
-            return Curated()
+            is_few = self._store.census().memories <= _MOST_AT_FIRST
+            self._advance(START if is_few else self._store.position())
+            return self.follow(limit) if is_few else Curated()
         page = self._store.changes_since(cursor, limit)
         written = [entry for entry in page.entries if entry.action in _WRITTEN and entry.actor != CURATION]
         ids = list(dict.fromkeys(entry.id for entry in written if entry.undoes is None))
