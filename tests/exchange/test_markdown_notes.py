@@ -365,7 +365,7 @@ def test_the_facts_of_a_list_are_memories_of_their_own_and_come_once(open_engine
     assert import_memories(engine, tmp_path / "office.md").added == 3
     contents = sorted(memory.content for memory in engine.browse())
     assert contents == [
-        "Office\n\nMira has the spare key\nin room 4.",
+        "Office\n\nMira has the spare key\n  in room 4.",
         "Office\n\nThe lab closes at 18:00.",
         "Office\n\nWe moved in May.",
     ]
