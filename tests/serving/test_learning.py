@@ -49,6 +49,20 @@ def test_what_the_user_asked_for_is_kept_once_with_who_said_it(open_engine: Open
     assert engine.census().memories == 2
 
 
+def test_a_captured_fact_carries_the_expiry_that_it_tells(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(
+        tmp_path / "talk.jsonl",
+        "Remember that the office is closed until 5 June 2099",
+        "Our canteen is in the east wing until 5 June 2099",
+    )
+    learning.learn(engine, path)
+    [proposal] = engine.proposals.list()
+    engine.proposals.accept(proposal.id)
+    ends = [memory.valid_to for memory in engine.browse()]
+    assert len(ends) == 2 and all(end is not None and end.year == 2099 for end in ends)
+
+
 def test_what_is_less_sure_waits_and_a_dry_run_keeps_nothing(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     path = transcript(tmp_path / "talk.jsonl", "Our canteen is in the east wing", "I prefer tables over lists")

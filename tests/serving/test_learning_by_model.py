@@ -14,10 +14,10 @@ import pytest
 
 from triskele.config import CurationSettings, LlmSettings
 from triskele.curation import usage
-from triskele.curation.curator import Curator
 from triskele.engine import Engine
 from triskele.serving import learning
 from triskele.serving.hook import injection
+from triskele.serving.statistics import more_statistics
 from triskele.types import CURATION, Origin, Role, Sensitivity
 
 OpenEngine = Callable[..., Engine]
@@ -92,7 +92,7 @@ def test_what_the_model_finds_waits_with_who_said_it_and_is_read_once(start: Sta
         "asked to remember",
         "language model",
     ]
-    assert Curator(engine).today()["calls"] == 1
+    assert more_statistics(engine).today == {"calls": 1, "tokens": 9}
     assert learning.learn(engine, path).turns == 0
     assert len(state.seen) == 1
     state.turns.append(facts((1, "Our auditor is Nadia")))

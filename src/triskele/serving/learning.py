@@ -22,6 +22,7 @@ from triskele.curation.fact_reader import FactReader
 from triskele.curation.wording import content, forms, words
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange import agent_turns
+from triskele.ingest import with_told_period
 from triskele.serving.hook import injection
 from triskele.stores.protocols import Document
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, is_secret
@@ -190,7 +191,7 @@ def _draft(engine: Engine, each: CapturedText, project: str | None) -> Memory | 
     """A captured text as a memory of who said it; a secret only if the user asked to remember it."""
     is_users = each.turn.role == "user"
     try:
-        draft = engine.draft(
+        text = engine.draft(
             each.text,
             category=each.category if each.category in engine.settings.memory.categories else None,
             project=project,
@@ -201,6 +202,8 @@ def _draft(engine: Engine, each: CapturedText, project: str | None) -> Memory | 
         )
     except BadInput:
         return None
+    # "Until Friday" is an expiry, counted from when it was said.
+    draft = with_told_period(text)
     return None if is_secret(draft) and each.rule != _EXPLICIT else draft
 
 

@@ -178,7 +178,8 @@ def day_counts(waiting: int, today: Mapping[str, int], most_calls: int) -> Rende
     if changed := today.get("changed", 0):
         parts.append(f"{memories(changed)} changed without a review today")
     if calls := today.get("calls", 0):
-        parts.append(f"{calls} of {most_calls} calls of the language model today")
+        tokens = f" ({counted(today['tokens'], 'token')})" if today.get("tokens") else ""
+        parts.append(f"{calls} of {most_calls} calls of the language model today{tokens}")
     return note(f"Curation: {', '.join(parts)}")
 
 
