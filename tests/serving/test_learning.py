@@ -49,6 +49,15 @@ def test_what_the_user_asked_for_is_kept_once_with_who_said_it(open_engine: Open
     assert engine.census().memories == 2
 
 
+def test_a_marked_conversation_stays_left_out_when_it_grows(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(tmp_path / "talk.jsonl", "#no-memory for this one", "Remember that the lab closes at 18:00")
+    learning.learn(engine, path)
+    transcript(path, "Remember that the gate is green")
+    learning.learn(engine, path)
+    assert engine.census().memories == 0
+
+
 def test_a_captured_fact_carries_the_expiry_that_it_tells(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     path = transcript(

@@ -206,14 +206,19 @@ def test_the_budget_ends_a_run_where_the_next_one_goes_on(start: Start, tmp_path
     assert "shelf 19" not in json.dumps(other.seen[0].body) and "shelf 24" in json.dumps(other.seen[0].body)
 
 
+_WITHHELD = "oak Abel birch hunter2 balcony attic cellar stairs kelpjade kelp-Reed".split()
+
+
 def test_nothing_of_a_private_session_is_sent(start: Start, tmp_path: Path) -> None:
-    engine, state = start(facts((1, "Our auditor is Nadia")))
+    engine, state = start(facts(None, None, (3, "Our auditor is Nadia")))
     engine.remember("Nora has the diagnosis from Dr. Abel", sensitivity=Sensitivity.PRIVATE)
     given = engine.remember("The flat in Lodz is for sale", sensitivity=Sensitivity.PRIVATE)
     path = tmp_path / "talk.jsonl"
     transcript(path, "the parquet is oak", "Nora has the diagnosis from Dr. Abel", session="quoting")
     transcript(path, "the shelf is birch", "my password is hunter2-Kelp-9931-Quartz", session="telling")
     transcript(path, "the balcony is narrow", session="shown")
+    transcript(path, "the stairs are steep", "> Set up. Password:", "kelpjade77", session="answering")
+    transcript(path, "the roof is slate", "> Which password shall it have?", "kelp-Reed77!", session="open")
     transcript(path, "the attic is cold", "#no-memory please", session="marked")
     transcript(path, "between us, off the record: the cellar is wet", "> The cellar is wet, noted.", session="open")
     transcript(path, "our auditor is Nadia", session="open")
@@ -226,8 +231,8 @@ def test_nothing_of_a_private_session_is_sent(start: Start, tmp_path: Path) -> N
     learned = learning.learn(engine, path)
     sent = state.captured.decode()
     assert "auditor" in sent
-    assert not [word for word in ("oak", "Abel", "birch", "hunter2", "balcony", "attic", "cellar") if word in sent]
-    assert (learned.withheld, waiting(engine)) == (5, ["Our auditor is Nadia"])
+    assert not [word for word in _WITHHELD if word in sent]
+    assert (learned.withheld, waiting(engine)) == (8, ["Our auditor is Nadia"])
     transcript(path, "and the window is round", session="quoting")
     learning.learn(engine, path)
     assert "round" not in state.captured.decode()

@@ -17,6 +17,7 @@ from triskele.curation.capture import CapturedText, is_statement, on_record, own
 from triskele.curation.wording import content, forms, negations, words
 from triskele.errors import Unavailable
 from triskele.models.spoken_facts import MOST_TURNS, ReadFact, ShownTurn, read_facts
+from triskele.privacy.findings import looks_strong
 from triskele.types import SpokenTurn
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class FactReader:
         reading = ModelReading(private_sessions=set(private))
         shown = list(self._shown(turns))
         reading.private_sessions |= {each.turn.session for each in shown if each.cleared is None}
+        reading.private_sessions |= self._told_together(shown)
         for batch in _batches(each for each in shown if each.turn.session not in reading.private_sessions):
             reading.done = batch[0].place
             if not self._may_call():
@@ -103,11 +105,22 @@ class FactReader:
         places = {id(turn): place for place, turn in enumerate(turns)}
         for turn in on_record(turns):
             sentences = [each for each in own_sentences(turn.text) if not self._is_echo(each)]
+            if len(sentences) == 1 and looks_strong(sentences[0]) and " " not in sentences[0]:
+                # The answer to "which password?" is one, although nothing in it says so.
+                continue
             if turn.role != "user":
                 sentences = _last(sentences, _CONTEXT_CHARACTERS)
             for part in _parts(sentences):
                 cleared, _ = self._host.runtime.egress_policy.question(" ".join(part))
                 yield _Shown(places[id(turn)], turn, part, cleared)
+
+    def _told_together(self, shown: Sequence[_Shown]) -> set[str]:
+        """The sessions in which only several turns together tell a secret or something private."""
+        texts: dict[str, list[str]] = {}
+        for each in shown:
+            texts.setdefault(each.turn.session, []).append(" ".join(each.sentences))
+        policy = self._host.runtime.egress_policy
+        return {session for session, said in texts.items() if policy.question("\n".join(said))[0] is None}
 
     def _is_echo(self, sentence: str) -> bool:
         return echo.recognised(self._host.store, sentence, project=self._project) is not None
