@@ -58,14 +58,17 @@ def related(invocation: Invocation, engine: Engine, memory: Memory) -> list[Pair
     return (found or curator.word_hints(memory))[:_MOST]
 
 
-def ask(invocation: Invocation, engine: Engine, memory: Memory) -> str | None:
-    """The memory that a new one is to replace, as the user says; None keeps both. Raise where nothing is to be added.
+def ask(invocation: Invocation, engine: Engine, memory: Memory) -> tuple[str | None, list[PairDecision]]:
+    """The memory that a new one is to replace, as the user says, and what it is related to; None keeps both.
+
+    Raise where nothing is to be added.
 
     The resident process cannot ask: the client does it then, about what the resident process found.
     """
-    found = [each for each in related(invocation, engine, memory) if each.is_sure]
+    everything = related(invocation, engine, memory)
+    found = [each for each in everything if each.is_sure]
     if not found:
-        return None
+        return None, everything
     if invocation.is_resident:
         raise OnlyClientAsks([each.old.id for each in found if each.old is not None])
     best = found[0]
@@ -75,7 +78,7 @@ def ask(invocation: Invocation, engine: Engine, memory: Memory) -> str | None:
     answer = click.prompt("replace it, keep both, or cancel", type=answers, default=_KEEP, err=True)
     if answer == _CANCEL:
         raise Conflict("nothing was added")
-    return best.old.id if answer == _REPLACE else None
+    return best.old.id if answer == _REPLACE else None, everything
 
 
 def can_ask(invocation: Invocation) -> bool:
