@@ -14,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 RUNS = 20
 PROGRAM = str(Path(sys.executable).with_name("triskele"))
@@ -45,6 +47,7 @@ def related(size: int) -> None:
         with hook.stores.open_engine(home) as engine:
             engine.remember_all([engine.draft(pair.old, project=hook.FOLDER) for pair in pairs])
             engine.embed()
+            _print_cpu(engine, [engine.draft(pair.new, project=hook.FOLDER) for pair in pairs[: RUNS * 4]])
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
         os.environ.clear()
         os.environ.update(kept | {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": hook.FOLDER})
@@ -75,6 +78,22 @@ def related(size: int) -> None:
         late = sum(each > 150 for each in times)
         spread = f"p50 {statistics.median(times):.0f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.0f} ms"
         print(f"  {what}: {spread}, {late} of {len(times)} over 150 ms")
+
+
+def _print_cpu(engine: Any, drafts: Sequence[Any]) -> None:
+    """Processor time of the search itself, which the load of the machine hardly changes."""
+    from triskele.curation.curator import Curator
+
+    curator = Curator(engine)
+    for what, search in (("by recall", curator.hints), ("by words", curator.word_hints)):
+        search(drafts[0])
+        spent = []
+        for draft in drafts:
+            began = time.process_time()
+            search(draft)
+            spent.append((time.process_time() - began) * 1000)
+        spread = f"p50 {statistics.median(spent):.0f} ms, p95 {statistics.quantiles(spent, n=20)[-1]:.0f} ms"
+        print(f"CPU of the search {what}: {spread}", flush=True)
 
 
 def main() -> None:

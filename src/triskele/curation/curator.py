@@ -26,6 +26,8 @@ LEAST_A_DAY = 20
 # A text that shares fewer of its words with another one is not near to it.
 _LEAST_OVERLAP = 0.25
 _MOST_SCANNED = 3000
+# A text that is so much longer cannot share that many of its words; to read them takes most of the time.
+_MOST_LONGER, _LEAST_LONGEST = 5, 100
 # A larger store is not compared with itself only because a first process runs.
 _MOST_AT_FIRST = 2000
 _QUESTION_CHARACTERS = 500
@@ -79,9 +81,11 @@ class Curator:
 
     def _nearest_by_words(self, memory: Memory) -> list[NearMemory]:
         scope = Scope(owner=self._store.owner, projects=frozenset({memory.project}), as_of=timestamps.now())
-        own = _plain(memory.content)
+        own, longest = _plain(memory.content), _MOST_LONGER * len(memory.content) + _LEAST_LONGEST
         near = []
         for other in self._store.browse(scope, sort=Sort.RECENCY, limit=_MOST_SCANNED):
+            if len(other.content) > longest:
+                continue
             theirs = _plain(other.content)
             shared = len(own & theirs) / max(len(own | theirs), 1)
             if shared >= _LEAST_OVERLAP and other.id != memory.id:
