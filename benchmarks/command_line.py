@@ -1,14 +1,22 @@
-"""How long warm commands take, in multiples of `python -c pass`: run with the data folder of a throw-away store."""
+"""How long warm commands take, in multiples of `python -c pass`, in a throw-away store.
+
+python benchmarks/command_line.py
+TRISKELE_BENCH_DATA=folder python benchmarks/command_line.py related [SIZE]
+    how long `add` takes through the resident process until it names what the new memory repeats
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 RUNS = 20
 PROGRAM = str(Path(sys.executable).with_name("triskele"))
@@ -26,7 +34,77 @@ def milliseconds(command: list[str], environ: dict[str, str]) -> float:
     return statistics.median(times)
 
 
+def related(size: int) -> None:
+    """Print how long an `add` takes that repeats or contradicts a memory: as a process, and asked of the resident."""
+    import hook
+
+    from triskele import __main__ as program
+    from triskele.evaluation.curation_pairs import load_pairs
+    from triskele.serving import hook_client, resident
+
+    pairs = [pair for pair in load_pairs() if pair.label != "add"][: RUNS * 10]
+    with hook.store_of(size, None) as home:
+        with hook.stores.open_engine(home) as engine:
+            engine.remember_all([engine.draft(pair.old, project=hook.FOLDER) for pair in pairs])
+            engine.embed()
+            _print_cpu(engine, [engine.draft(pair.new, project=hook.FOLDER) for pair in pairs[: RUNS * 4]])
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
+        os.environ.clear()
+        os.environ.update(kept | {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": hook.FOLDER})
+        place = hook_client.address(os.environ)
+        try:
+            hook_client.start(place, os.environ)
+            while resident.health(place) is None:
+                time.sleep(0.05)
+            subprocess.run([PROGRAM, "recall", "what is known"], check=True, capture_output=True)
+            taken: dict[str, list[float]] = {"whole process": [], "asked of the resident": []}
+            named = 0
+            for number, pair in enumerate(pairs):
+                arguments = ["add", pair.new, "--json"]
+                what = list(taken)[number % 2]
+                began = time.perf_counter()
+                if what == "whole process":
+                    said = subprocess.run([PROGRAM, *arguments], check=True, capture_output=True).stdout
+                else:
+                    said = program._resident_answer(arguments)[0] or b"{}"
+                if number >= RUNS:
+                    taken[what].append((time.perf_counter() - began) * 1000)
+                    named += "similar" in json.loads(said)
+        finally:
+            resident.stop(place)
+    count = sum(map(len, taken.values()))
+    print(f"{size:,} memories, {count} times add, {named} named similar memories; load {os.getloadavg()[0]:.1f}")
+    for what, times in taken.items():
+        late = sum(each > 150 for each in times)
+        spread = f"p50 {statistics.median(times):.0f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.0f} ms"
+        print(f"  {what}: {spread}, {late} of {len(times)} over 150 ms")
+
+
+def _print_cpu(engine: Any, drafts: Sequence[Any]) -> None:
+    """Processor time of the search itself, which the load of the machine hardly changes."""
+    from triskele.curation.curator import Curator
+
+    curator = Curator(engine)
+    for what, search in (("by recall", curator.hints), ("by words", curator.word_hints)):
+        search(drafts[0])
+        spent = []
+        for draft in drafts:
+            began = time.process_time()
+            search(draft)
+            spent.append((time.process_time() - began) * 1000)
+        spread = f"p50 {statistics.median(spent):.0f} ms, p95 {statistics.quantiles(spent, n=20)[-1]:.0f} ms"
+        print(f"CPU of the search {what}: {spread}", flush=True)
+
+
 def main() -> None:
+    """Run what was asked for."""
+    if sys.argv[1:2] == ["related"]:
+        related(int(sys.argv[2]) if len(sys.argv) > 2 else 5452)
+    else:
+        commands_alone()
+
+
+def commands_alone() -> None:
     """Print the medians with the resident process and without it."""
     with tempfile.TemporaryDirectory() as folder:
         environ = {**os.environ, "TRISKELE_HOME": folder, "TRISKELE_PROJECT": "shop"}

@@ -4,6 +4,8 @@
         every UPDATE and SUPERSEDE that the rules would make alone, as JSON lines
     TRISKELE_BENCH_DATA=folder python benchmarks/curation.py sentences FILE [SET ...]
         the same, with every sentence as a memory of its own: shorter texts, more decisions
+    TRISKELE_BENCH_DATA=folder python benchmarks/curation.py captured FILE [SET ...]
+        the same, with what capture keeps of the users' turns (dial all), and the proposals besides
     TRISKELE_BENCH_DATA=folder python benchmarks/curation.py learned STORES SET
         what capture keeps of the conversations of a set, how well it answers, how often the newest fact comes first;
         STORES holds the raw set, embedded by benchmarks/golden.py build
@@ -38,6 +40,8 @@ def main() -> int:
     verb, *rest = sys.argv[1:] or [""]
     if verb in ("decisions", "sentences") and rest:
         return decisions(Path(rest[0]), rest[1:] or SETS, by_sentence=verb == "sentences")
+    if verb == "captured" and rest:
+        return captured(Path(rest[0]), rest[1:] or ("beam_100k", "longmemeval_s_heads"))
     if verb == "learned" and len(rest) == 2:
         return learned(Path(rest[0]), rest[1])
     print(__doc__)
@@ -103,8 +107,33 @@ def _decided(texts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             }
 
 
-def learned(stores: Path, name: str) -> int:
-    """Compare the raw turns of a set with what capture keeps of them, before and after curation."""
+def captured(target: Path, sets: Iterable[str]) -> int:
+    """Write what curation would do with the facts that capture keeps, sure or only proposed, and print the counts."""
+    from triskele.curation.upkeep import StoreReview
+
+    with target.open("w", encoding="utf-8") as out:
+        for name in sets:
+            documents, _, _ = _asked_of(name)
+            users = [each for each in documents if each.meta.get("role", "user") == "user"]
+            counts: dict[str, int] = {}
+            with tempfile.TemporaryDirectory() as home, _opened(Path(home)) as memory:
+                facts = len(_captured(memory, "all", users))
+                review = StoreReview(memory)
+                for found in review.pairs(review.memories):
+                    decision = found.decision
+                    acts = "alone" if decision.is_sure and not decision.needs_consent else "proposed"
+                    kind = f"{decision.verdict} {acts}"
+                    counts[kind] = counts.get(kind, 0) + 1
+                    assert decision.old is not None
+                    row = {"set": name, "kind": kind, "old": decision.old.content, "new": decision.new.content}
+                    row |= {"confidence": decision.confidence, "rules": [list(each) for each in decision.reasons]}
+                    print(json.dumps(row, ensure_ascii=False), file=out, flush=True)
+            print(name, f"{facts} facts", counts, flush=True)
+    return 0
+
+
+def _asked_of(name: str) -> tuple[Any, Any, Any]:
+    """The documents of a set that questions are asked about, these questions, and the set."""
     from triskele.evaluation.datasets import UNRANKED_TYPES
     from triskele.evaluation.loaders import load_dataset
 
@@ -114,7 +143,12 @@ def learned(stores: Path, name: str) -> int:
         # One haystack of 50 sessions for each question: only those about changed facts are read.
         asked = [query for query in asked if query.type in _UPDATES]
     scopes = {query.scope for query in asked}
-    documents = [each for each in data.documents if each.scope in scopes]
+    return [each for each in data.documents if each.scope in scopes], asked, data
+
+
+def learned(stores: Path, name: str) -> int:
+    """Compare the raw turns of a set with what capture keeps of them, before and after curation."""
+    documents, asked, data = _asked_of(name)
     order = {each.id: place for place, each in enumerate(sorted(documents, key=_said_at))}
     (home,) = (stores / name).glob("harness-*")
     with tempfile.TemporaryDirectory() as scratch, _opened(shutil.copytree(home, Path(scratch) / "home")) as raw:

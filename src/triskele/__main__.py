@@ -22,6 +22,7 @@ _OWN_OPTIONS = ("-h", "--help", "--version")
 # They change how errors, completion or colours work.
 _OWN_VARIABLES = ("TRISKELE_DEBUG", "_TRISKELE_COMPLETE", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 _SETTINGS_FOLDERS = ("HOME", "XDG_DATA_HOME", "LOCALAPPDATA")
+_RELATED = b"x-triskele-related"
 _TERMINAL = ("TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES")
 
 
@@ -37,11 +38,12 @@ def main() -> None:
 
     sys.unraisablehook = unraisable
     try:
-        if (answer := _resident_answer(sys.argv[1:])) is not None:
+        answer, related = _resident_answer(sys.argv[1:])
+        if answer is not None:
             _write_and_exit(answer)
         from triskele.serving.cli.main import main as run
 
-        run()
+        run(related)
     except KeyboardInterrupt:
         _exit_interrupted()
     finally:
@@ -49,31 +51,41 @@ def main() -> None:
         signal.signal(signal.SIGINT, _exit_interrupted)
 
 
-def _resident_answer(arguments: list[str]) -> bytes | None:
+def _resident_answer(arguments: list[str]) -> tuple[bytes | None, tuple[str, ...]]:
     """The output of a command that the resident process ran; None where this process has to run it.
 
-    This is the path of every warm `recall`, `add` and `show`: it imports next to nothing.
+    Beside it the ids of memories that the user is to be asked about. This is the path of every warm `recall`, `add` and
+    `show`: it imports next to nothing.
     """
     is_plain = arguments[:1] and arguments[0] in _FORWARDED and "-" not in arguments
     is_special = any(word in _OWN_OPTIONS or word.startswith("--store") for word in arguments)
     if not is_plain or is_special or any(name in os.environ for name in _OWN_VARIABLES):
-        return None
+        return None, ()
     if sys.stdout is None or (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
-        return None
+        return None, ()
     from triskele.serving import hook_client
 
     try:
         place = hook_client.address(os.environ)
         if not os.path.exists(place.socket(hook_client.HTTP)) and not place.is_tcp:
-            return None
+            return None, ()
         import json
 
         body = json.dumps(_request(arguments)).encode()
         headers = ("Content-Type: application/json", f"X-Triskele-Version: {hook_client.VERSION}")
-        status, _, text = hook_client.exchange(place, "POST /command", headers, body, _PATIENCE_S)
+        status, head, text = hook_client.exchange(place, "POST /command", headers, body, _PATIENCE_S)
     except (OSError, ValueError, hook_client.NoAnswer):
-        return None
-    return text if status == _OK else None
+        return None, ()
+    return (text, ()) if status == _OK else (None, _related(head))
+
+
+def _related(head: bytes) -> tuple[str, ...]:
+    """The memories that an answer names in its head."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.lower() == _RELATED:
+            return tuple(value.decode("ascii", "replace").strip().split(","))
+    return ()
 
 
 def _request(arguments: list[str]) -> dict[str, Any]:

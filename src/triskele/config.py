@@ -67,11 +67,12 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecallSettings:
-    """How answers are ranked and how long they are."""
+    """How answers are ranked and how long they are; with `half_life_days` importance counts half after so many days."""
 
     limit: int = 10
     depth: int = 100
     importance_prior: float = 0.3
+    half_life_days: float = 0.0
     model: str = BUNDLED
     embed_first: int = 16
     log: bool = False
@@ -140,7 +141,7 @@ class CurationSettings:
 
     `daily_share` of the memories is the most that may be changed in a day without a review. `learn` lets conversations
     be learned from: off, strict, normal or all; a message that fits a pattern of `learn_skip` is left out. `llm` lets
-    the language model judge undecided pairs and read relations, at most `llm_calls` times a day.
+    the language model judge undecided pairs, and read relations and conversations, at most `llm_calls` times a day.
     """
 
     propose: bool = True
@@ -446,6 +447,7 @@ def _check(settings: Settings) -> None:
         ("recall.depth", settings.recall.depth, 1, 1000),
         ("recall.embed_first", settings.recall.embed_first, 0, 10_000),
         ("recall.importance_prior", settings.recall.importance_prior, 0, 1),
+        ("recall.half_life_days", settings.recall.half_life_days, 0, 36_500),
         ("store.busy_timeout_s", settings.store.busy_timeout_s, 0, 600),
         ("hosted.dimensions", settings.hosted.dimensions, 0, 100_000),
         ("hosted.timeout_s", settings.hosted.timeout_s, 0.1, 600),

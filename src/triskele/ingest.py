@@ -89,7 +89,7 @@ class Drafter:
 
     def dated(self, content: str, **details: Any) -> Memory:
         """A draft with the validity that its words tell, as in "Since May …"; a given one wins, a secret has none."""
-        return _dated(self.draft(content, **details))
+        return with_told_period(self.draft(content, **details))
 
     def draft_pieces(
         self, text: str, *, position: int | None = None, sensitivity: Sensitivity | None = None, **details: Any
@@ -161,7 +161,8 @@ class Drafter:
         return {name: checks[name](value) for name, value in changes.items()}
 
 
-def _dated(memory: Memory) -> Memory:
+def with_told_period(memory: Memory) -> Memory:
+    """A draft with the validity that its words tell, unless it has one."""
     if memory.valid_from or memory.valid_to or memory.sensitivity is Sensitivity.SECRET:
         return memory
     period = periods.validity(memory.content, memory.created_at)

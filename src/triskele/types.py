@@ -380,7 +380,7 @@ class Hit:
     """A memory that answers, with its evidence; `reason` is the evidence as a sentence.
 
     `words` are the query's words as the matching memory writes them. `stands_for` is the older memory that matched,
-    where this one is its successor.
+    where this one is its successor. `decay` is the share of its importance that its age leaves.
     """
 
     memory: Memory
@@ -392,6 +392,7 @@ class Hit:
     superseded: bool = False
     stands_for: str | None = None
     links: tuple[Link, ...] = ()
+    decay: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,15 @@ def test_the_labelled_pairs_hold_their_promise() -> None:
         ("Give me 10 names for a boat", "Give me 10 names for a boat, with a pun"),
         ("I'll follow those tips", "I'll follow those tips to find a mooring"),
         ("Is the office in Leeds?", "Is the office in York now?"),
+        ("**Support Plan**:", "- **Support Plan**: The team supports everyone after the workshop"),
+        ("### Next Steps", "### Next Steps with Percentages"),
+        ("- **Length:** Each book has 700 pages.", "- **Length:** Each book has 500 pages."),
+        ("Lamp Posts and Benches", "Lamp Posts and Benches of the Old Town"),
+        ("Enjoy your reading!", "Enjoy your reading and the event!"),
+        ("If the grant is awarded", "If the grant is not awarded"),
+        ("Reserve 3 hours.", "Reserve 3 hours to proofread."),
+        ("console.log('No cached cities');", "console.log('Cached cities', cities);"),
+        ("However, the page loads in 3 s", "However, the page loads in 5 s"),
     ],
 )
 def test_talk_of_the_moment_replaces_and_extends_nothing(old: str, new: str) -> None:

@@ -212,7 +212,24 @@ def test_words_alone_find_a_near_duplicate(open_engine: OpenEngine) -> None:
     assert (hint.old.id, hint.verdict) == (known, Verdict.SUPERSEDE)
 
 
-def test_curation_leaves_its_own_changes_and_older_memories_alone(open_engine: OpenEngine) -> None:
+def test_what_was_written_before_the_first_call_reaches_the_review(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    engine.remember(OLD)
+    engine.remember(NEW)
+    assert Curator(engine).follow().proposed == 1
+    assert Curator(engine).follow().read == 0
+
+
+def test_a_large_store_is_left_to_the_command(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triskele.curation.curator._MOST_AT_FIRST", 1)
+    engine = open_engine()
+    engine.remember(OLD)
+    engine.remember(NEW)
+    assert Curator(engine).follow().read == 0
+    assert engine.proposals.list() == []
+
+
+def test_curation_leaves_its_own_changes_and_memories_that_it_read_alone(open_engine: OpenEngine) -> None:
     engine = open_engine()
     engine.remember(OLD)
     engine.remember(NEW)

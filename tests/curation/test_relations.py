@@ -276,3 +276,23 @@ def test_answers_about_names_stay_where_the_budget_ends_a_run(start: Start, monk
     assert "spent" in extract(engine).problem
     assert engine.store.documents.all("triple-names").keys() == {"alpha", "beta"}
     assert len(state.seen) == 3
+
+
+def test_a_new_relation_is_compared_with_every_known_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triskele.curation.relations.MOST_RELATIONS", 4)
+    engine, state = start(
+        notes([["Pavel", "owns", "billing"]], [["Mira", "leads", "payroll"]], [["Nora", "audits", "books"]]),
+        meanings((1, False), (2, False)),
+        meanings((1, False), (2, False), (3, False)),
+    )
+    for text in ("Nora audits books", "Mira leads payroll", "Pavel owns billing"):
+        engine.remember(text)
+    extract(engine)
+    asked = len(state.seen)
+    # The first two known ones are something else; the third one means the same.
+    state.turns.extend([notes([["Otto", "possesses", "stables"]]), meanings((1, False), (2, False), (3, False))])
+    state.turns.append(meanings((1, False), (1, False)))
+    engine.remember("Otto possesses stables")
+    extract(engine)
+    assert len(state.seen) - asked == 3
+    assert ("otto", "owns", "stables") in told(engine)

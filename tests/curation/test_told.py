@@ -49,6 +49,7 @@ def test_what_is_told_in_passing_is_kept_only_where_everything_is() -> None:
         ("The ferry leaves at 3 PM from Brest", "We take the ferry from Brest at 4 PM", ("3", "4")),
         ("The ferry left Brest on 3 May", "The ferry left Brest on 9 May", None),
         ("I have 3 rooms and 2 cats", "I have 4 rooms and 2 cats", None),
+        ("Just three days ago, I was surfing", "Two days ago I signed up for surfing", None),
     ],
 )
 def test_amounts_of_one_thing_are_found(old: str, new: str, amounts: tuple[str, str] | None) -> None:

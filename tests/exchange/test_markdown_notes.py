@@ -355,3 +355,33 @@ def test_a_password_in_a_comment_seals_nothing_else(open_engine: OpenEngine, tmp
     (tmp_path / "CLAUDE.md").write_text(f"<!-- the password is {PASSWORD} -->\n\n- Use ruff.\n- Ask Ines.\n")
     engine = open_engine()
     assert import_memories(engine, tmp_path / "CLAUDE.md").secrets == 0
+
+
+def test_the_facts_of_a_list_are_memories_of_their_own_and_come_once(open_engine: OpenEngine, tmp_path: Path) -> None:
+    (tmp_path / "office.md").write_text(
+        "# Office\n\nWe moved in May.\n\n- The lab closes at 18:00.\n- Mira has the spare key\n  in room 4.\n"
+    )
+    engine = open_engine()
+    assert import_memories(engine, tmp_path / "office.md").added == 3
+    contents = sorted(memory.content for memory in engine.browse())
+    assert contents == [
+        "Office\n\nMira has the spare key\n  in room 4.",
+        "Office\n\nThe lab closes at 18:00.",
+        "Office\n\nWe moved in May.",
+    ]
+    assert import_memories(engine, tmp_path / "office.md").added == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. Stop the old service first.\n2. Start the new service then.",
+        "The office is open:\n\n- Monday from nine to five\n- Friday from nine to noon",
+        "- oats and milk\n- bread",
+        "- [ ] call the landlord about heating\n- [x] pay the rent for May",
+        "- The lab closes at 18:00.",
+    ],
+)
+def test_a_list_whose_items_mean_something_together_stays_one_memory(text: str) -> None:
+    [note] = [each for each in markdown.parse(text, "n.md", "n", SETTINGS) if isinstance(each, Note)]
+    assert all(line.strip("-0123456789. ") in note.content for line in text.splitlines())

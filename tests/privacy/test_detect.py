@@ -354,3 +354,30 @@ def test_any_encoded_text_gives_ordered_findings_inside_it(text: str) -> None:
     for finding in find(f"{text}password: Hunter!2345"):
         assert end <= finding.start < finding.end <= len(text) + 21
         end = finding.end
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("User: mira\nPassword:\n  Tr0ub4dor&3\nURL: intranet", "Tr0ub4dor&3"),
+        ("**Password:**\n`kelp-Reed77!`", "kelp-Reed77!"),
+        ("Wifi password:\r\n\r\n- blue-Kelp_99\r\n", "blue-Kelp_99"),
+        ("Passwort der Garage:\nkelp2024!", "kelp2024!"),
+    ],
+)
+def test_a_password_on_the_line_after_its_word_is_found(text: str, value: str) -> None:
+    assert [text[found.start : found.end] for found in find(text)] == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password:\n  secretKeyRef:\n    name: x1",
+        "password:\n- min_length_8\n- max-length-64",
+        "Password:\nsee the vault, page 3",
+        "Password:\nhttps://vault.example/x1",
+        "Password:\n\n\nmira2024x",
+    ],
+)
+def test_what_follows_on_the_next_line_is_not_always_a_password(text: str) -> None:
+    assert find(text) == []

@@ -24,7 +24,7 @@ CLIENT = [
     sys.executable,
     "-c",
     "import sys\nfrom triskele import __main__ as program\n"
-    "answer = program._resident_answer(sys.argv[1:])\n"
+    "answer, _ = program._resident_answer(sys.argv[1:])\n"
     "sys.stdout.buffer.write(b'not asked' if answer is None else answer)\n"
     "heavy = ('click', 'rich', 'typing', 'asyncio', 'hashlib', 'triskele.engine', 'triskele.config')\n"
     "print([name for name in heavy if name in sys.modules], file=sys.stderr)",
@@ -157,3 +157,16 @@ def test_other_listeners_run_no_commands(host: Host) -> None:
 def test_without_a_resident_process_nothing_is_asked(host: Host) -> None:
     assert not Path(host.place.socket(hook_client.HTTP)).exists()
     assert _run(CLIENT, host, "recall", "deploy").stdout == b"not asked"
+
+
+def test_a_terminal_is_asked_about_what_the_resident_process_found(host: Host, id: str) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**host.environ, "TRISKELE_AGENTS_BACKGROUND": "false"}
+    os.write(ours, b"cancel\n")
+    command = [*PROGRAM, "add", "We deploy with Argo CD, not Helm!"]
+    done = subprocess.run(command, env=environment, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    assert b"It repeats" in done.stderr and b"nothing was added" in done.stderr
+    assert done.returncode != 0
+    assert len(json.loads(_run(IN_PROCESS, host, "list", "--json").stdout)["memories"]) == 1

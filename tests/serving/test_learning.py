@@ -49,6 +49,29 @@ def test_what_the_user_asked_for_is_kept_once_with_who_said_it(open_engine: Open
     assert engine.census().memories == 2
 
 
+def test_a_marked_conversation_stays_left_out_when_it_grows(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(tmp_path / "talk.jsonl", "#no-memory for this one", "Remember that the lab closes at 18:00")
+    learning.learn(engine, path)
+    transcript(path, "Remember that the gate is green")
+    learning.learn(engine, path)
+    assert engine.census().memories == 0
+
+
+def test_a_captured_fact_carries_the_expiry_that_it_tells(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(
+        tmp_path / "talk.jsonl",
+        "Remember that the office is closed until 5 June 2099",
+        "Our canteen is in the east wing until 5 June 2099",
+    )
+    learning.learn(engine, path)
+    [proposal] = engine.proposals.list()
+    engine.proposals.accept(proposal.id)
+    ends = [memory.valid_to for memory in engine.browse()]
+    assert len(ends) == 2 and all(end is not None and end.year == 2099 for end in ends)
+
+
 def test_what_is_less_sure_waits_and_a_dry_run_keeps_nothing(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     path = transcript(tmp_path / "talk.jsonl", "Our canteen is in the east wing", "I prefer tables over lists")
@@ -182,3 +205,9 @@ def test_the_command_shows_and_keeps(run: Callable[..., Any], tmp_path: Path) ->
     assert "The lab closes at 18:00" in run("learn", str(path)).out
     assert run("recall", "lab", "--json").json["hits"][0]["role"] == "user"
     assert run("learn", str(tmp_path / "gone.jsonl")).is_refused(2, "no such file")
+
+
+@pytest.mark.parametrize("content", ["These are notes.\nNo transcript.\n", '{"name": "x"}\n{"name": "y"}\n', "[1, 2"])
+def test_a_file_that_is_no_transcript_is_named_as_such(run: Callable[..., Any], tmp_path: Path, content: str) -> None:
+    (tmp_path / "notes.txt").write_text(content)
+    assert run("learn", str(tmp_path / "notes.txt")).code == 2

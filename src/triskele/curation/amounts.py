@@ -20,6 +20,8 @@ _PLAIN = frozenset(
 _WHEN = frozenset(
     map(stem, "january february march april may june july august september october november december".split())
 )
+# "Two days ago" tells when, too.
+_DISTANCES = frozenset(map(stem, "ago later earlier before".split()))
 _UNITS = "$€%"
 
 
@@ -41,8 +43,10 @@ def is_denied(before: Words, after: Words) -> bool:
 def _amounts(sequence: Words) -> dict[str, str]:
     """The numbers of a text by their units: a currency, or the word that follows; none of a unit that has several."""
     found: dict[str, set[str]] = {}
-    for word, following in zip(sequence, [*sequence[1:], None], strict=True):
-        if word.kind is WordKind.NUMBER and word.text != "%" and (unit := _unit(word, following)):
+    for place, word in enumerate(sequence):
+        following, after = [*sequence[place + 1 : place + 3], None, None][:2]
+        is_distance = after is not None and after.form in _DISTANCES
+        if word.kind is WordKind.NUMBER and word.text != "%" and not is_distance and (unit := _unit(word, following)):
             found.setdefault(unit, set()).add(word.form)
     return {unit: min(numbers) for unit, numbers in found.items() if len(numbers) == 1}
 

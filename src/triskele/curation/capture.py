@@ -31,13 +31,14 @@ _SENTENCE = re.compile(SENTENCE_END)
 
 @dataclass(frozen=True, slots=True)
 class CapturedText:
-    """A text that may be worth keeping, in the user's words, with the rule that found it."""
+    """A text that may be worth keeping, with the rule that found it; some are stored only after a review."""
 
     text: str
     rule: str
     category: str
     confidence: float
     turn: SpokenTurn
+    needs_review: bool = False
 
 
 class _Rule(NamedTuple):
@@ -124,29 +125,49 @@ _REPORTED = re.compile(r"\b(?:he|she|they|it|error|log|message|page) (?:said|say
 
 def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
     """The candidates of a conversation, in order; none of a session that holds the skip marker."""
-    typed = [turn for turn in turns if turn.role == "user" and turn.is_typed]
-    skipped = {turn.session for turn in typed if SKIP_MARKER in turn.text}
     found: dict[str, CapturedText] = {}
-    for turn in typed:
-        if turn.session in skipped or _OFF_THE_RECORD.search(turn.text):
-            continue
-        for sentence in _sentences(turn.text):
+    for turn in on_record(turns):
+        for sentence in own_sentences(turn.text) if turn.role == "user" else ():
             candidate = _candidate(sentence, turn)
             for each in [candidate] if candidate is not None else _told(sentence, turn):
                 found.setdefault(each.text.casefold(), each)
     return list(found.values())
 
 
-def _sentences(text: str) -> list[str]:
-    """What the user wrote, without code, quotations and pasted output."""
+def on_record(turns: Iterable[SpokenTurn]) -> list[SpokenTurn]:
+    """The turns that may be learned from: typed, in no session with the skip marker, not off the record.
+
+    What is answered to a turn that is off the record is left out with it.
+    """
+    typed = [turn for turn in turns if turn.is_typed]
+    skipped = marked_sessions(typed)
+    kept, is_off = [], False
+    for turn in typed:
+        if turn.role == "user":
+            is_off = _OFF_THE_RECORD.search(turn.text) is not None
+        if not is_off and turn.session not in skipped:
+            kept.append(turn)
+    return kept
+
+
+def marked_sessions(turns: Iterable[SpokenTurn]) -> set[str]:
+    """The sessions that the user marked to be left out."""
+    return {turn.session for turn in turns if turn.role == "user" and turn.is_typed and SKIP_MARKER in turn.text}
+
+
+def own_sentences(text: str) -> list[str]:
+    """What a speaker wrote, without code and pasted output."""
     own = _PASTED.sub("", _FENCED.sub("\n", text))
     return [" ".join(part.split()) for part in _SENTENCE.split(own) if part.strip()]
 
 
+def is_statement(sentence: str) -> bool:
+    """Whether a sentence states something itself: no question, supposition, quotation or report of another's words."""
+    return not any(pattern.search(sentence) for pattern in (_QUESTION, _SUPPOSED, _POINTING, _REPORTED, _QUOTED))
+
+
 def _candidate(sentence: str, turn: SpokenTurn) -> CapturedText | None:
-    if len(sentence) > _LONGEST or _QUESTION.search(sentence) or _REPORTED.search(sentence):
-        return None
-    if _SUPPOSED.search(sentence) or _POINTING.search(sentence) or _QUOTED.search(sentence):
+    if len(sentence) > _LONGEST or not is_statement(sentence):
         return None
     for rule in _RULES:
         match = rule.pattern.match(sentence)
@@ -176,5 +197,5 @@ def _capitalised(text: str) -> str:
 def sorted_out(candidates: Sequence[CapturedText], dial: str) -> tuple[list[CapturedText], list[CapturedText]]:
     """Those to store and those to propose, at one setting of the dial."""
     stored, proposed = DIALS[dial]
-    keep = [each for each in candidates if each.confidence >= stored]
-    return keep, [each for each in candidates if proposed <= each.confidence < stored]
+    keep = [each for each in candidates if each.confidence >= stored and not each.needs_review]
+    return keep, [each for each in candidates if proposed <= each.confidence and each not in keep]

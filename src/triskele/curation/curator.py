@@ -26,6 +26,10 @@ LEAST_A_DAY = 20
 # A text that shares fewer of its words with another one is not near to it.
 _LEAST_OVERLAP = 0.25
 _MOST_SCANNED = 3000
+# A text that is so much longer cannot share that many of its words; to read them takes most of the time.
+_MOST_LONGER, _LEAST_LONGEST = 5, 100
+# A larger store is not compared with itself only because a first process runs.
+_MOST_AT_FIRST = 2000
 _QUESTION_CHARACTERS = 500
 
 
@@ -77,9 +81,11 @@ class Curator:
 
     def _nearest_by_words(self, memory: Memory) -> list[NearMemory]:
         scope = Scope(owner=self._store.owner, projects=frozenset({memory.project}), as_of=timestamps.now())
-        own = _plain(memory.content)
+        own, longest = _plain(memory.content), _MOST_LONGER * len(memory.content) + _LEAST_LONGEST
         near = []
         for other in self._store.browse(scope, sort=Sort.RECENCY, limit=_MOST_SCANNED):
+            if len(other.content) > longest:
+                continue
             theirs = _plain(other.content)
             shared = len(own & theirs) / max(len(own | theirs), 1)
             if shared >= _LEAST_OVERLAP and other.id != memory.id and not other.shared_by:
@@ -90,13 +96,17 @@ class Curator:
         return [NearMemory(other) for other in best if other.id not in gone][:NEAREST]
 
     def follow(self, limit: int = 50) -> Curated:
-        """Decide on what was written since the last call, at most so many memories; what came before is left alone."""
+        """Decide on what was written since the last call, at most so many memories.
+
+        The first call begins with the oldest memory, unless there are so many that `triskele curate` is to read them.
+        """
         if not (self._settings.propose or self._settings.apply):
             return Curated()
         cursor = self._cursor()
         if cursor is None:
-            self._advance(self._store.position())
-            return Curated()
+            is_few = self._store.census().memories <= _MOST_AT_FIRST
+            self._advance(START if is_few else self._store.position())
+            return self.follow(limit) if is_few else Curated()
         page = self._store.changes_since(cursor, limit)
         written = [entry for entry in page.entries if entry.action in _WRITTEN and entry.actor != CURATION]
         ids = list(dict.fromkeys(entry.id for entry in written if entry.undoes is None))

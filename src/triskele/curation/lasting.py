@@ -9,12 +9,12 @@ from itertools import pairwise
 
 from triskele.base.text import fold
 from triskele.curation.slots import PRESENT
-from triskele.curation.wording import WordKind, Words
+from triskele.curation.wording import ComparedWord, WordKind, Words
 
 # A subject that only the conversation tells apart from others.
 _POINTING = frozenset(
     """it its that thats this these those there here they theyre he hes she shes you youre your yours who what why how
-    where when which someone something everything everyone one""".split()
+    where when which someone something everything everyone one if unless whether""".split()
 )
 # What people say to each other without stating anything.
 _CHATTER = frozenset(
@@ -23,7 +23,8 @@ _CHATTER = frozenset(
     happy hope bye welcome cheers appreciate exactly absolutely definitely totally right true not so but and or
     because give tell show explain list provide help suggest create generate rewrite summarize describe make find
     compare translate continue maybe perhaps probably can't cant cannot let's lets been got getting miss wish
-    wishing see way same""".split()
+    wishing see way same however furthermore moreover additionally conversely ultimately overall finally therefore thus
+    meanwhile otherwise instead then also enjoy""".split()
 )
 # Rules are often written as commands.
 _COMMANDS = frozenset(
@@ -43,19 +44,27 @@ _OF_THE_MOMENT = re.compile(
     rf"|\A(?:i|we)['’]ll\b|\A(?:i|we)(?:['’]ve| have) been (?:meaning|thinking|wondering|looking|trying|feeling)\b"
     # How or where one is just now, and what one is doing.
     rf"|\A(?:i['’]m|im|we['’]re|i am|we are|my \w+ is|our \w+ is) (?:not |just |still |also |currently |always )*"
-    r"(?:so|very|really|too|pretty|here|back|home|sure|sorry|glad|happy|sad|tired|excited|proud|ready|busy|down|up|at"
+    r"(?:so|very|really|too|pretty|eager|confident|interested|here|back|home|sure|sorry|glad|happy|sad|tired|excited|proud|ready|busy|down|up|at"
     r"|(?!working|living|studying|learning|taking|using|training)\w+ing)\b"
     r"|\b(?:tonight|yesterday|right now|this (?:morning|afternoon|evening|week|weekend|month|year)"
     r"|last (?:night|week|weekend|month|year|summer|winter)|the other day|ago|just now)\b",
     re.IGNORECASE,
 )
 _LONGEST_SUBJECT = 8
+_SHORT = 3
+# A piece of a document or program: what it is about stands elsewhere.
+_FRAGMENT = re.compile(
+    r"\A\s*(?:#{1,6}\s|[-+•>|]\s|\*|__|~~~|//|[{}\[\]<$\"'`“‘])|[:;,{}=\\|]\s*\Z|\*\*\s*\Z"
+    r"|\w\(.*\)[;,]?\s*\Z|\A[^\s:]+: *[\[{]"
+)
 
 
 def is_lasting(text: str, sequence: Words) -> bool:
     """Whether a text, and its words, state something that lasts."""
     said = [word for word in sequence if word.kind is not WordKind.MARK]
-    if not said or "?" in text or _OF_THE_MOMENT.search(text):
+    if not said or "?" in text or text.rstrip().endswith("!") or _OF_THE_MOMENT.search(text) or _FRAGMENT.search(text):
+        return False
+    if all(map(_is_of_title, said)):
         return False
     first = fold(re.sub(r"['’]\w+$", "", said[0].text))
     if first in _POINTING or first in _CHATTER:
@@ -68,11 +77,19 @@ def is_lasting(text: str, sequence: Words) -> bool:
     return has_verb(said)
 
 
+def _is_of_title(word: ComparedWord) -> bool:
+    """Whether a word is written as in titles: with a capital, or short and no verb."""
+    is_small = len(word.text) <= _SHORT and word.text not in _FINITE and word.form not in PRESENT
+    return is_small or not word.text[0].islower()
+
+
 def has_verb(said: Words) -> bool:
     """Whether a finite verb follows a subject."""
     for before, word in pairwise(said[: _LONGEST_SUBJECT + 1]):
         form = fold(word.text)
-        if fold(before.text) != "to" and (form in _FINITE or word.form in PRESENT or _looks_finite(form)):
+        # "3 hours" and "Lamp Posts" hold no verb.
+        is_guessed = before.kind is not WordKind.NUMBER and word.text[0].islower() and _looks_finite(form)
+        if fold(before.text) != "to" and (form in _FINITE or word.form in PRESENT or is_guessed):
             return True
     return bool(re.search(r"['’](?:s|m|re|ve|ll|d)$", said[0].text)) or _looks_finite(fold(said[0].text))
 

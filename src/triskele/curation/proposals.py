@@ -14,6 +14,7 @@ from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.decide import PairDecision
 from triskele.curation.host import Host
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
+from triskele.ingest import with_told_period
 from triskele.stores.protocols import Document
 from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, is_secret
 
@@ -163,7 +164,7 @@ class Proposals:
         details = dict(value["details"])
         details["origin"] = Origin(details["origin"])
         details["role"] = Role(details["role"]) if details.get("role") else None
-        return self._host.draft(value["text"], **details)
+        return with_told_period(self._host.draft(value["text"], **details))
 
 
 def _as_proposed(current: Mapping[str, Memory], value: Mapping[str, Any], side: str) -> Memory | None:

@@ -171,24 +171,35 @@ class RelationReader:
         told_by = self._told_by(lambda triple: [_plain(triple.relation)])
         used = sorted(told_by.keys() - known.keys())
         asked = 0
-        for fresh in _batches(used, MOST_RELATIONS // 2):
-            leading = sorted({value["canonical"] for value in known.values()})[: MOST_RELATIONS - len(fresh)]
-            listed = [(text, cleared) for text in (*leading, *fresh) if (cleared := self._cleared(text)) is not None]
-            if not any(text in fresh for text, _ in listed):
-                continue
-            self._call()
-            meanings = reader.define_relations(llm, [cleared for _, cleared in listed])
-            asked += 1
-            names = [text for text, _ in listed]
-            made = {
-                text: {"canonical": _root(names, meanings, place), "single": meanings[place].is_single}
-                for place, text in enumerate(names)
-                if text in fresh
-            }
+        half = MOST_RELATIONS // 2
+        for fresh in _batches(used, half):
+            leading = sorted({value["canonical"] for value in known.values()})
+            made: dict[str, dict[str, Any]] = {}
+            # Each is compared with every known one, a part of them at a time, until it is one of them.
+            for part in list(_batches(leading, half)) or [[]]:
+                left = [text for text in fresh if text not in made or made[text]["canonical"] not in leading]
+                asked += self._define_beside(llm, part, left, made)
             documents = {text: Document(value, about=told_by[text]) for text, value in made.items()}
             self._documents.put(_RELATIONS, documents)
             known = {**known, **made}
         return asked
+
+    def _define_beside(
+        self, llm: Llm, known: Sequence[str], fresh: Sequence[str], made: dict[str, dict[str, Any]]
+    ) -> int:
+        """Note what new relations mean beside some known ones; returns the requests."""
+        listed = [(text, cleared) for text in (*known, *fresh) if (cleared := self._cleared(text)) is not None]
+        names = [text for text, _ in listed]
+        if not set(names) & set(fresh):
+            return 0
+        self._call()
+        meanings = reader.define_relations(llm, [cleared for _, cleared in listed])
+        for place, text in enumerate(names):
+            if text in fresh:
+                root = _root(names, meanings, place)
+                before = made.get(text, {"canonical": text})["canonical"]
+                made[text] = {"canonical": before if root == text else root, "single": meanings[place].is_single}
+        return 1
 
     def _resolve(self, llm: Llm) -> int:
         """Join names that mean one thing: by form, by the cosine of their vectors, and else by asking."""

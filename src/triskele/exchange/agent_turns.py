@@ -20,6 +20,7 @@ _MOST_BYTES = 2**28
 # Lines that a program wrote in the place of a speaker.
 _CLAUDE_PROGRAMS = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "toolUseResult")
 _CODEX_PROGRAMS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>")
+_NO_TRANSCRIPT = "this is no transcript of Claude Code, Codex or Gemini: `triskele import` reads notes and exports"
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gemini": "assistant", "model": "assistant"}
 
 
@@ -32,8 +33,10 @@ def read_turns(path: Path, offset: int = 0) -> tuple[list[SpokenTurn], int]:
     if head.startswith(b"[") or (head.startswith(b"{") and not _is_lines(data)):
         return _document_turns(data, start)
     end = data.rfind(b"\n") + 1
-    records = (_record(line) for line in data[start:end].splitlines())
-    return list(_line_turns([each for each in records if each], source.stem, data[:start])), max(end, start)
+    records = [each for line in data[start:end].splitlines() if (each := _record(line))]
+    if start == 0 and end and not any(isinstance(each.get("type"), str) for each in records):
+        raise BadInput(_NO_TRANSCRIPT)
+    return list(_line_turns(records, source.stem, data[:start])), max(end, start)
 
 
 def _is_lines(data: bytes) -> bool:
@@ -96,7 +99,7 @@ def _document_turns(data: bytes, start: int) -> tuple[list[SpokenTurn], int]:
     messages = document.get("messages") if isinstance(document, dict) else document
     named = str(document.get("sessionId") or "") if isinstance(document, dict) else ""
     if not isinstance(messages, list):
-        raise BadInput("is no transcript of Claude Code, Codex or Gemini")
+        raise BadInput(_NO_TRANSCRIPT)
     turns = []
     for each in messages[start:]:
         if isinstance(each, dict):

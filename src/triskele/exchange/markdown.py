@@ -1,4 +1,4 @@
-"""Markdown and plain text notes: a file is one memory, or one for each of its sections.
+"""Markdown and plain text notes: a file is one memory, or one for each of its sections and of its listed facts.
 
 Headings become titles and tags, and links between notes become links between memories.
 """
@@ -39,6 +39,9 @@ _NOTE_LINK = re.compile(r"\[([^\[\]\n]{1,200})\]\((?!\w+:)([^()\s#]{1,200}\.(?:m
 # Where a line of a paragraph ends a statement, or is one by itself.
 _STATED = re.compile(r"[.!?;:]\s*$")
 _FIELD = re.compile(r"\s*(?:[-*+]\s+)?\w[\w .()/-]{0,40}[:=]\s*\S")
+_TASK = re.compile(r"\[[ xX]\]\s")
+# Fewer words are a name or a label.
+_FACT_WORDS = 4
 _LONGEST_HEADING = 300
 _LONGEST_LABEL = 60
 _TEXTS = ("sensitivity", "session", "created", "updated", "valid_from", "valid_to")
@@ -220,19 +223,45 @@ def _keywords(values: dict[str, Value], body: str, stem: str) -> str:
 
 
 def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple[str, ...], str, bool]]:
-    """Sections if they fit, else their blocks, else sentences; what holds a secret is a piece of its own."""
+    """Sections if they fit, else their blocks, else sentences; listed facts and secrets are pieces of their own."""
     for headings, group in groupby(blocks(body, first_line), key=lambda block: block.headings):
         section, context = list(group), "".join(f"# {name}\n" for name in headings[-1:])
         for run, holds_secret in _runs([block.text for block in section], context):
-            chosen = [section[place] for place in run]
-            whole = "\n".join(_as_written(block) for block in chosen).strip()
-            is_divisible = holds_secret and len(chosen) == 1
-            if len(whole) <= limit and not is_divisible:
-                yield chosen[0].line, headings, whole, holds_secret
-                continue
-            for block in chosen:
-                for line, piece, is_secret in parted(block, limit, context):
-                    yield line, headings, piece, is_secret or (holds_secret and not is_divisible)
+            together = [section[place] for place in run]
+            for chosen in [together] if holds_secret else _apart(together):
+                whole = "\n".join(_as_written(block) for block in chosen).strip()
+                if len(chosen) == 1 and chosen[0].is_item and not holds_secret:
+                    whole = chosen[0].text
+                is_divisible = holds_secret and len(chosen) == 1
+                if len(whole) <= limit and not is_divisible:
+                    yield chosen[0].line, headings, whole, holds_secret
+                    continue
+                for block in chosen:
+                    for line, piece, is_secret in parted(block, limit, context):
+                        yield line, headings, piece, is_secret or (holds_secret and not is_divisible)
+
+
+def _apart(section: Sequence[Block]) -> Iterator[list[Block]]:
+    """Blocks that belong together: an item of a list of facts stands by itself, everything else stays as written."""
+    together: list[Block] = []
+    for is_item, group in groupby(section, key=lambda block: block.is_item):
+        listed = list(group)
+        # What introduces a list says what its items are about.
+        is_introduced = bool(together) and together[-1].text.rstrip().endswith(":")
+        if is_item and not is_introduced and _are_facts(listed):
+            yield from [together] if together else []
+            yield from ([block] for block in listed)
+            together = []
+        else:
+            together += listed
+    yield from [together] if together else []
+
+
+def _are_facts(items: Sequence[Block]) -> bool:
+    """Whether every item of a list is a statement: steps, tasks and single words mean something together only."""
+    plain = (block.text.split("\n", 1)[0] for block in items)
+    is_long = all(len(text.split()) >= _FACT_WORDS and not _TASK.match(text) for text in plain)
+    return len(items) > 1 and is_long and not any(block.is_numbered for block in items)
 
 
 def parted(block: Block, limit: int, context: str = "") -> Iterator[tuple[int, str, bool]]:
@@ -326,6 +355,7 @@ class Block:
     headings: tuple[str, ...]
     text: str
     is_item: bool
+    is_numbered: bool = False
 
 
 @dataclass(slots=True)
@@ -338,6 +368,7 @@ class _Open:
     lines: list[str] = field(default_factory=list)
     fence: str = ""
     after_blank: bool = False
+    is_numbered: bool = False
 
 
 def blocks(text: str, first_line: int = 1) -> Iterator[Block]:
@@ -401,7 +432,7 @@ def _takes_in(block: _Open, line: str) -> bool:
 def _opened(number: int, line: str) -> _Open:
     item = _ITEM.match(line)
     if item:
-        return _Open(number, len(item[1]), True, [item[2]])
+        return _Open(number, len(item[1]), True, [item[2]], is_numbered=line.lstrip()[0].isdigit())
     block = _Open(number, len(line) - len(line.lstrip()), False)
     if not _continues(block, line):
         block.lines.append(line)
@@ -409,4 +440,4 @@ def _opened(number: int, line: str) -> _Open:
 
 
 def _closed(block: _Open, headings: dict[int, str]) -> Block:
-    return Block(block.line, tuple(headings.values()), "\n".join(block.lines).strip(), block.is_item)
+    return Block(block.line, tuple(headings.values()), "\n".join(block.lines).strip(), block.is_item, block.is_numbered)

@@ -5,13 +5,11 @@ Every reply is strict JSON, checked, with one repair try; one that stays invalid
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from triskele.errors import ModelUnavailable
 from triskele.models.llm import Llm
+from triskele.models.numbered_reply import AGAIN, Numbered, ask
 from triskele.privacy.clearance import Cleared
 
 MOST_TEXTS = 25
@@ -44,18 +42,14 @@ _NAMES = (
     " person or thing. If in doubt say false. Answer with JSON alone:"
     ' {"pairs": [{"pair": 1, "same": false}]} with every pair once.\n'
 )
-_AGAIN = "\nYour last answer was not valid. Answer with the JSON object alone, with every number once.\n"
 _NOTE = tuple(f"\nNote {number}\n<note>\n" for number in range(1, MOST_TEXTS + 1))
 _RELATION = tuple(f"\nRelation {number}: " for number in range(1, MOST_RELATIONS + 1))
 _PAIR = tuple(f"\nPair {number}: " for number in range(1, MOST_NAMES + 1))
 _END_OF_NOTE, _AND = "\n</note>\n", " | "
 WORDS = frozenset(
-    {_TRIPLES, _RELATIONS, _NAMES, _AGAIN, *_NOTE, *_RELATION, *_PAIR, _END_OF_NOTE, _AND},
+    {_TRIPLES, _RELATIONS, _NAMES, AGAIN, *_NOTE, *_RELATION, *_PAIR, _END_OF_NOTE, _AND},
 )
 """The only words that such a prompt may contain besides the texts."""
-_FENCE = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
-
-_Made = TypeVar("_Made")
 
 
 class Triple(NamedTuple):
@@ -83,7 +77,8 @@ def read_triples(llm: Llm, texts: Sequence[Cleared]) -> list[list[Triple]]:
     parts: list[str | Cleared] = [_TRIPLES]
     for number, text in enumerate(texts[:MOST_TEXTS]):
         parts += [_NOTE[number], text, _END_OF_NOTE]
-    return _asked(llm, parts, "notes", "note", min(len(texts), MOST_TEXTS), _TOKENS_PER_TEXT, _triples)
+    shape = Numbered("notes", "note", min(len(texts), MOST_TEXTS))
+    return ask(llm, parts, shape, _TOKENS_PER_TEXT * shape.count + 100, _triples)
 
 
 def define_relations(llm: Llm, relations: Sequence[Cleared]) -> list[RelationMeaning]:
@@ -92,7 +87,8 @@ def define_relations(llm: Llm, relations: Sequence[Cleared]) -> list[RelationMea
     for number, relation in enumerate(relations[:MOST_RELATIONS]):
         parts += [_RELATION[number], relation]
     count = min(len(relations), MOST_RELATIONS)
-    return _asked(llm, parts, "relations", "relation", count, _TOKENS_PER_LINE, lambda row: _meaning(row, count))
+    shape = Numbered("relations", "relation", count)
+    return ask(llm, parts, shape, _TOKENS_PER_LINE * count + 100, lambda row: _meaning(row, count))
 
 
 def same_names(llm: Llm, pairs: Sequence[tuple[Cleared, Cleared]]) -> list[bool]:
@@ -100,47 +96,8 @@ def same_names(llm: Llm, pairs: Sequence[tuple[Cleared, Cleared]]) -> list[bool]
     parts: list[str | Cleared] = [_NAMES]
     for number, (one, other) in enumerate(pairs[:MOST_NAMES]):
         parts += [_PAIR[number], one, _AND, other]
-    return _asked(llm, parts, "pairs", "pair", min(len(pairs), MOST_NAMES), _TOKENS_PER_LINE, _sameness)
-
-
-def _asked(
-    llm: Llm,
-    parts: Sequence[str | Cleared],
-    listed: str,
-    numbered: str,
-    count: int,
-    tokens_each: int,
-    read: Callable[[dict[str, Any]], _Made | None],
-) -> list[_Made]:
-    """One value for every number, after at most one repair try."""
-    most = tokens_each * count + 100
-    for asking in (parts, [*parts, _AGAIN]):
-        made = _checked(llm.complete(asking, most_tokens=most), listed, numbered, count, read)
-        if made is not None:
-            return made
-    raise ModelUnavailable(f"{llm.name} gave no valid {listed}; nothing is taken from its answer")
-
-
-def _checked(
-    reply: str, listed: str, numbered: str, count: int, read: Callable[[dict[str, Any]], _Made | None]
-) -> list[_Made] | None:
-    """The values in the order of their numbers; None unless every number has exactly one that is valid."""
-    fenced = _FENCE.match(reply.strip())
-    try:
-        value = json.loads(fenced.group(1) if fenced else reply)
-    except (ValueError, RecursionError):
-        return None
-    rows = value.get(listed) if isinstance(value, dict) and len(value) == 1 else None
-    if not isinstance(rows, list) or len(rows) != count:
-        return None
-    found: dict[int, _Made] = {}
-    for row in rows:
-        number = row.get(numbered) if isinstance(row, dict) else None
-        made = read(row) if type(number) is int and 1 <= number <= count else None
-        if made is None or type(number) is not int:
-            return None
-        found[number] = made
-    return [found[number] for number in sorted(found)] if len(found) == count else None
+    shape = Numbered("pairs", "pair", min(len(pairs), MOST_NAMES))
+    return ask(llm, parts, shape, _TOKENS_PER_LINE * shape.count + 100, _sameness)
 
 
 def _triples(row: dict[str, Any]) -> list[Triple] | None:

@@ -40,6 +40,12 @@ _LINK = re.compile(
     r"|(?P<beside>\s{1,3}+[(]?)"
 )
 _VALUE = re.compile(rf"[{_QUOTES}](?P<quoted>[^{_QUOTES}\n]{{3,80}}+)[{_QUOTES}]|(?P<bare>[^\s{_QUOTES}]\S{{2,119}}+)")
+# A value alone on the next line or the one after it; identifiers there are keys of a document.
+_BELOW = re.compile(
+    rf"[*_]{{0,2}}[ \t]{{0,3}}\r?\n(?:[ \t]{{0,8}}\r?\n)?[ \t]{{0,8}}(?:[-*>•][ \t]{{1,3}})?[{_QUOTES}]?"
+    rf"(?P<below>(?![a-z]+(?:[_\-][a-z0-9]+)+[{_QUOTES}\s])[^\s{_QUOTES}]{{5,120}}+)[{_QUOTES}]?[ \t]{{0,3}}"
+    r"(?=\r?\n|\Z)"
+)
 _BRIDGE = re.compile(r"[\w \-'’/&@()]{0,50}+")
 _CHANGE = re.compile(r"(?i)\b(?:chang|set|reset|updat|now|geänder|gesetzt|neu)")
 _DIGITS = re.compile(r"\d{8,24}|\d{4}(?:-\d{4}){2,5}")
@@ -191,7 +197,17 @@ def _after(text: str, hint: re.Match[str], until: int) -> Iterator[Finding]:
             yield Finding("password", start, end, f"stands after “{hint[0]}”")
             return
         if link["set"]:
+            yield from _below(text, hint, link) if value is None else ()
             return
+
+
+def _below(text: str, hint: re.Match[str], link: re.Match[str]) -> Iterator[Finding]:
+    """The password on the line after "Password:"."""
+    match = _BELOW.match(text, link.end())
+    word = match["below"] if match else ""
+    is_known = word.lower() in _NOT_PASSWORDS | DOCUMENTED or word.endswith(":") or "://" in word
+    if match and not is_known and looks_chosen(word):
+        yield Finding("password", *match.span("below"), f"stands on the line after “{hint[0]}”")
 
 
 def _announced(text: str, hint: re.Match[str], link: re.Match[str], value: re.Match[str]) -> bool:

@@ -53,6 +53,7 @@ class Sources:
     second_stage: SecondStage | None = None
     rewriter: QueryRewriter | None = None
     missing: tuple[str, ...] = ()
+    half_life_days: float = 0.0
 
 
 @one_blas_thread()
@@ -229,7 +230,7 @@ def _answer(
         near = [row for row, _ in store.versions([query.near])] if query.near else []
         found = in_order(found, plan.order, corpus, near)
     coverage = reasons.Coverage(terms, sources.analyzer)
-    priors = Priors(plan.prior, plan.exact, coverage.is_whole)
+    priors = Priors(plan.prior, plan.exact, coverage.is_whole, sources.half_life_days)
     resolved = resolve(found.fused, query, store, priors=priors, show_superseded=show_superseded)
     links = store.links([each.memory.id for each in resolved], known_at=query.scope.known_at)
     if query.is_explained:

@@ -30,6 +30,8 @@ MAX_WORDS_NAMED = 8
 _CHARACTERS_PER_TOKEN = 4
 # The share of a score that time gives to a memory from about the time asked for.
 _AT_THE_TIME = 0.1
+# Below this share the age of a memory is a reason worth naming.
+_AGED = 0.9
 _NEARNESS = ((0.45, "close"), (0.25, "related"), (-math.inf, "hardly related"))
 
 
@@ -123,6 +125,7 @@ def bare(
         superseded=resolved.superseded,
         stands_for=resolved.stands_for,
         links=links,
+        decay=resolved.decay,
     )
 
 
@@ -166,12 +169,14 @@ def sentence(hit: Hit, named: Callable[[str], str] = str) -> str:
 
 
 def _said(hit: Hit) -> str:
-    """Whose words a hit holds and when it was said, where the query asks for that."""
+    """Whose words a hit holds and when it was said, where the query asks for that or the age of a memory counts."""
     said = ""
     if SPEAKER in hit.legs and (hit.memory.speaker or hit.memory.role):
         said += f", in the words of {hit.memory.speaker or f'the {hit.memory.role}'}"
     if TIME in hit.legs and hit.legs[TIME].contribution >= _AT_THE_TIME * hit.score / (hit.prior or 1.0):
         said += ", from about the time that the query asks for"
+    if hit.decay < _AGED:
+        said += f", and counts less for its age (importance ×{hit.decay:.2f})"
     return said
 
 

@@ -251,6 +251,7 @@ class ModelRuntime:
             reranker=self.reranker() if plan.rerank == CROSS and uses_models else None,
             second_stage=_second_stage(plan) if asks_meaning else None,
             missing=(WITHOUT_MODEL,) if asks_meaning and semantic is None else (),
+            half_life_days=self._settings.recall.half_life_days,
         )
         if self.watch is not None:
             sources = self.watch(sources)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from triskele.base.periods import memory_time
@@ -16,6 +16,7 @@ MAX_DEPTH = 10
 SUPERSEDED_IMPORTANCE = 0.3
 # The importance of most memories.
 _MIDDLING = 0.5
+_DAY = timedelta(days=1)
 # So few candidates are read at once: to choose among them first would cost more.
 _FEW = 64
 
@@ -98,6 +99,7 @@ class Resolved:
     prior: float
     superseded: bool
     stands_for: str | None
+    decay: float = 1.0
 
 
 class _Choice(NamedTuple):
@@ -108,21 +110,40 @@ class _Choice(NamedTuple):
     score: float
     prior: float
     superseded: bool
+    decay: float
 
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """What counts after relevance: importance, and a bonus for memories with every query term."""
+    """What counts after relevance: importance, and a bonus for memories with every query term.
+
+    With a half-life importance decays: it counts half after so many days since the memory was last written.
+    """
 
     importance: float = 0.0
     exact: float = 0.0
     is_exact: Callable[[Memory], bool] = lambda _: False
+    half_life_days: float = 0.0
 
     def bonuses(self, rows: Sequence[int], store: OwnerStore) -> Mapping[int, float]:
         """The factors that raise the scores of some rows."""
         if not self.exact:
             return {}
         return {row: 1 + self.exact for row, memory in store.rows(rows).items() if self.is_exact(memory)}
+
+    def decays(self, rows: Sequence[int], store: OwnerStore, moment: datetime) -> Mapping[int, float]:
+        """The share of their importance that some rows still have at a moment; none where importance stays."""
+        if not self.half_life_days:
+            return {}
+        return {row: self.decay(memory, moment) for row, memory in store.rows(rows).items()}
+
+    def decay(self, memory: Memory, moment: datetime) -> float:
+        """The share of its importance that a memory still has; one of the highest importance keeps it."""
+        if not self.half_life_days or memory.importance >= 1:
+            return 1.0
+        written = max(memory.valid_from or memory.created_at, memory.updated_at)
+        age_days = max((moment - written) / _DAY, 0.0)
+        return float(0.5 ** (age_days / self.half_life_days))
 
 
 def resolve(
@@ -142,7 +163,7 @@ def resolve(
 def _resolved(choice: _Choice, candidate: Candidate, matched: Memory) -> Resolved:
     memory = choice.successor or matched
     stands_for = None if matched.id == memory.id else matched.id
-    return Resolved(memory, matched, candidate, choice.score, choice.prior, choice.superseded, stands_for)
+    return Resolved(memory, matched, candidate, choice.score, choice.prior, choice.superseded, stands_for, choice.decay)
 
 
 def _chosen(
@@ -176,19 +197,22 @@ def _best(
     """What is served of some candidates, best first."""
     rows = [candidate.row for candidate in fused]
     known = store.importance(rows)
-    bonuses = priors.bonuses(rows, store)
+    bonuses, decays = priors.bonuses(rows, store), priors.decays(rows, store, query.scope.as_of)
     succession = Succession((id for id, _ in known.values()), store, query.scope)
     best: dict[str, _Choice] = {}
     for candidate in fused:
         if candidate.row not in known:
             continue
         id, importance = known[candidate.row]
+        decay = decays.get(candidate.row, 1.0)
         successor = None if show_superseded else _successor(id, succession, query.scope)
         if successor is not None:
             id, importance = successor.id, successor.importance
+            decay = priors.decay(successor, query.scope.as_of)
         superseded = succession.is_superseded(id)
-        weight = _weight(importance, superseded, query.sort, priors.importance) * bonuses.get(candidate.row, 1.0)
-        choice = _Choice(candidate, successor, candidate.score * weight, weight, superseded)
+        counted = importance * decay
+        weight = _weight(counted, superseded, query.sort, priors.importance) * bonuses.get(candidate.row, 1.0)
+        choice = _Choice(candidate, successor, candidate.score * weight, weight, superseded, decay)
         if id not in best or best[id].score < choice.score:
             best[id] = choice
     chosen = list(best.values())

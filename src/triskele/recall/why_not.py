@@ -127,7 +127,7 @@ def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyN
     ranks = recall.ranks(memory.id, text, opened)
     stages.append(Stage("candidates", ranks.is_retrieved, f"{'' if ranks.is_retrieved else 'not '}retrieved: {ranks}"))
     if ranks.is_retrieved and not superseded:
-        stages.append(_cut_stage(_rank(memory, wide), int(options["limit"])))
+        stages.append(_cut_stage(_rank(memory, wide), int(options["limit"]), wide))
     tries = _changes(memory, text, scope, sources, _rank(memory, wide))
     change = next((tried for tried in tries if _helps(tried, memory, text, options, recall)), None)
     return WhyNot(None, tuple(stages), change)
@@ -182,9 +182,11 @@ def _terms_stage(memory: Memory, text: str, analyzer: Analyzer) -> Stage:
     return Stage("words", bool(shared), f"matches {len(shared)} of {of}")
 
 
-def _cut_stage(rank: int | None, limit: int) -> Stage:
+def _cut_stage(rank: int | None, limit: int, wide: Answer) -> Stage:
     at = f"rank {rank}" if rank is not None else f"below rank {MAX_LIMIT}"
-    return Stage("cut", rank is not None and rank <= limit, f"{at}; the answer ends at rank {limit}")
+    decay = wide.hits[rank - 1].decay if rank is not None else 1.0
+    aged = f"; its age leaves ×{decay:.2f} of its importance" if decay < 1 else ""
+    return Stage("cut", rank is not None and rank <= limit, f"{at}; the answer ends at rank {limit}{aged}")
 
 
 def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:

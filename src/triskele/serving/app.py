@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from math import isfinite
@@ -163,9 +163,9 @@ class Application:
             raise HTTPException(404 if payload is not None else 400)
         if request.headers.get("x-triskele-version") != __version__:
             return Response(status_code=204)
-        text = await to_thread.run_sync(self._run_command, payload)
+        text, related = await to_thread.run_sync(self._run_command, payload)
         if text is None:
-            return Response(status_code=204)
+            return Response(status_code=204, headers={"X-Triskele-Related": ",".join(related)} if related else None)
         return Response(text.encode("utf-8", "backslashreplace"), media_type="text/plain; charset=utf-8")
 
     async def _sign_in(self, request: Request) -> Response:
@@ -182,13 +182,18 @@ class Application:
         choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,,").split(",")]
         return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
 
-    def _run_command(self, payload: dict[str, Any]) -> str | None:
+    def _run_command(self, payload: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+        """The output of a command; None where the client runs it, with memories that it is to ask about."""
         from triskele.serving.cli import remote
+        from triskele.serving.cli.related_memories import OnlyClientAsks
 
-        # Whatever goes wrong goes wrong in the client's own process too, which then tells the user.
-        with suppress(Exception):
-            return remote.run(self._context.open_engine(), payload)
-        return None
+        try:
+            return remote.run(self._context.open_engine(), payload), ()
+        except OnlyClientAsks as asked:
+            return None, asked.ids
+        except Exception:
+            # Whatever goes wrong goes wrong in the client's own process too, which then tells the user.
+            return None, ()
 
     def _engine_of(self, principal: Principal) -> Engine:
         policy = self._context.policy

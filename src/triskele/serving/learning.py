@@ -1,4 +1,7 @@
-"""Learning from conversations: what the user said is captured by rules, stored or proposed, and read only once."""
+"""Learning from conversations: what was said is captured by rules and, where there is one, by a language model.
+
+It is stored or proposed, and read only once; what a model could not read is read the next time.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,23 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from triskele.base import timestamps
 from triskele.curation import capture, echo
 from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.curator import Curator
+from triskele.curation.fact_reader import FactReader
+from triskele.curation.wording import content, forms, words
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange import agent_turns
+from triskele.ingest import with_told_period
 from triskele.serving.hook import injection
 from triskele.stores.protocols import Document
-from triskele.types import CURATION, Add, Memory, Origin, Role, SpokenTurn, is_secret
+from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, is_secret
 
 if TYPE_CHECKING:
     from triskele.curation.capture import CapturedText
@@ -28,43 +36,142 @@ _MOST_QUEUED = 200
 # A captured text that resembles a known memory so much is not news.
 _KNOWN = 0.7
 _EXPLICIT = "asked to remember"
+# When a transcript is tried again that a language model could not read.
+_RETRY_MINUTES = (10, 30, 120, 480, 1440)
+_LONG_AGO = "2000-01-01T00:00:00Z"
 
 
 @dataclass(slots=True)
 class Learned:
-    """What became of a transcript: memories kept, texts that wait for a review, and how many were known or unfit."""
+    """What became of a transcript: memories kept, texts that wait for a review, and how many were known or unfit.
+
+    `rules` names what found each of them by its id; `withheld` turns of private sessions were not shown to the language
+    model, `invented` facts of it were not in the turns, and `problem` says why it left turns for the next time.
+    """
 
     turns: int = 0
     kept: list[Memory] = field(default_factory=list)
     proposed: list[Memory] = field(default_factory=list)
     skipped: int = 0
     batch: str = ""
+    rules: dict[str, CapturedText] = field(default_factory=dict)
+    withheld: int = 0
+    invented: int = 0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a transcript was read: by the rules up to an offset, by the model so many turns past another one."""
+
+    offset: int = 0
+    model_offset: int = 0
+    model_turns: int = 0
+    skipped: list[str] = field(default_factory=list)
+    private: list[str] = field(default_factory=list)
 
 
 def learn(
     engine: Engine, path: Path, *, dial: str = "normal", project: str | None = None, is_dry: bool = False
 ) -> Learned:
-    """Read what a transcript says since the last time; a dry run reads all of it and keeps nothing."""
+    """Read what a transcript says since the last time; a dry run reads all of it and keeps nothing.
+
+    What the rules find is kept before a language model is asked for more.
+    """
     documents, key = engine.store.documents, _key(path)
-    offset = 0 if is_dry else int((documents.get(_READ, key) or {}).get("offset", 0))
-    turns, after = agent_turns.read_turns(path, offset)
-    skip = [re.compile(pattern, re.IGNORECASE) for pattern in engine.settings.curation.learn_skip]
-    own = [turn for turn in turns if injection.is_from_user({"prompt": turn.text})]
-    own = [turn for turn in own if not any(pattern.search(turn.text) for pattern in skip)]
-    stored, waiting = capture.sorted_out(capture.capture(own), dial)
+    progress = _Progress(**({} if is_dry else documents.get(_READ, key) or {}))
+    turns, after = agent_turns.read_turns(path, progress.offset)
+    progress.skipped = sorted({*progress.skipped, *map(_session_key, capture.marked_sessions(turns))})
+    own = _own(engine, turns, progress)
     learned = Learned(turns=len(own))
-    learned.kept = _news(engine, stored, project, learned)
-    learned.proposed = [each for each in _news(engine, waiting, project, learned) if not is_secret(each)]
-    if is_dry:
-        return learned
-    _keep(engine, learned)
-    captured = {each.text: each for each in waiting}
-    engine.proposals.offer_texts(
-        (memory, captured[memory.content].confidence, (Rationale(captured[memory.content].rule),))
-        for memory in learned.proposed
-    )
-    documents.put(_READ, {key: Document({"offset": after})})
+    _take(engine, learned, capture.capture(own), dial, project, is_dry=is_dry)
+    if after < progress.model_offset:
+        # The file was written anew.
+        progress.model_offset = progress.model_turns = 0
+    progress.offset = after
+    if not is_dry:
+        documents.put(_READ, {key: Document(asdict(progress))})
+    _learn_by_model(engine, path, progress, learned, dial, project, is_dry=is_dry)
+    if not is_dry:
+        documents.put(_READ, {key: Document(asdict(progress))})
     return learned
+
+
+def _learn_by_model(
+    engine: Engine, path: Path, progress: _Progress, learned: Learned, dial: str, project: str | None, *, is_dry: bool
+) -> None:
+    """Let the language model read what it has not read yet, where the settings name one."""
+    reader = FactReader(engine, Curator(engine).may_call, project=project)
+    llm = reader.model()
+    if llm is None:
+        return
+    turns, after = agent_turns.read_turns(path, progress.model_offset)
+    places = {id(turn): place for place, turn in enumerate(turns)}
+    own = [turn for turn in _own(engine, turns, progress) if places[id(turn)] >= progress.model_turns]
+    private = {turn.session for turn in own if _is_private(engine, turn.session, progress)}
+    reading = reader.read(llm, own, private=private)
+    learned.withheld, learned.invented, learned.problem = reading.withheld, reading.invented, reading.problem
+    progress.private = sorted({*progress.private, *map(_session_key, reading.private_sessions)})
+    _take(engine, learned, _not_found(reading.candidates, learned), dial, project, is_dry=is_dry)
+    if reading.problem:
+        progress.model_turns = places[id(own[reading.done])]
+    else:
+        progress.model_offset, progress.model_turns = after, 0
+
+
+def _own(engine: Engine, turns: Sequence[SpokenTurn], progress: _Progress) -> list[SpokenTurn]:
+    """The turns of the user that no pattern of the settings leaves out, and what was answered to them."""
+    skip = [re.compile(pattern, re.IGNORECASE) for pattern in engine.settings.curation.learn_skip]
+    kept, is_left_out = [], False
+    for turn in turns:
+        if turn.role == "user" and turn.is_typed:
+            is_left_out = any(pattern.search(turn.text) for pattern in skip)
+        is_from_user = turn.role != "user" or injection.is_from_user({"prompt": turn.text})
+        if is_from_user and not is_left_out and _session_key(turn.session) not in progress.skipped:
+            kept.append(turn)
+    return kept
+
+
+def _is_private(engine: Engine, session: str, progress: _Progress) -> bool:
+    """Whether a session was given private memories, or was found to be private before."""
+    key = injection.key_of({"session_id": session})
+    given = engine.store.memories([each.id for each in engine.store.usage.given(key)]) if key else {}
+    is_shown = any(memory.sensitivity is not Sensitivity.OPEN for memory in given.values())
+    return is_shown or _session_key(session) in progress.private
+
+
+def _not_found(candidates: Sequence[CapturedText], learned: Learned) -> list[CapturedText]:
+    """What the model found beside what the rules found in the same run."""
+    before = [_said(each.text) for each in learned.rules.values()]
+    return [each for each in candidates if not any(_said(each.text) <= said for said in before)]
+
+
+def _said(text: str) -> frozenset[str]:
+    return frozenset(forms(content(words(text))))
+
+
+def _take(
+    engine: Engine,
+    learned: Learned,
+    candidates: Sequence[CapturedText],
+    dial: str,
+    project: str | None,
+    *,
+    is_dry: bool,
+) -> None:
+    """Keep and propose what is news among some candidates; a dry run only names it."""
+    stored, waiting = capture.sorted_out(candidates, dial)
+    kept = _news(engine, stored, project, learned)
+    proposed = [each for each in _news(engine, waiting, project, learned) if not is_secret(each)]
+    learned.kept += kept
+    learned.proposed += proposed
+    if is_dry:
+        return
+    _keep(engine, kept, learned)
+    found = learned.rules
+    engine.proposals.offer_texts(
+        (memory, found[memory.id].confidence, (Rationale(found[memory.id].rule),)) for memory in proposed
+    )
 
 
 def _news(engine: Engine, found: Sequence[CapturedText], project: str | None, learned: Learned) -> list[Memory]:
@@ -76,23 +183,27 @@ def _news(engine: Engine, found: Sequence[CapturedText], project: str | None, le
             learned.skipped += 1
         else:
             news.append(draft)
+            learned.rules[draft.id] = each
     return news
 
 
 def _draft(engine: Engine, each: CapturedText, project: str | None) -> Memory | None:
-    """A captured text as a memory in the user's own words; a secret only if the user asked to remember it."""
+    """A captured text as a memory of who said it; a secret only if the user asked to remember it."""
+    is_users = each.turn.role == "user"
     try:
-        draft = engine.draft(
+        text = engine.draft(
             each.text,
             category=each.category if each.category in engine.settings.memory.categories else None,
             project=project,
-            origin=Origin.USER,
-            role=Role.USER,
+            origin=Origin.USER if is_users else Origin.AGENT,
+            role=Role.USER if is_users else Role.ASSISTANT,
             session=_session(each.turn),
             created_at=each.turn.at,
         )
     except BadInput:
         return None
+    # "Until Friday" is an expiry, counted from when it was said.
+    draft = with_told_period(text)
     return None if is_secret(draft) and each.rule != _EXPLICIT else draft
 
 
@@ -103,11 +214,11 @@ def _is_known(curator: Curator, engine: Engine, draft: Memory, each: CapturedTex
     return any(hint.verdict is Verdict.NOOP and hint.confidence >= _KNOWN for hint in hints)
 
 
-def _keep(engine: Engine, learned: Learned) -> None:
+def _keep(engine: Engine, kept: Sequence[Memory], learned: Learned) -> None:
     """Store what is to be kept, and decide what it replaces as for any new memory."""
-    if not learned.kept:
+    if not kept:
         return
-    outcomes = engine.acting_as(CURATION).apply([Add(memory) for memory in learned.kept])
+    outcomes = engine.acting_as(CURATION).apply([Add(memory) for memory in kept], batch=learned.batch or None)
     learned.batch = outcomes[0].batch
     curator = Curator(engine)
     standing = engine.store.memories([outcome.id for outcome in outcomes])
@@ -128,18 +239,36 @@ def queue(engine: Engine, payload: Mapping[str, Any], project: str) -> None:
 def work_off(engine: Engine) -> int:
     """Read the transcripts that wait; one that cannot be read is dropped. Returns how many were read."""
     dial, done = engine.settings.curation.learn, 0
+    now = timestamps.now()
     for key, value in engine.store.documents.all(_QUEUE).items() if dial != "off" else ():
+        if timestamps.parse(value.get("after", _LONG_AGO)) > now:
+            continue
         # Taken out first: a transcript that breaks the reader must not be read again and again.
         engine.store.documents.delete(_QUEUE, [key])
         with suppress(TriskeleError, OSError):
-            learn(engine, Path(value["path"]), dial=dial, project=value["project"])
+            learned = learn(engine, Path(value["path"]), dial=dial, project=value["project"])
             done += 1
+            if learned.problem:
+                _try_later(engine, key, value)
     return done
 
 
+def _try_later(engine: Engine, key: str, value: Mapping[str, Any]) -> None:
+    """Queue a transcript again that a language model could not read, each time later, and in the end no more."""
+    tries = int(value.get("tries", 0))
+    if tries < len(_RETRY_MINUTES):
+        after = timestamps.now() + timedelta(minutes=_RETRY_MINUTES[tries])
+        again = {**value, "tries": tries + 1, "after": timestamps.to_text(after)}
+        engine.store.documents.put(_QUEUE, {key: Document(again)}, most=_MOST_QUEUED, durable=False)
+
+
 def _session(turn: SpokenTurn) -> str | None:
-    """A name for the conversation that does not hold the client's own id."""
-    return f"talk-{hashlib.sha256(turn.session.encode()).hexdigest()[:12]}" if turn.session else None
+    return f"talk-{_session_key(turn.session)}" if turn.session else None
+
+
+def _session_key(session: str) -> str:
+    """A name for a conversation that does not hold the client's own id."""
+    return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _key(path: Path) -> str:

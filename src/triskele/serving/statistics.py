@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from triskele.base import timestamps
 from triskele.curation import agreement
 from triskele.curation.agreement import AgreementStats
 from triskele.curation.curator import Curator
+from triskele.recall.hosted import egress_log
 from triskele.recall.plan import Adopted
 from triskele.stores.derived import JobCounts, NameCounts
 from triskele.stores.protocols import DayCount, UseCount
@@ -15,6 +17,9 @@ from triskele.types import Memory
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
+
+# The endpoint of the language model in the log of what was sent.
+_LLM = "llm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,13 @@ def more_statistics(engine: Engine) -> MoreStatistics:
         used=tuple(engine.store.memories([each.id for each in most_used]).values()),
         days=tuple(usage.days()),
         proposals=len(engine.proposals.list()),
-        today=Curator(engine).today(),
+        today=_today(engine),
         llm_calls=engine.settings.curation.llm_calls,
     )
+
+
+def _today(engine: Engine) -> dict[str, int]:
+    """What curation did today, with the tokens that its language model reported."""
+    day = timestamps.now().date().isoformat()
+    tokens = sum(each.tokens for each in egress_log.days(engine.store) if (each.day, each.endpoint) == (day, _LLM))
+    return Curator(engine).today() | ({"tokens": tokens} if tokens else {})

@@ -1,4 +1,4 @@
-"""The egress policy: open memories may leave, and queries that quote nothing private or secret."""
+"""The egress policy: open memories may leave, and queries and turns that quote nothing private or secret."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
 from triskele.index.local import LocalVectors
 from triskele.index.vectors import DenseIndex
-from triskele.models import pair_judge, triples
+from triskele.models import pair_judge, spoken_facts, triples
 from triskele.models.cross_encoders import Readable, Reranker, Reranking
 from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
@@ -30,7 +30,7 @@ from triskele.types import Memory, Scope
 BATCH = 64
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
 # All prompts that a language model may get.
-_WORDS = WORDS | pair_judge.WORDS | triples.WORDS
+_WORDS = WORDS | pair_judge.WORDS | triples.WORDS | spoken_facts.WORDS
 _Named = TypeVar("_Named", HostedSettings, RerankSettings, LlmSettings)
 _Made = TypeVar("_Made")
 _Hosted = TypeVar("_Hosted", HostedModel, HostedReranker, HostedLlm)

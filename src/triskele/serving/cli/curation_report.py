@@ -11,7 +11,7 @@ from rich.text import Text
 from triskele.base import timestamps
 from triskele.curation.compare import Rationale, Verdict
 from triskele.serving import shapes
-from triskele.serving.cli.render import ID, MATCH, QUIET, counted, day, memories, note, one_line, table
+from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, counted, day, memories, note, one_line, table
 
 if TYPE_CHECKING:
     from triskele.curation.proposals import Proposal
@@ -178,31 +178,46 @@ def day_counts(waiting: int, today: Mapping[str, int], most_calls: int) -> Rende
     if changed := today.get("changed", 0):
         parts.append(f"{memories(changed)} changed without a review today")
     if calls := today.get("calls", 0):
-        parts.append(f"{calls} of {most_calls} calls of the language model today")
+        tokens = f" ({counted(today['tokens'], 'token')})" if today.get("tokens") else ""
+        parts.append(f"{calls} of {most_calls} calls of the language model today{tokens}")
     return note(f"Curation: {', '.join(parts)}")
 
 
 def learned_shape(result: Learned) -> dict[str, Any]:
     """What was learned as JSON."""
     return {
-        "kept": [_memory_shape(memory, is_stored=bool(result.batch)) for memory in result.kept],
-        "proposed": [_memory_shape(memory, is_stored=False) for memory in result.proposed],
+        "kept": [_learned_shape(result, memory, is_stored=bool(result.batch)) for memory in result.kept],
+        "proposed": [_learned_shape(result, memory, is_stored=False) for memory in result.proposed],
         "skipped": result.skipped,
         "turns": result.turns,
+        "withheld": result.withheld,
+        "invented": result.invented,
+        "problem": result.problem or None,
         "batch": result.batch or None,
     }
 
 
+def _learned_shape(result: Learned, memory: Memory, *, is_stored: bool) -> dict[str, Any]:
+    return {**_memory_shape(memory, is_stored=is_stored), "found_by": result.rules[memory.id].rule}
+
+
 def learned(result: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
     """What was learned, line by line."""
-    made = table("what", "category", "text", last_takes_rest=True)
+    made = table("what", "found by", "text", last_takes_rest=True)
     for what, found in (("keep" if is_dry else "kept", result.kept), ("for review", result.proposed)):
         for memory in found:
-            made.add_row(what, note(memory.category, style=QUIET), one_line(shapes.shown_content(memory, False)))
+            found_by = note(result.rules[memory.id].rule, style=QUIET)
+            made.add_row(what, found_by, one_line(shapes.shown_content(memory, False)))
     if result.kept or result.proposed:
         yield made
     said = f"{counted(result.turns, 'turn')} read, {len(result.kept)} kept, {len(result.proposed)} for review"
     yield note(f"{said}, {result.skipped} known or unfit.")
+    if result.invented:
+        yield note(f"{counted(result.invented, 'fact')} of the language model dropped: the turns do not say so.")
+    if result.withheld:
+        yield note(f"{counted(result.withheld, 'turn')} of private sessions not shown to the language model.")
+    if result.problem:
+        yield note(f"The language model left turns unread: {result.problem}. The next run reads them.", WARNING)
     if result.batch:
         yield note(f"Undo: triskele undo --batch {result.batch}", style=QUIET)
 

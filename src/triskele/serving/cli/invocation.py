@@ -37,6 +37,8 @@ class Invocation:
     store: str | None = None
     has_answered: bool = False
     shows_all: bool = False
+    related: tuple[str, ...] = ()
+    """ids of memories that the resident process found beside a text that is being added"""
     remote: RemoteMemory | None = None
     """the memory on the server of the settings, once it was opened"""
 

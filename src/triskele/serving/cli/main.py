@@ -307,8 +307,8 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def main() -> None:
-    """The entry point of the `triskele` program."""
+def main(related: tuple[str, ...] = ()) -> None:
+    """The entry point of the `triskele` program; `related` is what the resident process found beside a new text."""
     # Queries run one at a time, and their small matrix products are slower with more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    cli()
+    cli(obj=Invocation(related=related))

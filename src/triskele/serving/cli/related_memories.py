@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.base.deadlines import within
 from triskele.curation.compare import Verdict
 from triskele.curation.curator import Curator
+from triskele.curation.decide import NearMemory
+from triskele.curation.decide import related as decided
 from triskele.errors import Conflict
 from triskele.serving import shapes
 from triskele.serving.cli.render import one_line
@@ -26,12 +29,22 @@ RELATIONS = {Verdict.NOOP: "duplicate", Verdict.UPDATE: "update", Verdict.SUPERS
 _VERBS = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends", Verdict.SUPERSEDE: "may replace"}
 _REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _SHOWN_CHARACTERS = 80
+# Whoever adds a memory waits no longer for what recall finds beside it.
+DEADLINE_S = 0.15
+
+
+class OnlyClientAsks(Conflict):
+    """The resident process found what the user has to be asked about; `ids` are the memories."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        super().__init__("only the client can ask")
+        self.ids = tuple(ids)
 
 
 def related(invocation: Invocation, engine: Engine, memory: Memory, *, is_stored: bool = True) -> list[PairDecision]:
     """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere.
 
-    A server finds it by recall.
+    Where recall takes longer than the deadline, words answer too. A server finds it by recall.
     """
     if invocation.remote is not None:
         # A secret does not travel before it is stored.
@@ -40,19 +53,29 @@ def related(invocation: Invocation, engine: Engine, memory: Memory, *, is_stored
     if not engine.settings.curation.propose:
         return []
     curator = Curator(engine)
-    return (curator.hints(memory) if invocation.is_resident else curator.word_hints(memory))[:_MOST]
-
-
-def ask(invocation: Invocation, engine: Engine, memory: Memory) -> str | None:
-    """The memory that a new one is to replace, as the user says; None keeps both. Raise where nothing is to be added.
-
-    The resident process cannot ask: the client does it then.
-    """
-    found = [each for each in related(invocation, engine, memory, is_stored=False) if each.is_sure]
-    if not found:
-        return None
     if invocation.is_resident:
-        raise Conflict("only the client can ask")
+        try:
+            return within(DEADLINE_S, lambda: curator.hints(memory))[:_MOST]
+        except TimeoutError:
+            return curator.word_hints(memory)[:_MOST]
+    named = engine.store.memories(invocation.related) if invocation.related else {}
+    found = decided(memory, [NearMemory(each) for each in named.values()])
+    return (found or curator.word_hints(memory))[:_MOST]
+
+
+def ask(invocation: Invocation, engine: Engine, memory: Memory) -> tuple[str | None, list[PairDecision]]:
+    """The memory that a new one is to replace, as the user says, and what it is related to; None keeps both.
+
+    Raise where nothing is to be added.
+
+    The resident process cannot ask: the client does it then, about what the resident process found.
+    """
+    everything = related(invocation, engine, memory, is_stored=False)
+    found = [each for each in everything if each.is_sure]
+    if not found:
+        return None, everything
+    if invocation.is_resident:
+        raise OnlyClientAsks([each.old.id for each in found if each.old is not None])
     best = found[0]
     assert best.old is not None
     click.echo(line(best, engine.store.shorten([best.old.id])), err=True)
@@ -60,7 +83,7 @@ def ask(invocation: Invocation, engine: Engine, memory: Memory) -> str | None:
     answer = click.prompt("replace it, keep both, or cancel", type=answers, default=_KEEP, err=True)
     if answer == _CANCEL:
         raise Conflict("nothing was added")
-    return best.old.id if answer == _REPLACE else None
+    return best.old.id if answer == _REPLACE else None, everything
 
 
 def can_ask(invocation: Invocation) -> bool:

@@ -84,12 +84,13 @@ def add(
     content = given_text(text)
     from triskele.serving.cli import related_memories
 
+    asked: list[PairDecision] | None = None
     with invocation.open() as engine:
         if split:
             outcomes = engine.remember_all(engine.draft_pieces(content, **details))
         else:
             if supersedes is None and not quiet and related_memories.can_ask(invocation):
-                supersedes = related_memories.ask(invocation, engine, engine.draft(content, **details))
+                supersedes, asked = related_memories.ask(invocation, engine, engine.draft(content, **details))
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
         if quiet and not invocation.as_json:
             return invocation.echo("\n".join(each.id for each in outcomes))
@@ -98,7 +99,9 @@ def add(
         dated = [memory for memory in engine.store.memories(added).values() if periods.held(memory)]
         is_marked = sensitivity is Sensitivity.SECRET
         is_plain = not split and supersedes is None and outcomes[0].action is Action.ADDED
-        related = related_memories.related(invocation, engine, engine.get(outcomes[0].id)) if is_plain else []
+        related = asked if is_plain else []
+        if related is None:
+            related = related_memories.related(invocation, engine, engine.get(outcomes[0].id))
         times = shapes.times(details)
         return _report_added(
             invocation, engine, outcomes, dated, times, related=related, is_split=split, is_marked=is_marked

@@ -46,6 +46,7 @@ class HitReply(MemoryReply):
     prior: float = 1.0
     words: tuple[str, ...] = ()
     stands_for: str | None = None
+    decay: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +260,7 @@ def to_answer(reply: RecallReply) -> Answer:
             superseded=each.superseded,
             stands_for=each.stands_for,
             links=each.links,
+            decay=each.decay,
         )
         for each in reply.hits
     )
@@ -281,6 +283,7 @@ def _hit_reply(hit: Hit) -> HitReply:
         prior=hit.prior,
         words=hit.words,
         stands_for=hit.stands_for,
+        decay=hit.decay,
     )
 
 
