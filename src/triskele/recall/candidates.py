@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.vectors import distinct
 from triskele.models.embedders import Encoding
 from triskele.recall import evidence, fusion, graph_leg
 from triskele.recall.evidence import SPEAKER, TIME
@@ -320,7 +321,7 @@ def _texts(rows: Ints, beside: Ints, corpus: Corpus) -> list[int]:
 
     Turns of one speaker or role that stand beside each other and have the same time are pieces of one text.
     """
-    everyone = np.unique(np.concatenate([rows, beside[beside >= 0]]))
+    everyone = distinct(np.concatenate([rows, beside[beside >= 0]]))
     facts = corpus.facts(everyone, reach=1)
     source = dict(zip(everyone.tolist(), _sources(facts), strict=True))
     before = dict(zip(everyone.tolist(), facts.neighbours[:, 0].tolist(), strict=True))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
-from triskele.index.vectors import best_cosines
+from triskele.index.vectors import best_cosines, distinct
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
 from triskele.types import Ranking
@@ -64,7 +64,7 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
     """
     facts = facts or corpus.facts(rows, reach=encoded.reach)
     around = facts.neighbours if (facts.neighbours >= 0).any() else facts.neighbours[:, :0]
-    everyone = np.unique(np.concatenate([rows, around[around >= 0]]))
+    everyone = distinct(np.concatenate([rows, around[around >= 0]]))
     matches, counts = best_matches(encoded.encoding.tokens, everyone, corpus)
     own = np.searchsorted(everyone, rows)
     best = matches[own]
