@@ -367,3 +367,15 @@ def test_a_reader_who_may_see_all_of_a_store_needs_no_mask(world: World) -> None
     world.add(sensitivity=Sensitivity.PRIVATE)
     is_readable = Catalog(world.store, MODEL).view().scoped(open_alone).is_readable
     assert is_readable is not None and is_readable.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_rows_are_located_with_and_without_gaps(world: World, others: int) -> None:
+    for _ in range(3):
+        for _ in range(others):
+            world.add(owner="ada")
+        world.add()
+    columns = Catalog(world.store, MODEL).view()
+    asked = np.array([0, *columns.rows.tolist()[::-1], int(columns.rows[-1]) + 1, 10_000])
+    is_known, at = columns.locate(asked)
+    assert is_known.tolist() == [False, True, True, True, False, False] and at.tolist() == [2, 1, 0]

@@ -108,6 +108,8 @@ class Analyzer:
 
     def terms(self, text: str) -> list[str]:
         """The terms under which a text is indexed."""
+        if text.isalnum() and text.isascii():
+            return list(self._terms_of[text])
         if (pattern := _spaced(text)) is not None:
             return [term for word in pattern.findall(text) for term in self._terms_of[word]]
         return [token.text for token in self.tokens(text)]

@@ -120,11 +120,12 @@ def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
 
 def _foreignness(text: str, encoding: Encoding) -> float:
     """From 0, words that the model knows whole, to 1, words that it knows in fragments or not at all."""
-    letters = [character for character in text if character.isalpha()]
-    if not letters:
+    if not any(character.isalpha() for character in text):
         return 0.0
-    if sum(character > "\u024f" for character in letters) * 2 > len(letters):
-        return 1.0
+    if not text.isascii():
+        letters = [character for character in text if character.isalpha()]
+        if sum(character > "\u024f" for character in letters) * 2 > len(letters):
+            return 1.0
     words = len(_WORD.findall(text))
     # Punctuation is a token of its own and tells nothing.
     pieces = sum(_WORD.match(text, start) is not None for start in encoding.spans[:, 0].tolist())

@@ -30,6 +30,7 @@ _STOP_WORD_SHARE = 0.15
 _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
+_RUNS = re.compile(r"\w+").finditer
 _HAS_LETTER = re.compile(r"[^\W_]").search
 
 
@@ -110,15 +111,26 @@ def _weight(word: str, terms: Sequence[str], rarity: Mapping[str, float]) -> flo
 
 def _words(text: str, spans: NDArray[np.int32]) -> list[str]:
     """The whole word that each token is part of; empty for punctuation."""
-    words = []
+    runs = [found.span() for found in _RUNS(text)]
+    words, at = [], 0
     for start, stop in spans.tolist():
-        if not _HAS_LETTER(text, start, stop):
-            words.append("")
-            continue
-        # Read backwards from the token: a search from the left would try every place.
-        before = _run(text[max(0, start - _LONGEST_WORD) : start][::-1])[::-1]
-        words.append(before + text[start:stop] + _run(text[stop : stop + _LONGEST_WORD]))
+        while at < len(runs) and runs[at][1] <= start:
+            at += 1
+        first, last = runs[at] if at < len(runs) else (len(text), 0)
+        # Nearly every token is a piece of such a run.
+        if first <= start < stop <= last <= first + _LONGEST_WORD and text[start:stop].isalnum():
+            words.append(text[first:last])
+        else:
+            words.append(_word(text, start, stop))
     return words
+
+
+def _word(text: str, start: int, stop: int) -> str:
+    if not _HAS_LETTER(text, start, stop):
+        return ""
+    # Read backwards from the token: a search from the left would try every place.
+    before = _run(text[max(0, start - _LONGEST_WORD) : start][::-1])[::-1]
+    return before + text[start:stop] + _run(text[stop : stop + _LONGEST_WORD])
 
 
 def _run(text: str) -> str:

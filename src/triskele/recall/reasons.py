@@ -204,7 +204,9 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
         return max(likely, CERTAIN)
     # A turn of a conversation holds many words in passing.
     is_note = best.matched.session is None
-    return max(likely, SEARCHED) if is_note and is_search(coverage.query, coverage.covered(best.matched)) else likely
+    if is_note and is_search(coverage.query) and coverage.is_whole(best.matched):
+        return max(likely, SEARCHED)
+    return likely
 
 
 def first_confidence(found: CandidateSet, query: QueryTerms) -> float:
