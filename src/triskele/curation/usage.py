@@ -13,7 +13,7 @@ from triskele.stores.protocols import OwnerStore, Use
 from triskele.types import Answer, Memory
 
 MOST = 1000
-_DELAY_S = 0.01
+_DELAY_S = 0.05
 _LEAVING_S = 5.0
 
 
