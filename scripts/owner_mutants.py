@@ -35,6 +35,8 @@ EQUIVALENT = {
     ("entities.py", "SELECT row FROM mentions WHERE "): "an erasure leaves no mention of a version that is gone",
     ("entities.py", "(SELECT name FROM mentions WHERE "): "the number of a name is one owner's",
     ("entities.py", "DELETE FROM merges WHERE "): "what deletes a name deletes its merges",
+    ("store.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",
+    ("usage.py", "NULL)) < ?4 FROM conversations WHERE "): "it only decides whether the deletion after it is asked",
     ("vectors.py", "(SELECT content FROM versions WHERE "): "equal hashes are equal texts, and a vector has a version",
 }
 

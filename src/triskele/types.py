@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -386,7 +387,7 @@ class Hit:
     memory: Memory
     score: float
     reason: str
-    legs: dict[str, LegEvidence] = field(default_factory=dict)
+    legs: Mapping[str, LegEvidence] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     prior: float = 1.0
     superseded: bool = False

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.index.catalog import Catalog, Columns
+from triskele.index.vectors import distinct
 from triskele.stores.sqlite import vectors
 from triskele.stores.sqlite.store import SqliteOwnerStore, SqliteStore
-from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Role, Scope
+from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Role, Scope, Sensitivity
 
 MODEL = "a-model@1"
 OWNERS = ("me", "ada")
@@ -351,3 +352,30 @@ def test_names_may_be_added_while_a_mask_is_made(world: World) -> None:
 
     assert columns.scoped(Scope(owner=Interrupted("me"), as_of=timestamps.now())).is_visible.tolist() == [True]
     assert len(places) == 2
+
+
+@given(st.lists(st.integers(-3, 9)))
+def test_distinct_values_are_those_of_numpy(values: list[int]) -> None:
+    given = np.array(values, dtype=np.int64)
+    np.testing.assert_array_equal(distinct(given), np.unique(given))
+
+
+def test_a_reader_who_may_see_all_of_a_store_needs_no_mask(world: World) -> None:
+    world.add()
+    open_alone = Scope(owner="me", as_of=timestamps.now(), sensitivities=frozenset({Sensitivity.OPEN}))
+    assert Catalog(world.store, MODEL).view().scoped(open_alone).is_readable is None
+    world.add(sensitivity=Sensitivity.PRIVATE)
+    is_readable = Catalog(world.store, MODEL).view().scoped(open_alone).is_readable
+    assert is_readable is not None and is_readable.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_rows_are_located_with_and_without_gaps(world: World, others: int) -> None:
+    for _ in range(3):
+        for _ in range(others):
+            world.add(owner="ada")
+        world.add()
+    columns = Catalog(world.store, MODEL).view()
+    asked = np.array([0, *columns.rows.tolist()[::-1], int(columns.rows[-1]) + 1, 10_000])
+    is_known, at = columns.locate(asked)
+    assert is_known.tolist() == [False, True, True, True, False, False] and at.tolist() == [2, 1, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -299,3 +300,11 @@ def test_where_nothing_is_known_everything_counts_the_same(text: str) -> None:
 
 def test_a_question_without_tokens_has_no_weights() -> None:
     assert late_interaction.token_weights("", encoded(""), Analyzer(), {}).shape == (0,)
+
+
+@given(st.text("ab_-'é1 漢.", max_size=80), st.lists(st.integers(0, 80), max_size=12))
+def test_the_word_of_a_token_does_not_depend_on_how_it_is_found(text: str, cuts: list[int]) -> None:
+    cuts = sorted(min(cut, len(text)) for cut in cuts)
+    spans = np.array([*pairwise(cuts)], dtype=np.int32).reshape(-1, 2)
+    expected = [late_interaction._word(text, start, stop) for start, stop in spans.tolist()]
+    assert late_interaction._words(text, spans) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -277,3 +278,15 @@ def test_coverage_is_summed_in_the_order_of_the_query(make_memory: Callable[...,
     memory = make_memory(" ".join(reversed(terms[1:])))
     coverage = reasons.Coverage(query, Analyzer("none")).of(memory)
     assert coverage == sum(rarity[term] for term in terms[1:]) / query.ceiling
+
+
+def test_evidence_is_the_same_whether_it_is_read_at_once_or_later(tmp_path: Path) -> None:
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+        for text in ("The kettle is red", "A red kettle boils fast", "The oven is slow"):
+            engine.remember(text, project="")
+        engine.embed()
+        at_once, later = (engine.recall("red kettle", project="", hurried=each).hits for each in (False, True))
+    assert [hit.memory.id for hit in at_once] == [hit.memory.id for hit in later]
+    for one, other in zip(at_once, later, strict=True):
+        assert list(one.legs) == list(other.legs) and len(other.legs) > 1
+        assert {leg: replace(each, terms=(), path=None) for leg, each in one.legs.items()} == other.legs

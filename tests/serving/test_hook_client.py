@@ -31,7 +31,7 @@ EVENT = json.dumps({"session_id": "s", "cwd": "/tmp", "prompt": PROMPT}).encode(
 SILENT = (0, b"", b"")
 STOP = hook_client.HookRequest("stop")
 # What a light process may import beside the interpreter's own start.
-HEAVY = {"json", "socket", "subprocess", "pathlib", "re", "typing", "collections", "asyncio", "hashlib", "enum", "site"}
+HEAVY = set("os json socket subprocess pathlib re typing collections asyncio hashlib enum site".split())
 
 
 class FakeResident:

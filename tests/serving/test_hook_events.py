@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -523,3 +525,19 @@ def test_the_end_of_a_subagent_does_not_end_the_conversation(desk: Desk) -> None
     assert desk.prompt("when are the roses watered?")
     desk.said("session-end", agent_id="a1", reason="clear")
     assert desk.prompt("when are the roses watered?") == []
+
+
+def test_a_prompt_loads_neither_the_rules_of_learning_nor_masked_arrays(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from triskele import config
+from triskele.engine import Engine
+from triskele.serving.hook import events
+with Engine(config.load({{"TRISKELE_HOME": {str(tmp_path)!r}}}), Path("/")) as engine:
+    before = "numpy.ma" in sys.modules or "triskele.privacy.detect" in sys.modules
+    assert not events.respond(engine, "user-prompt-submit", {{"prompt": "where do the tulips stand"}})
+    print(before, {{"triskele.serving.learning", "triskele.privacy.detect", "numpy.ma"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split(" ", 1) == ["False", "set()\n"]

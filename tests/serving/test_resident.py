@@ -451,7 +451,7 @@ def test_a_folder_of_somebody_else_is_refused(
         os.rename(place.run, tmp_path / "elsewhere")
         os.symlink(tmp_path / "elsewhere", place.run)
     else:
-        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        monkeypatch.setattr(hook_client._system, "geteuid", lambda: 12345)
     with pytest.raises(hook_client.NoAnswer, match="not a folder of this user"):
         hook_client.connect(place, "http", 1)
     with pytest.raises(Unavailable, match="not a folder of this user"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum, StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED, fold
@@ -13,10 +13,6 @@ from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED, fold
 MAX_PARTS = 12
 _LETTER = rf"[^\W\d_{UNSPACED}{MARKS}]"
 # A possessive ending is skipped; numbers keep the characters between their digits: 3.1 is not 31.
-_PART = re.compile(
-    rf"([{UNSPACED}]|#?+\d++(?:[.\-/:]\d++)*+|(?:{_LETTER}|[{MARKS}])(?:[^\W_{UNSPACED}]|[{MARKS}])*+(?:\+\+|#(?!\w))?+"
-    r"|(?<= )&(?= ))(?:['’`][sS](?![^\W_]))?+"
-)
 _ASCII_PART = re.compile(
     r"(#?+\d++(?:[.\-/:]\d++)*+|[A-Za-z][A-Za-z0-9]*+(?:\+\+|#(?!\w))?+|(?<= )&(?= ))(?:['`][sS](?![A-Za-z0-9]))?+",
     re.ASCII,
@@ -54,8 +50,18 @@ class Part(NamedTuple):
 
 def parts(text: str) -> list[Part]:
     """The words of a text in the form in which names are compared: folded, without possessives."""
-    pattern = _ASCII_PART if text.isascii() else _PART
+    pattern = _ASCII_PART if text.isascii() else _part()
     return [Part(_folded(match.group(1)), *match.span(1)) for match in pattern.finditer(text)]
+
+
+@cache
+def _part() -> re.Pattern[str]:
+    # Compiled when a text needs it: its large classes take long.
+    return re.compile(
+        rf"([{UNSPACED}]|#?+\d++(?:[.\-/:]\d++)*+"
+        rf"|(?:{_LETTER}|[{MARKS}])(?:[^\W_{UNSPACED}]|[{MARKS}])*+(?:\+\+|#(?!\w))?+"
+        r"|(?<= )&(?= ))(?:['’`][sS](?![^\W_]))?+"
+    )
 
 
 def key(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import filterfalse
 from typing import NamedTuple
 
@@ -24,11 +24,8 @@ PADDING = 32
 _LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
 # Runs of one class at a time, never given back: much faster than letter by letter.
 _LETTERS = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
-_TOKEN = re.compile(rf"[{UNSPACED}]+|{_LETTERS}(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTERS})*)")
-_ASCII_TOKEN = re.compile(r"\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*)", re.ASCII)
-# A text as what lies between its words, and the words, in turn.
-_PIECES = {pattern: re.compile(f"({pattern.pattern})", pattern.flags) for pattern in (_TOKEN, _ASCII_TOKEN)}
-_PARTS = re.compile(_LETTERS)
+# In a group, so that `split` gives what lies between the words, and the words, in turn.
+_ASCII_TOKEN = re.compile(r"(\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*))", re.ASCII)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
@@ -101,7 +98,7 @@ class Analyzer:
             matches = pattern.finditer(text)
             return [Token(term, *match.span()) for match in matches for term in self._terms_of[match.group()]]
         found: list[Token] = []
-        for match in _TOKEN.finditer(text):
+        for match in _token().finditer(text):
             start, end = match.span()
             if IS_UNSPACED.match(match.group()):
                 found += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
@@ -111,6 +108,8 @@ class Analyzer:
 
     def terms(self, text: str) -> list[str]:
         """The terms under which a text is indexed."""
+        if text.isalnum() and text.isascii():
+            return list(self._terms_of[text])
         if (pattern := _spaced(text)) is not None:
             return [term for word in pattern.findall(text) for term in self._terms_of[word]]
         return [token.text for token in self.tokens(text)]
@@ -122,9 +121,7 @@ class Analyzer:
     def first_places_of_each(self, texts: Sequence[str], wanted: frozenset[str]) -> list[list[Token]]:
         """The first places of wanted terms in several texts, in the order of each text."""
         patterns = [_spaced(text) for text in texts]
-        pieces = [
-            _PIECES[pattern].split(text) if pattern else [] for text, pattern in zip(texts, patterns, strict=True)
-        ]
+        pieces = [pattern.split(text) if pattern else [] for text, pattern in zip(texts, patterns, strict=True)]
         # Once for all texts: most of their words have none of the terms.
         forms = self._terms_of.forms(wanted, {word for each in pieces for word in each[1::2]})
         return [
@@ -179,7 +176,7 @@ class Analyzer:
             # "Nate's" is Nate; "l'eau" and "O'Brien" keep both halves.
             halves = [head, *(half for half in rest if half.lower() not in _CONTRACTIONS)]
             return tuple(term for half in halves for term in self._word_terms(half))
-        pattern = _ASCII_PARTS if word.isascii() else _PARTS
+        pattern = _ASCII_PARTS if word.isascii() else _parts()
         parts = [piece for part in pattern.findall(word) for piece in _pieces(part)]
         terms = [self._stem(fold(part)) for part in parts]
         if _IDENTIFIER.search(word):
@@ -210,7 +207,7 @@ def _spoken_date(memory: Memory) -> str:
 
 def identifiers(text: str) -> list[Token]:
     """The words of a text that look like identifiers, folded."""
-    words = (_spaced(text) or _TOKEN).finditer(text)
+    words = (_spaced(text) or _token()).finditer(text)
     return [Token(fold(word.group()), *word.span()) for word in words if _NUMBERED.fullmatch(word.group())]
 
 
@@ -235,7 +232,20 @@ def _spaced(text: str) -> re.Pattern[str] | None:
     """The pattern that finds the words of a text; None where some are not set apart by spaces."""
     if text.isascii():
         return _ASCII_TOKEN
-    return None if IS_UNSPACED.search(text) else _TOKEN
+    return None if IS_UNSPACED.search(text) else _token()
+
+
+# Compiled when a text needs them: their large classes take longer than all other patterns of a start together.
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    return re.compile(rf"([{UNSPACED}]+|{_LETTERS}(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTERS})*))")
+
+
+@cache
+def _parts() -> re.Pattern[str]:
+    return re.compile(_LETTERS)
 
 
 @lru_cache(maxsize=16)

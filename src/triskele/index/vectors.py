@@ -283,7 +283,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         is_there = np.isin(slots, list(view.tail)) if view.tail else np.zeros(len(slots), dtype=np.bool_)
         if records is not None and len(known):
             is_there |= known[np.minimum(np.searchsorted(known, slots), len(known) - 1)] == slots
-        lost = np.unique(slots[(slots >= 0) & ~is_there])
+        lost = distinct(slots[(slots >= 0) & ~is_there])
         # Every recall asks this: the same columns over the same file need no second comparison.
         self._whole = (slots, records) if not len(lost) else None
         return lost
@@ -404,12 +404,18 @@ def best_cosines(bits: Bits, counts: Ints, tokens: Floats) -> Floats:
     ends = np.cumsum(counts)
     starts, columns = ends - counts, against_bits(tokens)
     # Contents of a block stay in the processor's cache.
-    borders = np.unique(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
+    borders = distinct(np.append(np.searchsorted(starts, np.arange(0, ends[-1], _BLOCK)), len(counts)))
     best = np.empty((len(counts), len(tokens)), dtype=np.float32)
     for first, last in pairwise(borders.tolist()):
         products = unpacked(bits[starts[first] : ends[last - 1]]) @ columns
         np.maximum.reduceat(products, starts[first:last] - starts[first], axis=0, out=best[first:last])
     return best
+
+
+def distinct(values: Ints) -> Ints:
+    """Each value once, in their order: `np.unique` without its import of masked arrays, which a start waits for."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
 def _far(dimensions: int) -> int:

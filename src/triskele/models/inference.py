@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -72,6 +73,18 @@ def open_tokenizer(words: bytes, folder: Path) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
     return tokenizer
+
+
+def _open_verified(
+    graph: Path, sha256: str, manifest: Manifest, threads: int
+) -> tuple[onnxruntime.InferenceSession, Tokenizer]:
+    """Session and tokenizer of a model folder; the session is made outside the interpreter, and the other meanwhile."""
+    folder = graph.parent
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(lambda: open_session(read_verified(graph, sha256), folder, threads))
+        words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
+        tokenizer = open_tokenizer(words, folder)
+        return opening.result(), tokenizer
 
 
 def readable(text: str) -> str:
@@ -143,10 +156,7 @@ class BundledRuntime:
     @classmethod
     def load(cls, folder: Path, manifest: Manifest, threads: int = 1) -> Self:
         """Verify the files of a model folder and load them."""
-        graph = read_verified(folder / GRAPH_FILE, manifest.graph_sha256)
-        words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
-        session = open_session(graph, folder, threads)
-        tokenizer = open_tokenizer(words, folder)
+        session, tokenizer = _open_verified(folder / GRAPH_FILE, manifest.graph_sha256, manifest, threads)
         first, last = tokenizer.encode("").ids
         return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS)
 
@@ -208,11 +218,9 @@ class CrossRuntime:
     @classmethod
     def load(cls, folder: Path, manifest: Manifest, threads: int) -> Self:
         """Verify the files of the model folder and load them."""
-        graph = read_verified(folder / CROSS_FILE, manifest.cross_sha256)
-        words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
-        tokenizer = open_tokenizer(words, folder)
+        session, tokenizer = _open_verified(folder / CROSS_FILE, manifest.cross_sha256, manifest, threads)
         first, last = tokenizer.encode("").ids
-        return cls(open_session(graph, folder, threads), tokenizer, first, last, manifest.max_tokens, folder)
+        return cls(session, tokenizer, first, last, manifest.max_tokens, folder)
 
     def logits(self, question: str, texts: Sequence[str], contexts: Sequence[Context]) -> Floats:
         """One logit for each text; rows of equal length are run together."""

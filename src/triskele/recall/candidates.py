@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.vectors import distinct
 from triskele.models.embedders import Encoding
 from triskele.recall import evidence, fusion, graph_leg
 from triskele.recall.evidence import SPEAKER, TIME
@@ -119,11 +120,12 @@ def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
 
 def _foreignness(text: str, encoding: Encoding) -> float:
     """From 0, words that the model knows whole, to 1, words that it knows in fragments or not at all."""
-    letters = [character for character in text if character.isalpha()]
-    if not letters:
+    if not any(character.isalpha() for character in text):
         return 0.0
-    if sum(character > "\u024f" for character in letters) * 2 > len(letters):
-        return 1.0
+    if not text.isascii():
+        letters = [character for character in text if character.isalpha()]
+        if sum(character > "\u024f" for character in letters) * 2 > len(letters):
+            return 1.0
     words = len(_WORD.findall(text))
     # Punctuation is a token of its own and tells nothing.
     pieces = sum(_WORD.match(text, start) is not None for start in encoding.spans[:, 0].tolist())
@@ -320,7 +322,7 @@ def _texts(rows: Ints, beside: Ints, corpus: Corpus) -> list[int]:
 
     Turns of one speaker or role that stand beside each other and have the same time are pieces of one text.
     """
-    everyone = np.unique(np.concatenate([rows, beside[beside >= 0]]))
+    everyone = distinct(np.concatenate([rows, beside[beside >= 0]]))
     facts = corpus.facts(everyone, reach=1)
     source = dict(zip(everyone.tolist(), _sources(facts), strict=True))
     before = dict(zip(everyone.tolist(), facts.neighbours[:, 0].tolist(), strict=True))

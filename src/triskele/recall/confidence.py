@@ -78,11 +78,10 @@ def names_exactly(query: QueryTerms, covered: frozenset[str], memories: int) -> 
     return is_rare and 2 * sum(query.rarity[term] for term in query.terms if term in covered) >= query.ceiling
 
 
-def is_search(query: QueryTerms, covered: frozenset[str]) -> bool:
-    """Whether a query is a few words, none of them a stop word, and a memory holds them all."""
+def is_search(query: QueryTerms) -> bool:
+    """Whether a query is a few words, none of them a stop word."""
     words = _WORD.findall(query.text.lower())
-    is_bare = 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in query.text
-    return is_bare and covered.issuperset(query.terms)
+    return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in query.text
 
 
 def has_signs(best: Candidate) -> bool:

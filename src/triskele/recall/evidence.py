@@ -9,6 +9,7 @@ import numpy as np
 
 from triskele.base import timestamps
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.vectors import distinct
 from triskele.types import Period, Role
 
 SPEAKER, TIME, REVIEW = "speaker", "time", "review"
@@ -53,7 +54,7 @@ def role_asked(text: str) -> Role | None:
 
 def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
     """How far each candidate holds the words asked for, from 0 to 1; None where anybody's words will do."""
-    names = corpus.speakers(np.unique(facts.speakers).tolist())
+    names = corpus.speakers(distinct(facts.speakers).tolist())
     if (speaker := speaker_asked(text, names)) is not None:
         return _shares(facts.speakers, speaker)
     if (facts.roles >= 0).any() and (role := role_asked(text)) is not None:

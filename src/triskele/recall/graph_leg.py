@@ -291,32 +291,31 @@ def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
     """Memories whose subject stands in the query, and the weight of the query tokens that name it."""
     text, listed = encoded.query.text, parts(encoded.query.text)
     texts = [part.text for part in listed]
-    runs = {
-        (at, size): " ".join(texts[at : at + size])
-        for at in range(len(texts))
-        for size in range(1, min(MAX_PARTS, len(texts) - at) + 1)
-    }
+    sizes = range(1, MAX_PARTS + 1)
+    runs = {(at, n): " ".join(texts[at : at + n]) for at in range(len(texts)) for n in sizes if at + n <= len(texts)}
     known = corpus.named({run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON_WORDS})
-    found: dict[int, float] = {}
-    at = 0
+    spans, at = list[tuple[int, int, int]](), 0
     while at < len(texts):
         size = next((n for n in range(min(MAX_PARTS, len(texts) - at), 0, -1) if runs[at, n] in known), 0)
         if size:
             start, stop = listed[at].start, listed[at + size - 1].end
-            for row in _owners(corpus, known[runs[at, size]], text[start:stop]):
-                found[row] = max(found.get(row, 0.0), encoded.weight_between(start, stop))
+            concept, any_case = known[runs[at, size]]
+            # The query may write a common word alike.
+            if any_case or not all(word[0].islower() for word in text[start:stop].split()):
+                spans.append((concept, start, stop))
         at += max(size, 1)
+    found: dict[int, float] = {}
+    for row, place in _owners(corpus, [concept for concept, _, _ in spans]) if spans else ():
+        found[row] = max(found.get(row, 0.0), encoded.weight_between(*spans[place][1:]))
     return found
 
 
-def _owners(corpus: Corpus, name: tuple[int, bool], written: str) -> list[int]:
-    """The few visible memories that a concept is the subject of; none where the query writes a common word alike."""
-    concept, any_case = name
-    if not any_case and all(word[0].islower() for word in written.split()):
-        return []
-    _, rows, is_subject = corpus.holders(np.array([concept]))
-    owners = rows[is_subject]
-    return owners[corpus.facts(owners).is_visible].tolist() if len(owners) <= MAX_OWNERS else []
+def _owners(corpus: Corpus, concepts: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """The visible memories that concepts of few owners are the subject of, each with the place of the concept."""
+    place, rows, is_subject = corpus.holders(np.array(concepts, dtype=np.int64))
+    is_wanted = is_subject & (np.bincount(place, is_subject, len(concepts)) <= MAX_OWNERS)[place]
+    is_wanted[is_wanted] = corpus.facts(rows[is_wanted]).is_visible
+    return zip(rows[is_wanted].tolist(), place[is_wanted].tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
-from triskele.index.vectors import best_cosines
+from triskele.index.vectors import best_cosines, distinct
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
 from triskele.types import Ranking
@@ -30,6 +30,7 @@ _STOP_WORD_SHARE = 0.15
 _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 _LETTERS = re.compile(r"\w*")
+_RUNS = re.compile(r"\w+").finditer
 _HAS_LETTER = re.compile(r"[^\W_]").search
 
 
@@ -64,7 +65,7 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
     """
     facts = facts or corpus.facts(rows, reach=encoded.reach)
     around = facts.neighbours if (facts.neighbours >= 0).any() else facts.neighbours[:, :0]
-    everyone = np.unique(np.concatenate([rows, around[around >= 0]]))
+    everyone = distinct(np.concatenate([rows, around[around >= 0]]))
     matches, counts = best_matches(encoded.encoding.tokens, everyone, corpus)
     own = np.searchsorted(everyone, rows)
     best = matches[own]
@@ -110,15 +111,26 @@ def _weight(word: str, terms: Sequence[str], rarity: Mapping[str, float]) -> flo
 
 def _words(text: str, spans: NDArray[np.int32]) -> list[str]:
     """The whole word that each token is part of; empty for punctuation."""
-    words = []
+    runs = [found.span() for found in _RUNS(text)]
+    words, at = [], 0
     for start, stop in spans.tolist():
-        if not _HAS_LETTER(text, start, stop):
-            words.append("")
-            continue
-        # Read backwards from the token: a search from the left would try every place.
-        before = _run(text[max(0, start - _LONGEST_WORD) : start][::-1])[::-1]
-        words.append(before + text[start:stop] + _run(text[stop : stop + _LONGEST_WORD]))
+        while at < len(runs) and runs[at][1] <= start:
+            at += 1
+        first, last = runs[at] if at < len(runs) else (len(text), 0)
+        # Nearly every token is a piece of such a run.
+        if first <= start < stop <= last <= first + _LONGEST_WORD and text[start:stop].isalnum():
+            words.append(text[first:last])
+        else:
+            words.append(_word(text, start, stop))
     return words
+
+
+def _word(text: str, start: int, stop: int) -> str:
+    if not _HAS_LETTER(text, start, stop):
+        return ""
+    # Read backwards from the token: a search from the left would try every place.
+    before = _run(text[max(0, start - _LONGEST_WORD) : start][::-1])[::-1]
+    return before + text[start:stop] + _run(text[stop : stop + _LONGEST_WORD])
 
 
 def _run(text: str) -> str:

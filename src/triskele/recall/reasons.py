@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from triskele.base.text import IS_UNSPACED
 from triskele.index.analysis import Analyzer, Token, shape
@@ -107,26 +108,50 @@ def explained(
 
 def _hit(resolved: Resolved, terms: tuple[Term, ...], links: Sequence[Link], path: Path | None) -> Hit:
     own = tuple(link for link in links if resolved.memory.id in (link.source, link.target))
-    hit = bare(resolved, terms, path, own)
+    words = _words(terms, resolved.matched.content) if terms else ()
+    hit = bare(resolved, _evidence(resolved, terms, path), words, own)
     return replace(hit, reason=sentence(hit))
 
 
 def bare(
-    resolved: Resolved, terms: tuple[Term, ...] = (), path: Path | None = None, links: tuple[Link, ...] = ()
+    resolved: Resolved,
+    legs: Mapping[str, LegEvidence] | None = None,
+    words: tuple[str, ...] = (),
+    links: tuple[Link, ...] = (),
 ) -> Hit:
-    """A hit without its reason; words, path and links are given where it is explained, which takes longer."""
+    """A hit without its reason; evidence, words and links are given where it is explained, which takes longer."""
     return Hit(
         memory=resolved.memory,
         score=resolved.score,
         reason="",
-        legs=_evidence(resolved, terms, path),
-        words=_words(terms, resolved.matched.content) if terms else (),
+        legs=_UnreadEvidence(resolved) if legs is None else legs,
+        words=words,
         prior=resolved.prior,
         superseded=resolved.superseded,
         stands_for=resolved.stands_for,
         links=links,
         decay=resolved.decay,
     )
+
+
+class _UnreadEvidence(Mapping[str, LegEvidence]):
+    """What each leg contributed to a hit, made when it is first read."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved = resolved
+
+    @cached_property
+    def _read(self) -> dict[str, LegEvidence]:
+        return _evidence(self._resolved)
+
+    def __getitem__(self, name: str) -> LegEvidence:
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._read)
 
 
 def _evidence(resolved: Resolved, terms: tuple[Term, ...] = (), path: Path | None = None) -> dict[str, LegEvidence]:
@@ -209,7 +234,9 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
         return max(likely, CERTAIN)
     # A turn of a conversation holds many words in passing.
     is_note = best.matched.session is None
-    return max(likely, SEARCHED) if is_note and is_search(coverage.query, coverage.covered(best.matched)) else likely
+    if is_note and is_search(coverage.query) and coverage.is_whole(best.matched):
+        return max(likely, SEARCHED)
+    return likely
 
 
 def first_confidence(found: CandidateSet, query: QueryTerms) -> float:

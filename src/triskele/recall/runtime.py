@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,19 +153,18 @@ class ModelRuntime:
                 self._opened = model
             return self._semantic
 
-    def warm_up(self) -> None:
-        """Load in parallel what the first query would wait for."""
+    def warm_up(self, *others: Callable[[], object]) -> None:
+        """Load in parallel what the first query would wait for, and `others`."""
         from concurrent.futures import ThreadPoolExecutor
 
+        loads: list[Callable[[], object]] = [partial(import_module, "triskele.recall.pipeline"), *others]
         if (semantic := self.semantic()) is not None:
-            loads = (
-                lambda: semantic.embedder.encode_query("anything"),
-                semantic.catalog.view,
-                semantic.mentions.view,
-            )
-            with ThreadPoolExecutor(len(loads), "triskele-warm-up") as pool:
-                for loaded in [pool.submit(load) for load in loads]:
-                    loaded.result()
+            # First the model: most of its loading leaves the interpreter to the others.
+            model = partial(semantic.embedder.encode_query, "anything")
+            loads = [model, semantic.catalog.view, semantic.mentions.view, *loads]
+        with ThreadPoolExecutor(len(loads), "triskele-warm-up") as pool:
+            for loaded in [pool.submit(load) for load in loads]:
+                loaded.result()
 
     def rival(self, name: str) -> SemanticIndex:
         """Another local model over the same store, beside the one in force; one of the hub is downloaded."""

@@ -153,9 +153,10 @@ def resolve(
     chosen = _chosen(fused, query, store, priors=priors, show_superseded=show_superseded)
     # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
     rows = store.rows([choice.fused.row for choice in chosen])
+    candidates = [choice.fused for choice in chosen]
     return [
         _resolved(choice, candidate, matched)
-        for choice, candidate in zip(chosen, expanded([choice.fused for choice in chosen]), strict=True)
+        for choice, candidate in zip(chosen, expanded(candidates) if query.is_explained else candidates, strict=True)
         if (matched := rows.get(choice.fused.row)) is not None
     ]
 

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele import config
 from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store, shown_url
 from triskele.errors import BadInput, StoreUnavailable
-from triskele.serving.clients.config_files import TokenFile
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from triskele.stores.protocols import Cursor
 
 _CLOSE_S = 2.0
+# What answers the first hook and the first command.
+_ANSWERING = (
+    "triskele.serving.hook.events",
+    "triskele.serving.clients.config_files",
+    "triskele.serving.cli.remote",
+)
 
 
 class EngineHost:
@@ -57,16 +64,15 @@ class EngineHost:
         return bool(self._settings.server.url)
 
     def warm_up(self) -> None:
-        """Load model and indexes, run one query, and start to embed what waits."""
+        """Load what the first request would wait for, and run one query; `catch_up` follows with the first tick."""
         engine = self.open_engine()
         if self.uses_server:
             # Its connection is open when the first hook comes.
             engine.census()
             return
-        engine.runtime.warm_up()
+        engine.runtime.warm_up(*(partial(import_module, name) for name in _ANSWERING))
         engine.recall("what is known", limit=1, logged=False, hurried=True)
         self._begin_to_sync()
-        self.catch_up()
 
     def _begin_to_sync(self) -> None:
         settings = self._settings.sync
@@ -135,7 +141,11 @@ class EngineHost:
 
     def client_of(self, token: str) -> str | None:
         """The client that a token was installed for."""
-        return TokenFile.of(self._settings.home).client_of(token) if token else None
+        if not token:
+            return None
+        from triskele.serving.clients.config_files import TokenFile
+
+        return TokenFile.of(self._settings.home).client_of(token)
 
     def close(self) -> None:
         """Close the engine; a thread that is still opening it ends with the process."""

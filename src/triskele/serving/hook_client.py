@@ -1,15 +1,19 @@
 """The hook client: asks the resident process, writes the answer to standard output, and never fails a prompt.
 
 hook_start.py runs it once per prompt without site packages: it imports nothing of triskele, few standard modules, and
-rarely needed ones only on use.
+rarely needed ones only on use. `os` is one of these: its import takes longer than all else that a prompt needs.
 """
 
 from __future__ import annotations
 
 import _socket
-import os
 import sys
 import time
+
+if sys.platform == "win32":
+    import nt as _system
+else:
+    import posix as _system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,20 +60,20 @@ class Address:
         self.home = _absolute(environ.get("TRISKELE_HOME") or _default_home(environ))
         self.choice = tuple(environ.get(name) or "" for name in (*_CHOSEN, "TRISKELE_CONFIG"))
         self.choice = (_absolute_store(self.choice[0]), *self.choice[1:])
-        self.run = os.path.join(self.home, "run")
+        self.run = _joined(self.home, "run")
         self.key = _hashed(self.home)
         self.is_tcp = bool(environ.get("TRISKELE_LOOPBACK")) or not hasattr(_socket, "AF_UNIX")
         self.sockets = self.run
-        if not self.is_tcp and len(os.fsencode(self.socket(HTTP))) > LONGEST_PATH:
-            self.sockets = f"/tmp/triskele-{os.geteuid()}"
+        if not self.is_tcp and len(_encoded(self.socket(HTTP))) > LONGEST_PATH:
+            self.sockets = f"/tmp/triskele-{_system.geteuid()}"
 
     def socket(self, kind: str) -> str:
         """The path of a socket."""
-        return os.path.join(self.sockets, f"{self.key}.{kind}")
+        return _joined(self.sockets, f"{self.key}.{kind}")
 
     def file(self, kind: str) -> str:
         """The path of a file beside the sockets: lock, starting, ports, token."""
-        return os.path.join(self.run, f"{self.key}.{kind}")
+        return _joined(self.run, f"{self.key}.{kind}")
 
 
 def address(environ: Mapping[str, str]) -> Address:
@@ -88,6 +92,8 @@ def release(version: str) -> tuple[int, ...]:
 
 def own_folder(path: str) -> None:
     """Make a folder that only its owner can enter; refuse one of another user."""
+    import os
+
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
         os.mkdir(path, 0o700)
@@ -97,13 +103,13 @@ def own_folder(path: str) -> None:
 
 def check_folder(path: str) -> None:
     """Refuse a folder that another user can write to."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
-    found = os.lstat(path)
-    if found.st_mode & 0o170000 != 0o040000 or found.st_uid != os.geteuid():
+    found = _system.lstat(path)
+    if found.st_mode & 0o170000 != 0o040000 or found.st_uid != _system.geteuid():
         raise NoAnswer(f"{path} is not a folder of this user")
     if found.st_mode & 0o077:
-        os.chmod(path, 0o700)
+        _system.chmod(path, 0o700)
 
 
 def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
@@ -126,6 +132,8 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
 
     It inherits the start lock, but no pipes and nothing of the prompt.
     """
+    import os
+
     own_folder(place.run)
     start_lock = os.open(place.file("starting"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -174,7 +182,9 @@ _started: list[_Child] = []
 
 def log(place: Address, line: str) -> None:
     """Append one line to the log, if possible; it must not quote a prompt or a memory."""
-    path = os.path.join(place.run, "hook.log")
+    import os
+
+    path = _joined(place.run, "hook.log")
     try:
         own_folder(place.run)
         try:
@@ -219,7 +229,7 @@ def choice_headers(place: Address) -> tuple[str, ...]:
 
 
 def _percent_encoded(text: str) -> str:
-    return "".join(f"%{byte:02x}" for byte in os.fsencode(text))
+    return "".join(f"%{byte:02x}" for byte in _encoded(text))
 
 
 def ask(
@@ -259,10 +269,10 @@ def run(arguments: list[str]) -> None:
     began = time.monotonic()
     given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
     is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_VARIABLES}
-    environ = {**os.environ, **{_VARIABLES[name]: value for name, value in given.items() if name in _VARIABLES}}
+    environ = {**_environ(), **{_VARIABLES[name]: value for name, value in given.items() if name in _VARIABLES}}
     answer(arguments[0] if is_sound else "", environ, began)
     # An orderly exit would only cost time.
-    os._exit(0)
+    _system._exit(0)
 
 
 def answer(event: str, environ: Mapping[str, str], began: float) -> None:
@@ -316,9 +326,9 @@ def _read(ends: float) -> bytes:
 
     taken, size = [b""], 0
     while True:
-        if os.name == "posix" and not select.select([0], [], [], max(0.0, ends - time.monotonic()))[0]:
+        if sys.platform != "win32" and not select.select([0], [], [], max(0.0, ends - time.monotonic()))[0]:
             raise NoAnswer("standard input did not end in time")
-        piece = os.read(0, 65536)
+        piece = _system.read(0, 65536)
         if not piece:
             return b"".join(taken)
         taken.append(piece)
@@ -329,7 +339,7 @@ def _read(ends: float) -> bytes:
 
 def _write(text: bytes) -> None:
     while text:
-        text = text[os.write(1, text) :]
+        text = text[_system.write(1, text) :]
 
 
 def exchange(
@@ -393,10 +403,51 @@ def _is_held(handle: int) -> bool:
     return False
 
 
+def _environ() -> Mapping[str, str]:
+    """The environment of the process, as `os` has it."""
+    if sys.platform != "win32" and "os" not in sys.modules:
+        return {_decoded(name): _decoded(value) for name, value in _system.environ.items()}
+    import os
+
+    return os.environ
+
+
 def _absolute(path: str) -> str:
-    path = os.path.expanduser(path)
+    path = _expanded(path)
+    if sys.platform != "win32" and path.startswith("/"):
+        return path
+    import os
+
     # Asked only where needed: the working folder may be deleted.
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def _expanded(path: str) -> str:
+    """A path with the user's folder instead of `~`."""
+    if not path.startswith("~"):
+        return path
+    if sys.platform != "win32" and path.startswith("~/") and (user := _environ().get("HOME")):
+        return user.rstrip("/") + path[1:]
+    import os
+
+    return os.path.expanduser(path)
+
+
+def _joined(folder: str, name: str) -> str:
+    """The path of what has this name in a folder."""
+    if sys.platform != "win32":
+        return f"{folder}{name}" if folder.endswith("/") else f"{folder}/{name}"
+    import os
+
+    return os.path.join(folder, name)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode(sys.getfilesystemencoding(), "surrogateescape")
 
 
 def _absolute_store(url: str) -> str:
@@ -408,18 +459,18 @@ def _default_home(environ: Mapping[str, str]) -> str:
     """The data folder by the platform's convention, as in config."""
     given = environ.get("XDG_DATA_HOME", "").strip()
     if sys.platform == "win32":
-        base = environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
+        base = environ.get("LOCALAPPDATA") or _expanded("~\\AppData\\Local")
     elif sys.platform == "darwin":
-        base = given or os.path.expanduser("~/Library/Application Support")
+        base = given or _expanded("~/Library/Application Support")
     else:
-        base = given or os.path.expanduser("~/.local/share")
-    return os.path.join(base, "triskele")
+        base = given or _expanded("~/.local/share")
+    return _joined(base, "triskele")
 
 
 def _hashed(text: str) -> str:
     """A short hash of a text (FNV-1a): importing `hashlib` costs more than all the rest."""
     value = 0xCBF29CE484222325
-    for byte in os.fsencode(text):
+    for byte in _encoded(text):
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return f"{value:016x}"
 

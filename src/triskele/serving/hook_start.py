@@ -3,14 +3,15 @@
 Python compiles a file that it runs each time, one that it imports only once: hence this short one.
 """
 
-import os
 import sys
 
-sys.path.append(os.path.dirname(__file__))
+sys.path.append(__file__[: -len("/hook_start.py")])
 try:
     import hook_client  # type: ignore[import-not-found]
 
     hook_client.run(sys.argv[1:])
 finally:
     # An error here must not fail the prompt.
+    import os
+
     os._exit(0)

@@ -8,6 +8,7 @@ the serving one stops, listens first, replaces the socket paths and waits for th
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ from triskele.serving.listener import ExtraListener, Listener, chosen_socket, li
 _LOCK_S = 0.2
 _M_ARENA_MAX = -8
 _HEALTH_S = 10.0
+_NEW_OBJECTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,8 @@ def main() -> None:
     """Serve as a process that a hook or a bridge started; errors go to the log."""
     # Queries run one at a time, and their small matrix products are slower with more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Imports and indexes make many objects that stay: looking for garbage among them only delays the first answer.
+    gc.set_threshold(_NEW_OBJECTS)
     place = hook_client.address(os.environ)
     try:
         inherited = int(sys.argv[1]) if sys.argv[1:] else None

@@ -178,8 +178,8 @@ class Service:
         try:
             if self._tenants is None:
                 self._host.warm_up()
-            import_module("triskele.serving.hook.events")
-            import_module("triskele.serving.cli.remote")
+            else:
+                import_module("triskele.serving.hook.events")
         except Exception as error:
             # The next request tries again.
             self._log(f"the store cannot be opened: {error_place(error)}")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.errors import BadInput
-from triskele.serving import learning
 from triskele.serving.hook import FORWARDED, injection
 from triskele.serving.hook.injection import Conversation, Injection, key_of, text_in
 
@@ -91,6 +90,9 @@ def _pre_compact(engine: Engine, payload: Mapping[str, Any]) -> str:
 def _stop(engine: Engine, payload: Mapping[str, Any]) -> str:
     # What is said since the last time is learned in the background.
     if engine.settings.curation.learn != "off":
+        # Imported here: a prompt needs none of the rules that it loads.
+        from triskele.serving import learning
+
         learning.queue(engine, payload, Conversation.of(engine, payload).project)
     return NOTHING
 

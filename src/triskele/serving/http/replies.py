@@ -279,7 +279,7 @@ def _hit_reply(hit: Hit) -> HitReply:
         links=hit.links,
         score=hit.score,
         reason=hit.reason,
-        evidence=hit.legs,
+        evidence=dict(hit.legs),
         prior=hit.prior,
         words=hit.words,
         stands_for=hit.stands_for,

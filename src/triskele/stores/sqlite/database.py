@@ -237,7 +237,8 @@ class Database:
         self._local = threading.local()
 
     def _refuse_other_format(self, connection: apsw.Connection) -> None:
-        if connection.pragma("user_version") != len(schema.MIGRATIONS):
+        # Not by `pragma`, which would parse the statement again at every recall.
+        if connection.execute("PRAGMA user_version").get != len(schema.MIGRATIONS):
             schema.refuse_other_format(connection)
 
     def _begin(self, connection: apsw.Connection, *, wait: bool) -> None:

@@ -213,7 +213,10 @@ class SqliteOwnerStore:
             condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
         # Two lookups by index: a single one with OR reads every link of the owner.
         ends = (f"SELECT row FROM links WHERE owner = ?1 AND {end} IN ({_IDS})" for end in ("source", "target"))
-        sql = f"SELECT {LINK_COLUMNS} FROM links WHERE row IN ({' UNION '.join(ends)}) AND {condition} ORDER BY row"
+        # Many stores have none at all: one look saves two for each memory.
+        has_any = "EXISTS (SELECT 1 FROM links WHERE owner = ?1)"
+        rows = f"row IN ({' UNION '.join(ends)})"
+        sql = f"SELECT {LINK_COLUMNS} FROM links WHERE {has_any} AND {rows} AND {condition} ORDER BY row"
         return [to_link(row) for row in self._all(sql, json.dumps(list(ids)), *bindings)]
 
     def all_links(self) -> Iterator[Link]:

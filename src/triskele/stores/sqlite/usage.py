@@ -238,6 +238,10 @@ def _open(connection: apsw.Connection, owner: str, handed: _Handed) -> None:
         [*known, owner, conversation],
     )
     ends = [timestamps.to_micros(at - KEPT), timestamps.to_micros(at - KEPT_WHEN_OVER)]
+    # A look is cheaper than the deletion, which sorts all of them.
+    due = "SELECT count(*) > ?2 OR min(at) < ?3 OR min(iif(ended, at, NULL)) < ?4 FROM conversations WHERE owner = ?1"
+    if not connection.execute(due, [owner, MOST_CONVERSATIONS, *ends]).get:
+        return
     connection.execute(
         # Never the new one itself: after a clock was set back, it is the oldest of all.
         "DELETE FROM conversations WHERE owner = ?1 AND conversation <> ?2 AND (at < ?3 OR (ended AND at < ?4)"
