@@ -60,7 +60,9 @@ class Tenants:
         self._opening: dict[str, threading.Lock] = {}
         self._windows: dict[str, _Window] = {}
         self._counts: dict[str, _Counted] = {}
-        self._curating: set[str] = set()
+        self._to_curate: set[str] = set()
+        self._curating = threading.Lock()
+        self._is_closed = False
 
     @property
     def limits(self) -> ServerSettings:
@@ -178,19 +180,21 @@ class Tenants:
         engine = self.engine_of(principal)
         owner = engine.store.owner
         with self._mutex:
-            is_queued = owner in self._curating
-            self._curating.add(owner)
+            is_queued = owner in self._to_curate
+            self._to_curate.add(owner)
         if not is_queued:
             engine.after_answer.put(partial(self._curate, engine))
 
     def _curate(self, engine: Engine) -> None:
         from triskele.curation.curator import Curator
 
-        with self._mutex:
-            self._curating.discard(engine.store.owner)
-        # A bounded step: what is left of a large import follows with the next writes.
-        with suppress(TriskeleError):
-            Curator(engine).follow()
+        # One user at a time: questions that people ask need the processor and the connections.
+        with self._curating, suppress(TriskeleError):
+            with self._mutex:
+                self._to_curate.discard(engine.store.owner)
+            # A bounded step: what is left of a large import follows with the next writes.
+            if not self._is_closed:
+                Curator(engine).follow()
 
     def audit(self, access: Access) -> None:
         """Add a request to the audit log."""
@@ -231,6 +235,7 @@ class Tenants:
     def close(self) -> None:
         """Close every memory and connection."""
         with self._mutex:
+            self._is_closed = True
             engines, self._engines = list(self._engines.values()), OrderedDict()
         for engine in engines:
             _close(engine)
