@@ -55,7 +55,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
     words = (
         "demo add recall why-not show edit forget link history undo list stats import export backup restore reindex"
         " doctor config bench eval graph secrets completion install uninstall serve hook mcp memory-tool models"
-        " projects code review curate learn ui users keys sync help"
+        " projects code review curate learn ui users keys shares sync help"
     )
     assert set(COMMANDS) == set(words.split())
 
