@@ -168,7 +168,7 @@ def latest(store: OwnerStore, ids: Sequence[str]) -> dict[str, Memory]:
     found: dict[str, Memory] = {}
     for _, memory in store.versions(ids):
         # What others share is theirs to sync.
-        is_own = getattr(memory, "shared_by", None) is None
+        is_own = memory.shared_by is None
         if is_own and (memory.id not in found or found[memory.id].version < memory.version):
             found[memory.id] = memory
     return found

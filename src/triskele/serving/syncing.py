@@ -110,14 +110,18 @@ class AutomaticSync:
         self._open_engine = open_engine
         self._every_s = every_s
         self._stopping = threading.Event()
-        threading.Thread(target=self._run, name="triskele-sync", daemon=True).start()
+        # A daemon: a server that does not answer must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="triskele-sync", daemon=True)
+        self._thread.start()
 
-    def stop(self) -> None:
-        """Begin no further run."""
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """Begin no further run, and wait a moment for the one that goes on."""
         self._stopping.set()
+        self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            with suppress(TriskeleError, OSError):
+            # `sync` notes why a run failed; whatever it was, the next turn tries again.
+            with suppress(Exception):
                 sync(self._open_engine(), wait_s=0)
             self._stopping.wait(self._every_s)

@@ -99,7 +99,7 @@ class Census:
 
 
 class KnownPlace(NamedTuple):
-    """A folder or git remote whose project is known; `at` is since when. It never leaves this machine."""
+    """A folder or git remote whose project is known, and since when; only a sync tells a remote, nothing a folder."""
 
     number: int
     key: str
