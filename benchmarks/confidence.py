@@ -42,7 +42,7 @@ from triskele.serving.cli.demo import temporary_memory
 from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation
 
-SIGNS = ("cosine", "words", "margin", "length", "spread", "unknown")
+SIGNS = ("cosine", "words", "margin", "length", "spread", "unknown", "elsewhere")
 EVERYDAY = Path(__file__).parent / "everyday"
 FITTED = ("team", "everyday", "til_notes", "musique_dev200", "hotpotqa_dev500", "2wikimultihopqa")
 REPORTED = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads", "scifact")
@@ -124,7 +124,10 @@ def _collected(names: Sequence[str], pairs: Path | None, most: int) -> Iterator[
     reasons.signs = recorder
     try:
         if "team" in names:
-            yield "team", list(_team(recorder))
+            asked = list(_team(recorder))
+            yield "team", [sample for _, sample in asked]
+            # Most prompts of the set are asked in other projects: the rest counts as a set of its own besides.
+            yield "team, own projects", [sample for kind, sample in asked if kind != "another project"]
         folders = {name: texts.data_folder() / name for name in names if name != "team"} | {"everyday": EVERYDAY}
         with tempfile.TemporaryDirectory() as scratch:
             if pairs:
@@ -136,8 +139,8 @@ def _collected(names: Sequence[str], pairs: Path | None, most: int) -> Iterator[
         reasons.signs = before
 
 
-def _team(recorder: Recorder) -> Iterator[Sample]:
-    """The prompts of the sample corpus as the hook asks them."""
+def _team(recorder: Recorder) -> Iterator[tuple[str, Sample]]:
+    """The prompts of the sample corpus as the hook asks them, each with its kind."""
     with temporary_memory() as engine:
         engine.settings = replace(engine.settings, project=None)
         rows = _rows(engine)
@@ -145,7 +148,7 @@ def _team(recorder: Recorder) -> Iterator[Sample]:
             recorder.last = None
             _recall(engine, each)
             gold = {row for id in each.gold for row in rows[id]}
-            yield from recorder.sample(gold, half(each.query))
+            yield from ((each.kind, sample) for sample in recorder.sample(gold, half(each.query)))
 
 
 def _recall(engine: Engine, asked: Asked) -> None:

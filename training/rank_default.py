@@ -48,7 +48,7 @@ def main() -> None:
     data, stores, out, *names = sys.argv[1:]
     Path(out).mkdir(parents=True, exist_ok=True)
     for name in names:
-        (home,) = (Path(stores) / name).glob("ground-*")
+        (home,) = (Path(stores) / name).glob("harness-*")
         ranked = rank(Path(data) / name, home)
         (Path(out) / f"{name}.json").write_text(json.dumps(ranked))
         print(f"{name}: {len(ranked)} questions", flush=True)

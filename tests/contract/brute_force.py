@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -121,6 +123,13 @@ class BruteForceCorpus:
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
         return np.array([each @ vector for each in self.vectors(rows)], dtype=np.float32)
+
+    def closest_anywhere(self, vector: Floats) -> float:
+        if self._scope.projects is None:
+            return -1.0
+        everything = copy.copy(self)
+        everything._scope = replace(self._scope, projects=None)
+        return max(everything.nearest(vector, 1)[1].tolist(), default=-1.0)
 
     def vectors(self, rows: Ints) -> Floats:
         width = next((len(each.sentence) for each in self._encoded.values()), 0)

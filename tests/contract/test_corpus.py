@@ -163,6 +163,14 @@ def test_words_vectors_and_facts_keep_to_the_scope(
     assert corpus.facts(some(rows, "the mill burned down", "the mill is open")).is_visible.tolist() == [False, False]
 
 
+def test_other_projects_tell_only_how_near_they_come(open_corpus: Open, encoded: Encoded) -> None:
+    vector = encoded["another mill stands elsewhere"].sentence
+    assert open_corpus().closest_anywhere(vector) == pytest.approx(1, abs=1e-5)
+    assert open_corpus().nearest(vector, 1)[1][0] < 0.99
+    assert open_corpus(origins=[Origin.WEB]).closest_anywhere(vector) < 0.99
+    assert open_corpus(all_projects=True).closest_anywhere(vector) == -1
+
+
 def test_the_past_has_its_own_corpus(open_corpus: Open, rows: dict[str, int], engine: Engine) -> None:
     before = next(each for _, each in engine.store.versions() if each.content == "the mill has three wheels")
     found = searched(open_corpus(known_at=before.known_from), rows, "mill", "wheel")

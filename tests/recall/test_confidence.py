@@ -41,11 +41,12 @@ def likely(
     terms: int = 3,
     matches: tuple[float, ...] = (0.5, 0.5),
     unknown: frozenset[str] = frozenset(),
+    elsewhere: float = 0.0,
 ) -> float:
     ranked = [candidate(1, best, words, graph), *(candidate(row, near) for row, near in enumerate(others, start=2))]
     late = LateScores(Ranking("late"), np.array([1]), np.array([matches], dtype=np.float32))
     weights = np.full(len(matches), 1 / len(matches), dtype=np.float32)
-    found = CandidateSet(ranked, late=late, token_weights=weights)
+    found = CandidateSet(ranked, late=late, token_weights=weights, elsewhere=elsewhere)
     return confidence.likelihood(confidence.signs(found, query(*map(str, range(terms)), unknown=unknown)))
 
 
@@ -61,6 +62,10 @@ def test_tokens_that_match_well_beside_tokens_that_hardly_match_lower_it() -> No
 
 def test_an_identifier_that_no_memory_holds_lowers_it() -> None:
     assert likely(0.6, 0.4, unknown=frozenset({"hrn-999"})) < likely(0.6, 0.4)
+
+
+def test_what_another_project_knows_better_lowers_it() -> None:
+    assert likely(0.6, 0.4, elsewhere=0.2) < likely(0.6, 0.4)
 
 
 def test_connections_do_not_count() -> None:

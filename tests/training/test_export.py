@@ -47,7 +47,7 @@ def test_averaged_encoder_with_kept_tokens(monkeypatch, tmp_path: Path, bert: Pa
     inputs = {"input_ids": IDS.numpy(), "attention_mask": (IDS != 0).long().numpy(), "kept": kept.numpy()}
     (sentence,) = onnxruntime.InferenceSession(str(graph)).run(["sentence"], inputs)
     with torch.no_grad():
-        expected, _ = encoder.load(bert, tmp_path / "trained", 0.5).eval()(IDS, kept.bool())
+        expected, _ = encoder.load(bert, [(tmp_path / "trained", 0.5)]).eval()(IDS, kept.bool())
     assert ((sentence * expected.numpy()).sum(-1) > 0.99).all()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["sha256"]["minilm.onnx"] == hashlib.sha256(graph.read_bytes()).hexdigest()

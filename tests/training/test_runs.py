@@ -33,7 +33,7 @@ def test_commands_end_to_end(monkeypatch, tmp_path: Path, data: Path, bert: Path
     trained = cross.load(tmp_path / "student", bert)
     assert trained.body.shape.layers == 1
     run(monkeypatch, encoder, data, scored, bert, tmp_path / "encoder", "--steps", 3, "--batch", 4)
-    half = encoder.load(bert, tmp_path / "encoder", 0.5)
+    half = encoder.load(bert, [(tmp_path / "encoder", 0.5)])
     assert not torch.equal(half.projection, encoder.load(bert).projection)
 
 

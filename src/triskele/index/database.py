@@ -262,6 +262,13 @@ class DatabaseCorpus:
             return np.full(len(rows), np.nan, dtype=np.float32)
         return self.vectors(rows) @ vector
 
+    def closest_anywhere(self, vector: Floats) -> float:
+        """The highest cosine in all projects of the owner; -1 where the scope names none, or nothing has a vector."""
+        if self.scope.projects is None:
+            return -1.0
+        _, cosines = DatabaseCorpus(self._indexes, replace(self.scope, projects=None), self._heads).nearest(vector, 1)
+        return float(cosines[0]) if len(cosines) else -1.0
+
     def vectors(self, rows: Ints) -> Floats:
         """The sentence vectors of some rows; NaN where a row has none."""
         listed = rows.tolist()

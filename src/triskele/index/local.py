@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,14 @@ class LocalVectors:
             is_known, at = self.columns.locate(rows)
             found[is_known] = self._placed.cosines(vector, at)
         return found
+
+    def closest_anywhere(self, vector: Floats) -> float:
+        """The highest cosine in all projects of the owner; -1 where the scope names none, or nothing has a vector."""
+        if self._placed is None or self.scope.projects is None:
+            return -1.0
+        anywhere = self.columns.scoped(replace(self.scope, projects=None)).is_visible
+        _, cosines = self._placed.nearest(vector, anywhere, 1)
+        return float(cosines[0]) if len(cosines) else -1.0
 
     def vectors(self, rows: Ints) -> Floats:
         """The sentence vectors of some rows; NaN where a row has none."""

@@ -50,6 +50,7 @@ class CandidateSet:
     """The scored candidates, best first; `seeds` are the rows whose connections the graph leg followed.
 
     `late` and `token_weights` tell how each candidate matches the query's tokens, where late interaction ran.
+    `elsewhere` is how much nearer to the query a memory of another project is than any of these.
     """
 
     fused: list[Candidate]
@@ -58,6 +59,7 @@ class CandidateSet:
     agreement: Agreement | None = None
     late: LateScores | None = None
     token_weights: Floats | None = None
+    elsewhere: float = 0.0
 
 
 def in_order(ranking: Ranking) -> list[Candidate]:

@@ -24,14 +24,15 @@ UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BARE_WORDS = 3
-_BIAS = -5.93
+_BIAS = -5.56
 _WEIGHTS: Mapping[str, float] = {
-    "cosine": 7.07,
-    "words": -0.74,
-    "margin": 9.87,
-    "length": 0.87,
-    "spread": -4.39,
-    "unknown": -6.2,
+    "cosine": 4.76,
+    "words": 0.03,
+    "margin": 9.3,
+    "length": 1.2,
+    "spread": -5.3,
+    "unknown": -4.74,
+    "elsewhere": -6.7,
 }
 # What a memory says by itself counts, not what it is connected with or who said it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
@@ -44,7 +45,7 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
     """What speaks for the best candidate and against it.
 
     Words shared without nearness of meaning, and tokens of which some match well and others hardly, tell of a memory
-    about the same thing that does not say what was asked.
+    about the same thing that does not say what was asked. What another project knows better is asked of that project.
     """
     best, *others = expanded(found.fused[: COMPARED + 1])
     shares = [_share(each) for each in others]
@@ -55,6 +56,7 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
         "length": math.log1p(len(query.terms)),
         "spread": _spread(found, best.row),
         "unknown": float(bool(query.unknown)),
+        "elsewhere": found.elsewhere,
     }
 
 

@@ -163,6 +163,7 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
         return CandidateSet(candidates.by_method(encoded, corpus, [lexical, dense]))
     if nearness is not None and not dense.rows:
         return CandidateSet(candidates.in_order(lexical))
+    nearest = dense.scores[0] if dense.scores else 1.0
     lexical = candidates.smoothed(lexical, facts.neighbours[facts.is_visible], corpus)
     pool, facts = candidates.pool(encoded, corpus, lexical, dense)
     if nearness is not None:
@@ -178,7 +179,10 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     fused = candidates.stand_in(candidates.with_evidence(encoded, corpus, ranked).fused(), weights, judged)
     if candidates.conversation_share(facts.neighbours):
         fused = candidates.few_of_each_text(fused, corpus)
-    return CandidateSet(fused, seeds=ranked.seeds, late=ranked.late, token_weights=encoded.token_weights)
+    elsewhere = max(0.0, corpus.closest_anywhere(encoded.encoding.sentence) - nearest)
+    return CandidateSet(
+        fused, seeds=ranked.seeds, late=ranked.late, token_weights=encoded.token_weights, elsewhere=elsewhere
+    )
 
 
 def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:
