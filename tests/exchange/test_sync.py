@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from triskele import config
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
-from triskele.exchange import replica, sync_notes
+from triskele.exchange import sync_notes, sync_states
 from triskele.exchange.reconcile import (
     ERASED,
     NEVER,
@@ -36,9 +36,9 @@ from triskele.exchange.reconcile import (
     merged_links,
     to_push,
 )
-from triskele.exchange.replica import Outgoing, ProjectNames, PulledPage, PushReply
 from triskele.exchange.sync import Sync, SyncReport
 from triskele.exchange.sync_notes import Notes
+from triskele.exchange.sync_states import Outgoing, ProjectNames, PulledPage, PushReply
 from triskele.serving import shapes
 from triskele.serving.http import sync_api
 from triskele.serving.http.access import OWNER, SingleOwner
@@ -264,7 +264,7 @@ class World:
         return sorted({entry.id for entry in self.engines[name].store.journal(limit=100_000)})
 
     def latest(self, name: str) -> dict[str, Memory]:
-        return replica.latest(self.engines[name].store, self._ids(name))
+        return sync_states.latest(self.engines[name].store, self._ids(name))
 
     def says(self, name: str) -> dict[str, tuple[Any, ...]]:
         """The open memories of a side: what they say, and whether they stand."""
@@ -371,7 +371,7 @@ def test_memories_travel_with_all_that_they_say(world: World) -> None:
         created_at="2024-05-02T10:00:00Z",
     ).id  # fmt: skip
     world.settle()
-    told = {name: replica.latest(world.engines[name].store, [id])[id] for name in ("a", "b", "server")}
+    told = {name: sync_states.latest(world.engines[name].store, [id])[id] for name in ("a", "b", "server")}
     values = [replace(each, known_from=told["a"].known_from, owner=told["a"].owner) for each in told.values()]
     assert values[0] == values[1] == values[2]
     assert b.store.journal(id=id)[-1].actor == "sync:user"

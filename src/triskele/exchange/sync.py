@@ -14,10 +14,10 @@ from typing import Protocol
 from triskele.base import timestamps
 from triskele.base.ids import same_words
 from triskele.errors import Conflict, NotFound, Unavailable
-from triskele.exchange import reconcile, replica
+from triskele.exchange import reconcile, sync_states
 from triskele.exchange.reconcile import CLOSED, ERASED, NEVER, Agreed, Links, MergeStep, Mine, Push, Standing
-from triskele.exchange.replica import Outgoing, ProjectNames, PulledPage, PushReply, PushResult, Shown, Status
 from triskele.exchange.sync_notes import RETRY, Notes, SyncEngine, plain_record
+from triskele.exchange.sync_states import Outgoing, ProjectNames, PulledPage, PushReply, PushResult, Shown, Status
 from triskele.stores.protocols import Document
 from triskele.types import (
     Change,
@@ -115,11 +115,11 @@ class Sync:
 
     def _push_records(self, ids: Sequence[str], actors: Mapping[str, str]) -> list[str]:
         """Tell the server of memories that changed; which it was told of."""
-        known, projects = replica.latest(self._store, ids), ProjectNames(self._store)
+        known, projects = sync_states.latest(self._store, ids), ProjectNames(self._store)
         agreed = self._with_resolved(ids, known)
         conflicts = self._notes.conflicts(ids)
         by_actor: dict[str, list[Outgoing]] = defaultdict(list)
-        mine = {id: replica.mine_of(known.get(id)) for id in ids}
+        mine = {id: sync_states.mine_of(known.get(id)) for id in ids}
         for id in ids:
             push = Push.NOTHING if id in conflicts else reconcile.to_push(agreed[id], mine[id])
             if push is not Push.NOTHING:
@@ -133,7 +133,7 @@ class Sync:
         """What was agreed; a memory that was changed after its conflict was found is the answer to it."""
         agreed = self._notes.agreed(ids)
         for id, found in self._notes.conflicts(ids).items():
-            if found["mine"] != replica.mine_of(known.get(id)).fingerprint:
+            if found["mine"] != sync_states.mine_of(known.get(id)).fingerprint:
                 agreed[id] = replace(agreed[id], mine=found["theirs"], theirs=found["token"], sent=())
                 self._notes.put_agreed({id: agreed[id]})
                 self._notes.forget_conflicts([id])
@@ -167,7 +167,7 @@ class Sync:
     def _adopt(self, id: str, known: Shown) -> None:
         """The server has the text of a new memory under another id: that one stays, and takes over the links."""
         self._merge([known])
-        found = replica.latest(self._store, [id, known.id])
+        found = sync_states.latest(self._store, [id, known.id])
         mine, theirs = found.get(id), found.get(known.id)
         if mine is None or theirs is None or theirs.known_to or theirs.content != mine.content:
             return self._notes.put_waiting({id: f"the server has the same text as {known.id}"})
@@ -178,7 +178,7 @@ class Sync:
             if source != target:
                 moved.append(Connect(Link(source=source, kind=link.kind, target=target, known_from=now)))
         forget: list[Change] = [Revise(mine, base=mine.version), Forget(id)]
-        engine = self._engine.acting_as(replica.sync_actor(known.actor))
+        engine = self._engine.acting_as(sync_states.sync_actor(known.actor))
         try:
             engine.apply([*moved, *forget])
         except Conflict:
@@ -188,7 +188,7 @@ class Sync:
 
     def _push_links(self, ids: Sequence[str]) -> list[str]:
         """Tell the server of links that changed; whose it was told of."""
-        links = replica.links_of(self._store, ids)
+        links = sync_states.links_of(self._store, ids)
         agreed = self._notes.agreed({*ids, *_targets(links.values())})
         agreed |= self._notes.agreed(_targets(agreed[id].links for id in ids) - agreed.keys())
         items = []
@@ -242,11 +242,11 @@ class Sync:
 
     def _merge_records(self, items: Sequence[Shown]) -> None:
         ids, projects = [item.id for item in items], ProjectNames(self._store)
-        known, agreed = replica.latest(self._store, ids), self._notes.agreed(ids)
+        known, agreed = sync_states.latest(self._store, ids), self._notes.agreed(ids)
         merged = _Merged()
         for item in items:
-            theirs, memory = replica.theirs_of(item, self._store.owner, projects)
-            mine = replica.mine_of(known.get(item.id))
+            theirs, memory = sync_states.theirs_of(item, self._store.owner, projects)
+            mine = sync_states.mine_of(known.get(item.id))
             step, after = reconcile.merge(agreed[item.id], mine, theirs)
             self._carry_out(merged, step, item, known.get(item.id), memory)
             merged.agreed[item.id] = after
@@ -266,7 +266,7 @@ class Sync:
             case MergeStep.ERASE:
                 merged.erasing.append(id)
             case MergeStep.TAKE if theirs is not None:
-                changes += replica.taking(theirs, known)
+                changes += sync_states.taking(theirs, known)
                 merged.taken += 1
             case MergeStep.ABSORB if theirs is not None and known is not None:
                 changes += _absorbing(theirs, known)
@@ -288,11 +288,11 @@ class Sync:
             if changes:
                 # Noted first: if this is the last that the process does, it is known what was agreed by it.
                 batch = self._notes.put_taking(merged.taking[actor])
-                self._engine.acting_as(replica.sync_actor(actor)).apply(changes, batch=batch)
+                self._engine.acting_as(sync_states.sync_actor(actor)).apply(changes, batch=batch)
         for id in merged.sealing:
             self._seal(id)
-        for id, memory in replica.latest(self._store, merged.closing).items():
-            merged.agreed[id] = replace(merged.agreed[id], mine=replica.fingerprint(memory))
+        for id, memory in sync_states.latest(self._store, merged.closing).items():
+            merged.agreed[id] = replace(merged.agreed[id], mine=sync_states.fingerprint(memory))
         self._notes.put_conflicts(merged.conflicts)
         self._notes.forget_conflicts(merged.settled)
         self._notes.put_waiting(merged.waiting)
@@ -305,7 +305,7 @@ class Sync:
         try:
             self._engine.seal(id)
         except Unavailable:
-            [known] = replica.latest(self._store, [id]).values()
+            [known] = sync_states.latest(self._store, [id]).values()
             if known.sensitivity is Sensitivity.OPEN:
                 self._engine.apply(_withdrawing(known))
 
@@ -318,7 +318,7 @@ class Sync:
         return Document(value, about=[item.id])
 
     def _merge_links(self, items: Sequence[Shown]) -> None:
-        links = replica.links_of(self._store, [item.id for item in items])
+        links = sync_states.links_of(self._store, [item.id for item in items])
         theirs = {item.id: frozenset(item.links) for item in items}
         agreed = self._notes.agreed({*links, *_targets(links.values()), *_targets(theirs.values())})
         agreed |= self._notes.agreed(_targets(agreed[id].links for id in links) - agreed.keys())
@@ -340,7 +340,7 @@ class Sync:
         """Open and close links; those that could not be opened."""
         now = timestamps.now()
         changes: list[Change] = [Disconnect(_link(id, tie, now)) for tie in sorted(closing)]
-        engine = self._engine.acting_as(replica.sync_actor(""))
+        engine = self._engine.acting_as(sync_states.sync_actor(""))
         if changes:
             engine.apply(changes)
         left = set()
@@ -364,7 +364,7 @@ def _outgoing(push: Push, id: str, agreed: Agreed, memory: Memory | None, projec
     if push is Push.RECORD:
         assert memory is not None
         projects.note(memory.project)
-        return Outgoing(id, push, agreed.theirs, replica.record_of(memory, projects))
+        return Outgoing(id, push, agreed.theirs, sync_states.record_of(memory, projects))
     closed = memory.sensitivity if memory is not None and push is Push.WITHDRAWAL else Sensitivity.PRIVATE
     return Outgoing(id, push, agreed.theirs, sensitivity=closed)
 
@@ -382,7 +382,7 @@ def _agreed_after(push: Push, result: PushResult, mine: Mine, agreed: Agreed) ->
 
 def _absorbing(theirs: Memory, known: Memory) -> list[Change]:
     """Let the server's version enter the history of a memory that is private here."""
-    assert replica.standing_of(known) in CLOSED
+    assert sync_states.standing_of(known) in CLOSED
     version = replace(theirs, sensitivity=Sensitivity.PRIVATE, version=known.version, known_to=None)
     if same_words(version, known):
         return []

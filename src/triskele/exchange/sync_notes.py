@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from triskele.base import timestamps
 from triskele.base.ids import new_batch
 from triskele.errors import BadInput, NotFound
-from triskele.exchange import reconcile, replica
+from triskele.exchange import reconcile, sync_states
 from triskele.exchange.reconcile import NEVER, Agreed, Links, Push
-from triskele.exchange.replica import ProjectNames, Record
+from triskele.exchange.sync_states import ProjectNames, Record
 from triskele.stores.protocols import START, Cursor, Document, OwnerStore
 from triskele.types import Change, Memory, Origin, Outcome, Role
 
@@ -109,14 +109,14 @@ class Notes:
         actors: dict[str, str] = {}
         while (page := self._store.changes_since(cursor)).entries:
             cursor = page.cursor
-            actors |= replica.touched(self._store, page.entries)
+            actors |= sync_states.touched(self._store, page.entries)
         return actors, cursor
 
     def unsent(self) -> list[str]:
         """The memories whose changes the server does not know yet."""
         ids = sorted(self.queue()[0])
-        known, agreed, conflicts = replica.latest(self._store, ids), self.agreed(ids), self.conflicts(ids)
-        pushes = {id: reconcile.to_push(agreed[id], replica.mine_of(known.get(id))) for id in ids}
+        known, agreed, conflicts = sync_states.latest(self._store, ids), self.agreed(ids), self.conflicts(ids)
+        pushes = {id: reconcile.to_push(agreed[id], sync_states.mine_of(known.get(id))) for id in ids}
         return [id for id, push in pushes.items() if push is not Push.NOTHING and id not in conflicts]
 
     def agreed(self, ids: Iterable[str]) -> dict[str, Agreed]:
@@ -184,9 +184,9 @@ class Notes:
 def conflicts(store: OwnerStore) -> list[SyncConflict]:
     """The memories that were changed here and on the server, with both versions."""
     found, projects = Notes(store).conflicts(), ProjectNames(store)
-    mine = replica.latest(store, sorted(found))
+    mine = sync_states.latest(store, sorted(found))
     return [
-        SyncConflict(id, mine.get(id), replica.memory_of(id, _record(value["record"]), store.owner, projects))
+        SyncConflict(id, mine.get(id), sync_states.memory_of(id, _record(value["record"]), store.owner, projects))
         for id, value in found.items()
     ]
 
@@ -198,8 +198,8 @@ def resolve(engine: SyncEngine, id: str, *, keep_mine: bool) -> None:
     if found is None:
         raise NotFound(f"{id} has no conflict: `triskele list --conflicts` shows all")
     if not keep_mine:
-        theirs = replica.memory_of(id, _record(found["record"]), store.owner, ProjectNames(store))
-        engine.apply(replica.taking(theirs, replica.latest(store, [id]).get(id)))
+        theirs = sync_states.memory_of(id, _record(found["record"]), store.owner, ProjectNames(store))
+        engine.apply(sync_states.taking(theirs, sync_states.latest(store, [id]).get(id)))
     [agreed] = notes.agreed([id]).values()
     notes.put_agreed({id: replace(agreed, mine=found["theirs"], theirs=found["token"], sent=())})
     notes.put_waiting({id: RETRY})

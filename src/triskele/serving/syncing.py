@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from triskele.base.files import expanded, file_lock
 from triskele.config import SYNC_KEY_FILE, Settings
 from triskele.errors import BadInput, Conflict, TriskeleError
-from triskele.exchange.replica import Outgoing, PulledPage, PushReply
 from triskele.exchange.sync import Sync, SyncReport
 from triskele.exchange.sync_notes import Notes
+from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
 from triskele.serving.chosen_memory import read_key
 from triskele.serving.error_messages import error_line
 from triskele.types import Sensitivity

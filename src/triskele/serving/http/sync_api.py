@@ -16,9 +16,9 @@ from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.exchange import replica
+from triskele.exchange import sync_states
 from triskele.exchange.reconcile import WITHDRAWN, Push, Standing
-from triskele.exchange.replica import (
+from triskele.exchange.sync_states import (
     ProjectNames,
     PulledPage,
     PushReply,
@@ -55,7 +55,7 @@ _TRIES = 5
 
 def push(call: Call) -> PushReply:
     """Take changes of a laptop."""
-    engine = call.engine.acting_as(replica.sync_actor(call.body.actor))
+    engine = call.engine.acting_as(sync_states.sync_actor(call.body.actor))
     return PushReply(tuple(_Receiver(call, engine).push(call.body.items)), engine.store.owner)
 
 
@@ -65,7 +65,7 @@ def pull(call: Call) -> PulledPage:
     if not store.holds(cursor):
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
     page = store.changes_since(cursor, call.query.limit)
-    actors = replica.touched(store, page.entries)
+    actors = sync_states.touched(store, page.entries)
     items = shown(call.engine, list(actors), actors)
     is_end = len(page.entries) < call.query.limit
     return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
@@ -74,23 +74,23 @@ def pull(call: Call) -> PulledPage:
 def shown(engine: Engine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
     """Some memories as a laptop may see them; what never existed is left out."""
     store, projects = engine.store, ProjectNames(engine.store)
-    links = replica.links_of(store, ids)
-    found = replica.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
+    links = sync_states.links_of(store, ids)
+    found = sync_states.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
     withdrawn = store.documents.some(_WITHDRAWN, ids)
     items = []
     for id in ids:
         memory = found.get(id)
         if memory is None:
-            token = replica.tombstone(store, id, withdrawn)
+            token = sync_states.tombstone(store, id, withdrawn)
             standing = Standing(token) if token else Standing.ABSENT
             items += [Shown(id, standing, token)] if token else []
         elif memory.sensitivity is not Sensitivity.OPEN:
-            items.append(Shown(id, replica.standing_of(memory), token_of(memory)))
+            items.append(Shown(id, sync_states.standing_of(memory), token_of(memory)))
         else:
             ties = sorted(tie for tie in links[id] if _is_open(found.get(tie[1])))
-            record = replica.record_of(memory, projects)
+            record = sync_states.record_of(memory, projects)
             actor = actors.get(id, "")
-            items.append(Shown(id, replica.standing_of(memory), token_of(memory), record, tuple(ties), actor))
+            items.append(Shown(id, sync_states.standing_of(memory), token_of(memory), record, tuple(ties), actor))
     return items
 
 
@@ -135,7 +135,7 @@ class _Receiver:
     def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Erasing wins, whatever the base was; what was taken back is erased once more, for those who kept it."""
         ids = [item.id for item in items]
-        known = replica.latest(self._store, ids) if ids else {}
+        known = sync_states.latest(self._store, ids) if ids else {}
         marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
         if marked:
             # The journal tells only of what is there.
@@ -149,13 +149,13 @@ class _Receiver:
         """Erase what is private elsewhere now, unless it was changed here: that would be lost."""
         ids = [item.id for item in items]
         known, marks = (
-            (replica.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
+            (sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
         )
         results, taken_back = [], {}
         for item in items:
             memory = known.get(item.id)
             if memory is None:
-                token = replica.tombstone(self._store, item.id, marks)
+                token = sync_states.tombstone(self._store, item.id, marks)
                 results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
             elif memory.sensitivity is not Sensitivity.OPEN:
                 results.append(PushResult(item.id, Status.DONE, token_of(memory)))
@@ -210,7 +210,7 @@ class _Receiver:
 
     def _plan(self, items: Sequence[SyncItem]) -> list[_Planned]:
         ids = [item.id for item in items]
-        known, withdrawn = replica.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
+        known, withdrawn = sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
         planned = []
         for item in items:
             try:
@@ -227,22 +227,22 @@ class _Receiver:
             raise BadInput("a record is missing")
         values = given(item.record)
         record = Record(**{**values, "tags": tuple(values["tags"]), "keys": tuple(values["keys"])})
-        memory = replica.memory_of(item.id, record, self._store.owner, self._projects)
-        return replica.checked(memory, self._engine.settings.memory)
+        memory = sync_states.memory_of(item.id, record, self._store.owner, self._projects)
+        return sync_states.checked(memory, self._engine.settings.memory)
 
     def _as_new(self, item: SyncItem, memory: Memory, withdrawn: dict[str, str]) -> _Planned:
-        token = replica.tombstone(self._store, item.id, withdrawn)
+        token = sync_states.tombstone(self._store, item.id, withdrawn)
         if token and not (token.startswith(WITHDRAWN) and item.base == token):
             return _Planned(item, self._stale(item))
         is_duplicate_sought = not item.base and memory.known_to is None
-        return _Planned(item, None, tuple(replica.taking(memory, None, verbatim=not is_duplicate_sought)), memory)
+        return _Planned(item, None, tuple(sync_states.taking(memory, None, verbatim=not is_duplicate_sought)), memory)
 
     def _against(self, item: SyncItem, memory: Memory, known: Memory) -> _Planned:
         token = token_of(known)
         if known.sensitivity is Sensitivity.OPEN and fingerprint(known) == fingerprint(memory):
             return _Planned(item, PushResult(item.id, Status.DONE, token))
         if item.base == token:
-            return _Planned(item, None, tuple(replica.taking(memory, known)), replica.taken(memory, known))
+            return _Planned(item, None, tuple(sync_states.taking(memory, known)), sync_states.taken(memory, known))
         said = fingerprint(_standing(memory))
         later = [each for each in self._store.history(item.id) if each.version > version_in(item.base)]
         earlier = next((each for each in later if fingerprint(_standing(each)) == said), None)
@@ -274,7 +274,7 @@ class _Receiver:
             self._engine.apply(changes)
         except (Conflict, NotFound):
             reasons = [reason for change in changes if (reason := self._refusal(change))]
-        links = tuple(sorted(replica.links_of(self._store, [item.id])[item.id]))
+        links = tuple(sorted(sync_states.links_of(self._store, [item.id])[item.id]))
         status = Status.REFUSED if reasons else Status.DONE
         return PushResult(item.id, status, reason="; ".join(reasons[:1]), links=links)
 
