@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -78,13 +77,10 @@ def open_tokenizer(words: bytes, folder: Path) -> Tokenizer:
 def _open_verified(
     graph: Path, sha256: str, manifest: Manifest, threads: int
 ) -> tuple[onnxruntime.InferenceSession, Tokenizer]:
-    """Session and tokenizer of a model folder; the session is made outside the interpreter, and the other meanwhile."""
+    """Session and tokenizer of a model folder, after their files were verified."""
     folder = graph.parent
-    with ThreadPoolExecutor(1) as pool:
-        opening = pool.submit(lambda: open_session(read_verified(graph, sha256), folder, threads))
-        words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
-        tokenizer = open_tokenizer(words, folder)
-        return opening.result(), tokenizer
+    words = read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
+    return open_session(read_verified(graph, sha256), folder, threads), open_tokenizer(words, folder)
 
 
 def readable(text: str) -> str:
