@@ -24,15 +24,15 @@ UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BARE_WORDS = 3
-_BIAS = -5.56
+_BIAS = -5.78
 _WEIGHTS: Mapping[str, float] = {
-    "cosine": 4.76,
-    "words": 0.03,
-    "margin": 9.3,
-    "length": 1.2,
-    "spread": -5.3,
-    "unknown": -4.74,
-    "elsewhere": -6.7,
+    "cosine": 4.81,
+    "words": 0.12,
+    "margin": 9.13,
+    "length": 1.27,
+    "spread": -5.19,
+    "unknown": -4.83,
+    "elsewhere": -6.5,
 }
 # What a memory says by itself counts, not what it is connected with or who said it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
