@@ -468,6 +468,19 @@ def test_private_and_secret_rows_stay(world: World) -> None:
     assert not any("diary" in each or "hunter2" in each for each in world.heard)
 
 
+def test_what_looks_like_a_secret_stays_though_it_was_called_open(world: World) -> None:
+    a = world.engines["a"]
+    id = a.remember("The staging database password is hunter2-Rk4T9w", sensitivity=Sensitivity.OPEN).id
+    report = world.sync("a")
+    assert report is not None and "looks like a secret" in report.waiting[id]
+    assert not any("hunter2" in each for each in world.heard)
+    with pytest.raises(BadInput, match="looks like a secret"):
+        sync_states.checked(world.latest("a")[id], a.settings.memory)
+    a.edit(id, content="The staging database is in the cellar", sensitivity=Sensitivity.OPEN)
+    world.settle()
+    assert world.standing("server") == world.standing("b") == ["The staging database is in the cellar"]
+
+
 @pytest.mark.parametrize("kind", [Sensitivity.PRIVATE, Sensitivity.SECRET])
 def test_what_turns_private_is_erased_on_the_server_and_kept_on_the_laptops(world: World, kind: Sensitivity) -> None:
     a, b = world.engines["a"], world.engines["b"]
@@ -880,17 +893,35 @@ class History:
                 assert (id in conflicts) is (len(leaves) > 1), (id, leaves)
 
 
-def live(stores: Stores, operations: Sequence[tuple[str, str, int]]) -> None:
+def live(stores: Stores, operations: Sequence[tuple[str, str, int]]) -> History:
     """Go through a history, and check its end."""
     history = History(World(stores))
     # Something that all sides know, so that changes meet.
     history.run([*[("add", "a", 0)] * 3, ("sync", "a", 0), ("sync", "b", 0)])
     history.run(operations)
     history.check()
-    # Shown by --hypothesis-show-statistics.
-    ledger = history.ledger
-    for name, found in {"conflict": history.world.conflicts(), **vars(ledger)}.items():
+    return history
+
+
+def tell(history: History) -> None:
+    """What happened in a history, shown by --hypothesis-show-statistics."""
+    for name, found in {"conflict": history.world.conflicts(), **vars(history.ledger)}.items():
         event(f"{name}: {'some' if found else 'none'}")
+
+
+# Histories that failed once.
+FAILED_ONCE = [
+    # A withdrawal stopped between its mark and its erasure; then the memory was erased on the server.
+    [
+        *[("add", "a", 0), ("forget", "a", 0), ("close", "b", 2), ("sync", "a", 0), ("add", "a", 0)],
+        *[("edit", "b", 0), ("forget", "server", 1), ("cut", "b", 14), ("erase", "server", 1)],
+    ],
+]
+
+
+@pytest.mark.parametrize("operations", FAILED_ONCE)
+def test_what_failed_once(stores: Stores, operations: list[tuple[str, str, int]]) -> None:
+    live(stores, operations)
 
 
 @pytest.mark.slow
@@ -899,13 +930,13 @@ def live(stores: Stores, operations: Sequence[tuple[str, str, int]]) -> None:
 def test_histories_converge_and_nothing_is_lost_or_doubled(
     stores: Stores, operations: list[tuple[str, str, int]]
 ) -> None:
-    live(stores, operations)
+    tell(live(stores, operations))
 
 
 @settings(max_examples=max(10, HISTORIES // 30), suppress_health_check=list(HealthCheck), deadline=None)
 @given(operations=st.lists(OPERATIONS, min_size=12, max_size=30))
 def test_histories_converge_over_postgres(server_stores: Stores, operations: list[tuple[str, str, int]]) -> None:
-    live(server_stores, operations)
+    tell(live(server_stores, operations))
 
 
 # One that passes through every rule: new, edited, forgotten, linked, taken back, opened again, erased, conflict, twin.

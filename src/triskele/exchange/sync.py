@@ -120,14 +120,18 @@ class Sync:
         conflicts = self._notes.conflicts(ids)
         by_actor: dict[str, list[Outgoing]] = defaultdict(list)
         mine = {id: sync_states.mine_of(known.get(id)) for id in ids}
+        kept = dict[str, str]()
         for id in ids:
             push = Push.NOTHING if id in conflicts else reconcile.to_push(agreed[id], mine[id])
-            if push is not Push.NOTHING:
+            if push is Push.RECORD and (reason := sync_states.secret_in(known[id])):
+                kept[id] = reason
+            elif push is not Push.NOTHING:
                 by_actor[actors.get(id, "")].append(_outgoing(push, id, agreed[id], known.get(id), projects))
+        self._notes.put_waiting(kept)
         for actor, items in by_actor.items():
             for batch in _batches(items):
                 self._send(batch, actor, mine, agreed)
-        return [item.id for items in by_actor.values() for item in items]
+        return [*kept, *(item.id for items in by_actor.values() for item in items)]
 
     def _with_resolved(self, ids: Sequence[str], known: Mapping[str, Memory]) -> dict[str, Agreed]:
         """What was agreed; a memory that was changed after its conflict was found is the answer to it."""

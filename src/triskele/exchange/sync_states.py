@@ -18,8 +18,10 @@ from triskele.base import timestamps
 from triskele.base.ids import content_hash, same_words
 from triskele.base.project import REMOTE
 from triskele.config import MemorySettings
+from triskele.errors import BadInput
 from triskele.exchange.reconcile import ERASED, Links, Mine, Push, Standing, Theirs
 from triskele.ingest import refuse_secret_labels
+from triskele.privacy import detect
 from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Action, Add, Change, Forget, JournalEntry, Memory, Origin, Revise, Role, Sensitivity
 
@@ -28,6 +30,8 @@ _NAMES = "sync-project"
 _NAME = "name:"
 # How the journal names whoever changed a memory on the other side.
 _ACTOR = "sync:"
+# How it names whoever erased what is private elsewhere.
+WITHDRAWAL = "sync-withdrawal"
 _STANDINGS = {
     Sensitivity.OPEN: Standing.OPEN,
     Sensitivity.PRIVATE: Standing.PRIVATE,
@@ -276,8 +280,16 @@ def memory_of(id: str, record: Record, owner: str, projects: ProjectNames) -> Me
     )
 
 
+def secret_in(memory: Memory) -> str:
+    """Why the text of an open memory stays on its machine, or nothing: who called it open may not think of a server."""
+    kinds = [detect.label_of(finding.kind) for finding in detect.find(memory.content)]
+    return f"its text looks like a secret ({kinds[0]}): it stays on this machine" if kinds else ""
+
+
 def checked(memory: Memory, settings: MemorySettings) -> Memory:
     """A memory of another machine, checked as every other write is."""
+    if reason := secret_in(memory):
+        raise BadInput(reason)
     refuse_secret_labels(
         tags=memory.tags,
         keywords=memory.keywords,
@@ -333,7 +345,9 @@ def taken(memory: Memory, known: Memory | None) -> Memory:
 
 def tombstone(store: OwnerStore, id: str, withdrawn: Mapping[str, str]) -> str:
     """The token of a memory that has no versions; empty where there never was one."""
-    if id in withdrawn:
-        return withdrawn[id]
-    is_erased = any(entry.action is Action.ERASED for entry in store.journal(id=id))
-    return ERASED if is_erased else ""
+    erasures = [entry for entry in store.journal(id=id) if entry.action is Action.ERASED]
+    if not erasures:
+        return ""
+    # The mark alone does not tell: who made it may have stopped before erasing, and somebody else erased.
+    is_withdrawn = max(erasures, key=lambda entry: entry.seq).actor == WITHDRAWAL
+    return withdrawn[id] if is_withdrawn and id in withdrawn else ERASED

@@ -166,7 +166,7 @@ class _Receiver:
                 results.append(PushResult(item.id, Status.DONE, str(item.sensitivity)))
         if taken_back:
             self._store.documents.put(_WITHDRAWN, taken_back)
-            self._engine.erase(*taken_back)
+            self._engine.acting_as(sync_states.WITHDRAWAL).erase(*taken_back)
         return results
 
     def _recorded(self, items: Sequence[SyncItem]) -> list[PushResult]:

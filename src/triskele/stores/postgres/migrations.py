@@ -364,8 +364,9 @@ def note(connection: psycopg.Connection[Any], name: str, value: str) -> None:
 
 def _format(connection: psycopg.Connection[Any]) -> int:
     """How many steps were taken; 0 in a new database."""
-    found = connection.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.meta"]).fetchone()
-    if found is None or found[0] is None:
+    # A list of tables, not `to_regclass`: that may still not see what another process committed while this one waited.
+    found = connection.execute("SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'meta'", [SCHEMA])
+    if found.fetchone() is None:
         return 0
     taken = _number(connection, FORMAT)
     if not taken:
