@@ -925,6 +925,7 @@ def test_what_failed_once(stores: Stores, operations: list[tuple[str, str, int]]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300 + HISTORIES)
 @settings(max_examples=HISTORIES, suppress_health_check=list(HealthCheck), deadline=None)
 @given(operations=st.lists(OPERATIONS, min_size=12, max_size=30))
 def test_histories_converge_and_nothing_is_lost_or_doubled(
