@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,14 @@ from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.decide import PairDecision
 from triskele.evaluation.own import gate, run
 from triskele.evaluation.own.questions import Label, make_question, save_labels, save_questions
+from triskele.exchange import sync_notes, sync_states
+from triskele.exchange.sync_states import ProjectNames
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger
+from triskele.serving import shapes
 from triskele.serving.web.code_page import highlighted
 from triskele.serving.web.quality_page import drift
-from triskele.stores.protocols import Use
+from triskele.stores.protocols import Document, Use
 
 
 def test_every_page_has_an_empty_state(browser: Browser) -> None:
@@ -50,6 +54,23 @@ def test_a_proposal_is_accepted_and_undone(browser: Browser) -> None:
     assert "Undo" in browser.get(done).text
     browser.post("/ui/undo", {"batch": done.split("done=")[1]})
     assert browser.engine.superseded([old]) == set()
+
+
+@pytest.mark.parametrize("version", ["mine", "theirs"])
+def test_a_conflict_is_shown_with_both_versions_and_settled(browser: Browser, version: str) -> None:
+    engine = browser.engine
+    id = engine.remember("the backup runs at dawn").id
+    theirs = replace(engine.get(id), content="the backup runs at <b>noon</b>")
+    record = shapes.plain(sync_states.record_of(theirs, ProjectNames(engine.store)))
+    values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
+    sync_notes.Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
+    page = browser.get("/ui/review").text
+    assert "1 conflict with the server" in page and "<b>noon" not in page
+    assert "dawn" in page and "noon" in page
+    assert browser.post(f"/ui/review/{id}/keep/neither").status_code == 404
+    done = browser.post(f"/ui/review/{id}/keep/{version}").headers["hx-redirect"]
+    assert "Settled" in browser.get(done).text and not sync_notes.conflicts(engine.store)
+    assert ("dawn" in engine.get(id).content) is (version == "mine")
 
 
 def test_a_proposal_is_rejected_for_good(browser: Browser) -> None:

@@ -1,4 +1,4 @@
-"""The review page: what curation proposes, side by side, and what was handed to agents in which conversation."""
+"""The review page: conflicts of a sync and what curation proposes, side by side, and what agents were handed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from triskele.errors import NotFound
+from triskele.exchange import sync_notes
 from triskele.serving.cli.curation_report import VERBS, reasons_text
 from triskele.serving.web.memory_page import Piece, difference
 from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
@@ -16,6 +17,7 @@ from triskele.stores.access_keys import WRITE
 
 if TYPE_CHECKING:
     from triskele.curation.proposals import Proposal
+    from triskele.exchange.sync_notes import SyncConflict
 
 SHOWN = 50
 CONVERSATIONS = 20
@@ -33,20 +35,33 @@ class ShownProposal:
     pieces: Sequence[Piece]
 
 
+@dataclass(frozen=True, slots=True)
+class ShownConflict:
+    """Both versions of a memory, and how they differ."""
+
+    conflict: SyncConflict
+    pieces: Sequence[Piece]
+
+
 def show(asked: PageRequest) -> Response:
-    """The queue, the newest counts of use, and the conversations that were given something."""
+    """Conflicts, the queue, the newest counts of use, and the conversations that were given something."""
     engine = asked.engine
-    waiting = engine.proposals.list()
+    waiting, conflicts = engine.proposals.list(), sync_notes.conflicts(engine.store)
     usage = engine.store.usage
     used, number = usage.most_used(10), asked.number("page", 1, most=1_000)
     # One more than is shown tells whether there is another page.
     talks = usage.conversations(CONVERSATIONS + 1, (number - 1) * CONVERSATIONS)
     memories = engine.store.memories([each.id for each in used])
-    ids = [*memories, *(side.id for each in waiting[:SHOWN] for side in (each.new, each.old) if side)]
+    ids = [
+        *memories,
+        *(each.id for each in conflicts),
+        *(side.id for each in waiting[:SHOWN] for side in (each.new, each.old) if side),
+    ]
     return page(
         asked,
         "review.html",
         "review",
+        conflicts=[_both(each) for each in conflicts],
         waiting=len(waiting),
         shown=[_shown(each) for each in waiting[:SHOWN]],
         used=[(memories[each.id], each) for each in used if each.id in memories],
@@ -82,6 +97,19 @@ def _shown(proposal: Proposal) -> ShownProposal:
     return ShownProposal(proposal, VERBS[proposal.kind], reasons_text(proposal.reasons), pieces)
 
 
+def _both(conflict: SyncConflict) -> ShownConflict:
+    return ShownConflict(conflict, difference(conflict.theirs.content, conflict.mine.content) if conflict.mine else [])
+
+
+def keep(asked: PageRequest) -> Response:
+    """Settle a conflict: keep the version of this machine or that of the server."""
+    version = asked.named("version")
+    if version not in ("mine", "theirs"):
+        raise NotFound("a conflict has two versions: mine and theirs")
+    sync_notes.resolve(asked.engine, asked.named("id"), keep_mine=version == "mine")
+    return gone_to("/review", said="settled")
+
+
 def accept(asked: PageRequest) -> Response:
     """Carry a proposal out; the page offers to undo it."""
     asked.policy.admit_memories(asked.principal, 1)
@@ -99,5 +127,6 @@ ROUTES: tuple[PageRoute, ...] = (
     PageRoute("GET", "/review", show),
     PageRoute("GET", "/conversation/{key:path}", conversation),
     PageRoute("POST", "/review/{id}/accept", accept, WRITE),
+    PageRoute("POST", "/review/{id}/keep/{version}", keep, WRITE),
     PageRoute("POST", "/review/{id}/reject", reject, WRITE),
 )
