@@ -77,9 +77,14 @@ def check_category(category: str, settings: MemorySettings) -> str:
     return name
 
 
+def clean_tag(tag: str) -> str:
+    """A tag as memories keep it: in lower case, without commas."""
+    return " ".join(clean(tag, "a tag").lower().replace(",", " ").split())
+
+
 def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]:
     """Lower-case tags without duplicates, in the given order."""
-    cleaned = (" ".join(clean(tag, "a tag").lower().replace(",", " ").split()) for tag in tags)
+    cleaned = map(clean_tag, tags)
     kept = tuple(dict.fromkeys(tag for tag in cleaned if tag))
     _check_length(", ".join(kept), "the tags", settings)
     return kept

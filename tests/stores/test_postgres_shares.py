@@ -28,7 +28,7 @@ from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import OwnerTransactions
 from triskele.stores.postgres.truth import PostgresStore
 from triskele.stores.protocols import START
-from triskele.stores.sharing import ReceivedMemory, shares_of
+from triskele.stores.sharing import ReceivedMemory, checked, shares_of
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise, Sensitivity
 
 Open = Callable[..., Engine]
@@ -517,3 +517,22 @@ def test_an_archive_holds_ones_own_memories_alone(open_as: Open, tmp_path: Path)
             assert moved.inspect(deep=True).findings == ()
             assert moved.census().memories == engine.census().memories
     assert not any(word in (tmp_path / "bob.archive").read_text() for word in ("heron", "otter"))
+
+
+def test_a_memory_of_a_reader_does_not_replace_a_shared_one(
+    store: PostgresStore, make_memory: Callable[..., Memory]
+) -> None:
+    alice, bob = store.of("alice"), store.of("bob")
+    [shared] = _added(store, "alice", make_memory("the gate is green"))
+    shares_of(alice.shares).share("memory", shared, "user", "bob", access="write")
+    [own] = _added(store, "bob", make_memory("the gate is blue"))
+    link = Link(own, LinkKind.SUPERSEDES, shared, known_from=make_memory().known_from)
+    with pytest.raises(NotAllowed, match="only alice can replace it"):
+        bob.apply([Connect(link)], batch="replacing")
+    bob.apply([Connect(replace(link, kind=LinkKind.SEE_ALSO))], batch="naming")
+
+
+def test_a_tag_is_shared_as_memories_keep_it() -> None:
+    assert checked(None, "Team Ü,  X", "bob", None) == ("tag", "team ü x", "user", "bob")
+    with pytest.raises(BadInput):
+        checked(None, None, "bob", None)

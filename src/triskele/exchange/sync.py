@@ -88,9 +88,9 @@ class Sync:
         self._notes = Notes(engine.store)
         self._pushed = self._pulled = 0
 
-    def run(self) -> SyncReport:
+    def run(self, *, is_elsewhere: bool = False) -> SyncReport:
         """Push, then pull; again, while the server's answers leave something to push."""
-        self._notes.begin(self._address)
+        self._notes.begin(self._address, is_elsewhere=is_elsewhere)
         for number in range(_ROUNDS):
             self._push(is_first=not number)
             self._pull()
@@ -161,12 +161,22 @@ class Sync:
             elif result.known is not None and result.status is Status.STALE:
                 stale.append(result.known)
         self._pushed += len(done)
-        self._notes.put_agreed(done)
+        withdrawn = [id for id in done if kinds[id] is Push.WITHDRAWAL]
+        self._notes.put_agreed(self._untied(withdrawn) | done)
         self._notes.forget_waiting(list(done))
         self._merge(stale)
         for result in reply.results:
             if result.status is Status.DUPLICATE and result.known is not None:
                 self._adopt(result.id, result.known)
+
+    def _untied(self, withdrawn: Sequence[str]) -> dict[str, Agreed]:
+        """What is agreed of memories that link to what the server has no more: if it comes back, the links are new."""
+        sources = {link.source for link in self._store.links(withdrawn)} if withdrawn else set()
+        agreed = self._notes.agreed(sources)
+        return {
+            id: replace(each, links=frozenset(tie for tie in each.links if tie[1] not in withdrawn))
+            for id, each in agreed.items()
+        }
 
     def _adopt(self, id: str, known: Shown) -> None:
         """The server has the text of a new memory under another id: that one stays, and takes over the links."""
@@ -381,7 +391,8 @@ def _sending(agreed: Agreed, fingerprint: str) -> Agreed:
 def _agreed_after(push: Push, result: PushResult, mine: Mine, agreed: Agreed) -> Agreed:
     if push is Push.ERASURE:
         return Agreed(theirs=ERASED)
-    return Agreed(mine.fingerprint, result.token, links=agreed.links)
+    links: Links = frozenset() if push is Push.WITHDRAWAL else agreed.links
+    return Agreed(mine.fingerprint, result.token, links=links)
 
 
 def _absorbing(theirs: Memory, known: Memory) -> list[Change]:

@@ -64,9 +64,16 @@ class Notes:
         self._store = store
         self._documents = store.documents
 
-    def begin(self, address: str) -> None:
-        """Begin a run; with another server nothing is agreed yet."""
-        if self.state().get("address") not in (None, address):
+    def begin(self, address: str, *, is_elsewhere: bool = False) -> None:
+        """Begin a run; another server or user than before has to be asked for, and nothing is agreed with it yet."""
+        state = self.state()
+        is_moved = state.get("address") not in (None, address)
+        if is_moved and state.get("user") and not is_elsewhere:
+            raise BadInput(
+                f"this store was synced with {state['address']} as {state['user']}:"
+                f" `triskele sync --elsewhere` begins anew with {address}"
+            )
+        if is_moved or is_elsewhere:
             self.start_over()
             self._documents.delete(STATE, [_STATE_KEY])
         if not self.state():

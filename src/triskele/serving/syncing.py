@@ -55,7 +55,7 @@ class SyncState:
     left_here: int
 
 
-def sync(engine: Engine, *, wait_s: float = _LOCK_S) -> SyncReport:
+def sync(engine: Engine, *, wait_s: float = _LOCK_S, is_elsewhere: bool = False) -> SyncReport:
     """Sync the engine's store once; an error is noted for `status` and raised."""
     settings = engine.settings
     remote = _remote(settings)
@@ -64,7 +64,7 @@ def sync(engine: Engine, *, wait_s: float = _LOCK_S) -> SyncReport:
         if not stack.enter_context(file_lock(settings.home / _LOCK_FILE, timeout_s=wait_s)):
             raise Conflict("another process syncs this store: try again in a moment")
         try:
-            report = Sync(engine, HttpSyncServer(remote), remote.url).run()
+            report = Sync(engine, HttpSyncServer(remote), remote.url).run(is_elsewhere=is_elsewhere)
         except TriskeleError as error:
             with suppress(TriskeleError):
                 Notes(engine.store).put_state(error=error_line(error))

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from triskele.errors import BadInput
 from triskele.types import USER
+from triskele.validation import clean_tag
 
 Subject = Literal["memory", "tag"]
 GranteeKind = Literal["user", "group"]
@@ -117,4 +118,4 @@ def checked(
         raise BadInput("name either a user or a group to share with")
     subject: Subject = "tag" if memory is None else "memory"
     kind: GranteeKind = "group" if user is None else "user"
-    return subject, memory or tag or "", kind, user or group or ""
+    return subject, memory or clean_tag(tag or ""), kind, user or group or ""

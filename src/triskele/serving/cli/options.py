@@ -195,7 +195,7 @@ def secrecy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     title = click.option(
         "--title", metavar="WORDS", help="The title of a secret; if omitted, one that does not contain it."
     )
-    private = one_of("--private", value=Sensitivity.PRIVATE, help="Never sent to another machine.")
+    private = one_of("--private", value=Sensitivity.PRIVATE, help="Never sent to a hosted model, and not synced.")
     secret = one_of("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by its title and tags.")
     not_secret = one_of("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, even if it looks like a secret.")
     return private(secret(not_secret(title(command))))

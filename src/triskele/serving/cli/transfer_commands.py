@@ -258,15 +258,16 @@ def _exported_to(target: Path | None, stream: TextIO) -> dict[str, Any]:
     ),
 )
 @click.option("--status", "is_status", is_flag=True, help="Show what waits and why; ask the server nothing.")
+@click.option("--elsewhere", "is_elsewhere", is_flag=True, help="Begin anew with another server or user than before.")
 @click.option("--resolve", metavar="ID", help="Settle the conflict of a memory.")
 @click.option("--keep", type=click.Choice(["mine", "theirs"]), help="The version that --resolve keeps.")
 @common
-def sync(invocation: Invocation, is_status: bool, resolve: str | None, keep: str | None) -> None:
+def sync(invocation: Invocation, is_status: bool, is_elsewhere: bool, resolve: str | None, keep: str | None) -> None:
     """Sync this store with a server: push what changed here, then pull.
 
     The store stays on this machine and works offline. To use a server's memory instead of it, set server.url.
     """
-    if (resolve is None) != (keep is None) or (is_status and resolve is not None):
+    if (resolve is None) != (keep is None) or ((is_status or is_elsewhere) and resolve is not None):
         raise BadInput("--resolve ID takes --keep mine or --keep theirs, and nothing else")
     invocation.refuse_server()
     with invocation.open() as engine:
@@ -285,7 +286,7 @@ def sync(invocation: Invocation, is_status: bool, resolve: str | None, keep: str
             if invocation.as_json:
                 return invocation.write_json({**shapes.plain(state), "project": engine.project})
             return invocation.write(render.sync_state(state, engine.store.shorten([*state.waiting, *state.conflicts])))
-        report = syncing.sync(engine)
+        report = syncing.sync(engine, is_elsewhere=is_elsewhere)
         if invocation.as_json:
             return invocation.write_json({**shapes.plain(report), "project": engine.project})
         return invocation.write(render.synced(report))

@@ -28,6 +28,7 @@ from triskele.types import (
     Disconnect,
     Forget,
     Link,
+    LinkKind,
     Memory,
     Outcome,
     Revise,
@@ -125,6 +126,7 @@ def carry_out(writer: PostgresWriter, changes: Sequence[Change], locked: frozens
     for change in changes:
         owner = _owner_of(change, sharers)
         if owner is None:
+            _refuse_replacing(change, sharers)
             outcomes.append((writer.owner, writer.apply(change)))
             continue
         if owner not in writers:
@@ -171,6 +173,13 @@ def _owner_of(change: Change, sharers: Mapping[str, str]) -> str | None:
     """Whose memory a change is about, where it is another's; a link to a memory of one's own is one's own."""
     owners = {sharers.get(id) for id in _ids(change)}
     return owners.pop() if len(owners) == 1 else None
+
+
+def _refuse_replacing(change: Change, sharers: Mapping[str, str]) -> None:
+    """Raise where a memory of one's own is to replace another's: its owner would not know."""
+    if isinstance(change, Connect) and change.link.kind is LinkKind.SUPERSEDES and change.link.target in sharers:
+        owner = sharers[change.link.target]
+        raise NotAllowed(f"{change.link.target} is shared by {owner}: only {owner} can replace it")
 
 
 def _check_access(writer: PostgresWriter, owner: str, change: Change) -> None:
