@@ -90,6 +90,16 @@ def test_a_refused_write_is_dropped_and_the_next_goes_on() -> None:
     assert (written, len(after)) == ([1], 0)
 
 
+def test_a_faulty_write_does_not_end_the_thread() -> None:
+    done = threading.Event()
+    after = AfterAnswer()
+    after.put(lambda: 1 // 0)
+    after.put(done.set)
+    after.start()
+    assert done.wait(30)
+    after.close()
+
+
 def _wait_for(event: threading.Event) -> None:
     assert event.wait(30)
 

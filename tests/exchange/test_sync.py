@@ -54,7 +54,11 @@ from triskele.types import LinkKind, Memory, Outcome, Sensitivity
 
 HISTORIES = int(os.environ.get("TRISKELE_SYNC_HISTORIES", "300"))
 # The same histories in every run of the suite; others with the flag.
-IS_FIXED = "TRISKELE_SYNC_HISTORIES" not in os.environ
+UNHURRIED: dict[str, Any] = {
+    "suppress_health_check": list(HealthCheck),
+    "deadline": None,
+    "derandomize": "TRISKELE_SYNC_HISTORIES" not in os.environ,
+}
 ADDRESS = "https://memory.example.com"
 SIDES = ("a", "b", "server")
 LAPTOPS = ("a", "b")
@@ -941,7 +945,7 @@ def test_what_failed_once(stores: Stores, operations: list[tuple[str, str, int]]
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + HISTORIES)
-@settings(max_examples=HISTORIES, suppress_health_check=list(HealthCheck), deadline=None, derandomize=IS_FIXED)
+@settings(max_examples=HISTORIES, **UNHURRIED)
 @given(operations=st.lists(OPERATIONS, min_size=12, max_size=30))
 def test_histories_converge_and_nothing_is_lost_or_doubled(
     stores: Stores, operations: list[tuple[str, str, int]]
@@ -949,9 +953,7 @@ def test_histories_converge_and_nothing_is_lost_or_doubled(
     tell(live(stores, operations))
 
 
-@settings(
-    max_examples=max(10, HISTORIES // 30), suppress_health_check=list(HealthCheck), deadline=None, derandomize=IS_FIXED
-)
+@settings(max_examples=max(10, HISTORIES // 30), **UNHURRIED)
 @given(operations=st.lists(OPERATIONS, min_size=12, max_size=30))
 def test_histories_converge_over_postgres(server_stores: Stores, operations: list[tuple[str, str, int]]) -> None:
     tell(live(server_stores, operations))

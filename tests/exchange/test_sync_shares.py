@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sync import HISTORIES, IS_FIXED, LAPTOPS, OPERATIONS, PLACE, History, Stores, World, opened
+from test_sync import HISTORIES, LAPTOPS, OPERATIONS, PLACE, UNHURRIED, History, Stores, World, opened
 
 from triskele.engine import Engine
 from triskele.errors import NotFound
@@ -105,9 +105,7 @@ def accounts(postgres_url: str) -> Iterator[Accounts]:
 
 
 @pytest.mark.timeout(300 + HISTORIES)
-@settings(
-    max_examples=max(12, HISTORIES // 25), suppress_health_check=list(HealthCheck), deadline=None, derandomize=IS_FIXED
-)
+@settings(max_examples=max(12, HISTORIES // 25), **UNHURRIED)
 @given(operations=st.lists(SHARING, min_size=12, max_size=30))
 def test_histories_converge_beside_shares(
     sharing_stores: Stores, accounts: Accounts, operations: list[tuple[str, str, int]]

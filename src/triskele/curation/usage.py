@@ -70,7 +70,11 @@ class AfterAnswer:
             self._wake.clear()
             # The answer leaves first.
             self._stop.wait(_DELAY_S)
-            self.flush()
+            # A fault of one write must not keep the others, or end the thread.
+            with suppress(Exception):
+                self.flush()
+            if self._writes:
+                self._wake.set()
 
 
 def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:

@@ -180,7 +180,8 @@ class Tenants:
         engine = self.engine_of(principal)
         owner = engine.store.owner
         with self._mutex:
-            is_queued = owner in self._to_curate
+            # A full queue drops its oldest: nothing waits in an empty one.
+            is_queued = owner in self._to_curate and len(engine.after_answer) > 0
             self._to_curate.add(owner)
         if not is_queued:
             engine.after_answer.put(partial(self._curate, engine))
