@@ -928,6 +928,11 @@ def tell(history: History) -> None:
 
 # Histories that failed once.
 FAILED_ONCE = [
+    # A forget whose reply was lost, and an edit elsewhere that answers to it.
+    [
+        *[("add", "a", 0), ("add", "a", 0), ("sync", "a", 0), ("add", "a", 0), ("edit", "a", 1), ("forget", "b", 1)],
+        *[("cut", "b", 4), ("sync", "a", 0), *[("add", "a", 0)] * 3, ("edit", "a", 1)],
+    ],
     # A link to a memory that was taken back and given again.
     [("link", "a", 3), ("sync", "a", 0), ("close", "a", 1), ("sync", "a", 0), ("open", "a", 0)],
     # A withdrawal stopped between its mark and its erasure; then the memory was erased on the server.

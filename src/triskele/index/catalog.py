@@ -71,6 +71,12 @@ class Columns:
         is_readable = self._readable(scope)
         return ScopeView(self._mask(scope, is_readable), is_readable)
 
+    def is_everything(self, scope: Scope) -> bool:
+        """Whether the projects of a scope are all that its owner has."""
+        projects = scope.projects
+        names = self.codes.places.copy()
+        return projects is None or all(project in projects for owner, project in names if owner == scope.owner)
+
     def _mask(self, scope: Scope, is_readable: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         wanted: list[int] = [
             code

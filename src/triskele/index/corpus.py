@@ -103,7 +103,7 @@ class Corpus(Words, Vectors, Protocol):
     """What ranking reads of the memories of one scope at one moment."""
 
     def closest_anywhere(self, vector: Floats) -> float:
-        """The highest cosine in all projects of the owner; -1 where the scope names none, or nothing has a vector."""
+        """The highest cosine in all projects of the owner; -1 where there are no others, or nothing has a vector."""
         ...
 
     @property

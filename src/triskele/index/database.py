@@ -263,7 +263,7 @@ class DatabaseCorpus:
         return self.vectors(rows) @ vector
 
     def closest_anywhere(self, vector: Floats) -> float:
-        """The highest cosine in all projects of the owner; -1 where the scope names none, or nothing has a vector."""
+        """The highest cosine in all projects of the owner; -1 where there are no others, or nothing has a vector."""
         if self.scope.projects is None:
             return -1.0
         _, cosines = DatabaseCorpus(self._indexes, replace(self.scope, projects=None), self._heads).nearest(vector, 1)

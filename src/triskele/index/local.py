@@ -157,8 +157,8 @@ class LocalVectors:
         return found
 
     def closest_anywhere(self, vector: Floats) -> float:
-        """The highest cosine in all projects of the owner; -1 where the scope names none, or nothing has a vector."""
-        if self._placed is None or self.scope.projects is None:
+        """The highest cosine in all projects of the owner; -1 where there are no others, or nothing has a vector."""
+        if self._placed is None or self.columns.is_everything(self.scope):
             return -1.0
         anywhere = self.columns.scoped(replace(self.scope, projects=None)).is_visible
         _, cosines = self._placed.nearest(vector, anywhere, 1)

@@ -73,7 +73,9 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
         has = around[:, column] >= 0
         other = matches[np.searchsorted(everyone, around[has, column])]
         best[has] = np.maximum(best[has], _DECAY[column] * other)
-    scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ encoded.token_weights
+    # The matrix library may raise flags for numbers that it only pads with.
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ encoded.token_weights
     scores *= np.minimum(counts[own] / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
     if encoded.plan.context:
         scores = _with_session(scores, facts.sessions)

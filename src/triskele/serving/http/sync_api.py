@@ -244,12 +244,20 @@ class _Receiver:
         if item.base == token:
             return _Planned(item, None, tuple(sync_states.taking(memory, known)), sync_states.taken(memory, known))
         said = fingerprint(_standing(memory))
-        later = [each for each in self._store.history(item.id) if each.version > version_in(item.base)]
+        # A forget makes no version: it may be of the one that it was based on.
+        first = version_in(item.base) + (memory.known_to is None)
+        later = [each for each in self._store.history(item.id) if each.version >= first]
         earlier = next((each for each in later if fingerprint(_standing(each)) == said), None)
-        if earlier is not None and memory.known_to is None:
+        if earlier is not None and (memory.known_to is None or self._was_forgotten(earlier)):
             # It came before, and was changed since.
-            return _Planned(item, PushResult(item.id, Status.DONE, token_of(_standing(earlier))))
+            state = replace(_standing(earlier), known_to=memory.known_to)
+            return _Planned(item, PushResult(item.id, Status.DONE, token_of(state)))
         return _Planned(item, self._stale(item))
+
+    def _was_forgotten(self, version: Memory) -> bool:
+        """Whether a version was forgotten once, though a later one stands."""
+        entries = self._store.journal(id=version.id)
+        return any(each.action is Action.FORGOTTEN and each.previous == version.version for each in entries)
 
     def _stale(self, item: SyncItem) -> PushResult:
         [known] = shown(self._engine, [item.id], {})
