@@ -59,8 +59,10 @@ def import_(
     everywhere: bool,
 ) -> None:
     """Import a file, a folder or Claude Code's notes, all or nothing."""
+    from triskele.exchange.archive import recognises
+
     place = written_project(project, everywhere)
-    if format == _ARCHIVE or (format is None and _is_archive(source)):
+    if format == _ARCHIVE or (format is None and recognises(source)):
         if place is not None:
             raise BadInput("an archive keeps the projects of its memories: import it without a project")
         _import_archive(invocation, source, dry_run=dry_run, keep_origin=keep_origin, all_owners=all_owners)
@@ -93,13 +95,6 @@ def import_(
             invocation.write(reports.imported(report, dry_run=dry_run))
     # Only a dry run gets here with problems: a real import refuses them.
     context.exit(1 if report.problems else 0)
-
-
-def _is_archive(source: Path) -> bool:
-    from triskele.exchange import sources
-    from triskele.stores.archive import recognises
-
-    return source.is_file() and recognises(sources.head(source))
 
 
 def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None:
