@@ -7,6 +7,7 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,9 +21,11 @@ from triskele.serving.cli.options import FilePath, writing_place, written_projec
 if TYPE_CHECKING:
     from triskele.exchange.records import ExportReport, ImportReport
     from triskele.serving.http.client import RemoteMemory
+    from triskele.stores.protocols import OwnerStore
 
 _PATH = FilePath()
 _ARCHIVE = "archive"
+_SHOWN_PROJECTS = 5
 
 
 @click.command(
@@ -106,10 +109,25 @@ def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None
         with progress_bar("Importing") as progress:
             report = import_archive(engine, source, progress=progress, **asked)
         if invocation.as_json:
-            return invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]})
-        from triskele.serving.cli import reports
+            invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]})
+            return
+        from triskele.serving.cli import render, reports
 
-        return invocation.write(reports.archived(report, "would be imported" if asked["dry_run"] else "imported"))
+        invocation.write(reports.archived(report, "would be imported" if asked["dry_run"] else "imported"))
+        if not asked["dry_run"] and not engine.settings.project and (said := _elsewhere(engine.store)):
+            invocation.write(render.note(said, style=render.QUIET))
+
+
+def _elsewhere(store: OwnerStore) -> str:
+    """Where the memories of a store are if none is in the project of this folder, and how it becomes one of theirs."""
+    from triskele.curation.projects import project_of, summaries
+
+    here, found = project_of(store, Path.cwd()), [each.name for each in summaries(store) if each.memories]
+    if not found or here in found:
+        return ""
+    names = ", ".join(found[:_SHOWN_PROJECTS]) + (", …" if len(found) > _SHOWN_PROJECTS else "")
+    binding = f"triskele projects merge {quote(here)} {quote(found[0]) if len(found) == 1 else 'PROJECT'}"
+    return f"None of them is in {here}, the project of this folder, but in {names}: `{binding}` makes it this folder's."
 
 
 def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
