@@ -55,6 +55,22 @@ def test_an_archive_moves_everything_to_another_store(run: Run, add: Add, tmp_pa
     assert "has memories of 'me'" in run(*elsewhere, "import", target, "--keep-origin").err
 
 
+def test_an_archive_of_other_folders_says_how_this_one_gets_its_memories(
+    run: Run, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("SMS go out through Textmarlin")
+    target, elsewhere = str(tmp_path / "all.archive"), ("--store", f"sqlite:///{tmp_path / 'copy.db'}")
+    run("export", target, "--format", "archive", "--private")
+    assert "projects" not in run("--store", f"sqlite:///{tmp_path / 'same.db'}", "import", target, "--keep-origin").out
+    (tmp_path / "market").mkdir()
+    monkeypatch.chdir(tmp_path / "market")
+    said = " ".join(run(*elsewhere, "import", target, "--keep-origin").out.split())
+    assert "`triskele projects merge market shop`" in said
+    assert run(*elsewhere, "list", "--json").json["memories"] == []
+    run(*elsewhere, "projects", "merge", "market", "shop")
+    assert len(run(*elsewhere, "list", "--json").json["memories"]) == 1
+
+
 def test_private_memories_leave_only_on_request(run: Run, add: Add) -> None:
     add("The meeting is in room 4711", "--private")
     add("The office is in Altona")

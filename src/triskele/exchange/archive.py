@@ -26,11 +26,10 @@ from triskele.index.vectors import from_row, to_row
 from triskele.models.local import local_embedder
 from triskele.recall.runtime import in_force
 from triskele.stores import archive, factory
-from triskele.stores.archive import Head, OwnerRows
+from triskele.stores.archive import OwnerRows
 from triskele.stores.protocols import Maintenance, OwnerStore, Store
 
 FORMAT = "archive"
-_TOKENS_AT_ONCE = 500
 
 
 class ArchiveEngine(Protocol):
@@ -103,45 +102,26 @@ def import_archive(
     if not keep_origin:
         raise BadInput("an archive keeps the origins of its memories: add --keep-origin if it is your own")
     path = sources.resolved(source)
-    _check_head(path, all_owners)
+    # Read whole before anything is written: numbers that a database reserves are not given back.
+    with open(path, "rb") as file:
+        checked = archive.check(archive.lines_of(file))
+    if (count := checked.head.owners) != 1 and not all_owners:
+        raise BadInput(f"the archive holds {count:,} owners: add --all-owners to import them under their names")
     if dry_run:
-        return _counted(path)
+        return ArchiveReport(**checked.summary._asdict())
     own = None if all_owners else engine.settings.memory.owner
 
     def owner_as(name: str) -> str:
         return name if own is None else own
 
     with open(path, "rb") as file, engine.maintenance.archive.writing(own) as writer:
-        found = archive.records(archive.lines_of(file))
-        summary, slots = archive.load(writer, found, owner_as, progress or _silent)
+        slots = archive.load(writer, checked, archive.lines_of(file), owner_as, progress or _silent)
     with _Models(engine) as models:
         waiting = sum(map(models.settle, slots))
         if not engine.store.vectors.keeps_tokens:
             for owner, rows in _token_rows(path):
                 models.add_tokens(owner_as(owner), rows, slots[owner_as(owner)])
-    return ArchiveReport(**summary._asdict(), to_embed=waiting)
-
-
-def _check_head(path: Path, all_owners: bool) -> None:
-    with open(path, "rb") as file:
-        head = next(archive.records(archive.lines_of(file)))
-    if not isinstance(head, Head):
-        raise BadInput(f"{sources.printable(path.name)} is no archive: its first line is another one's")
-    if head.owners != 1 and not all_owners:
-        raise BadInput(f"the archive holds {head.owners:,} owners: add --all-owners to import them under their names")
-
-
-def _counted(path: Path) -> ArchiveReport:
-    owners = memories = rows = vectors = 0
-    with open(path, "rb") as file:
-        for record in archive.records(archive.lines_of(file)):
-            if isinstance(record, OwnerRows):
-                owners += 1
-            elif not isinstance(record, Head):
-                rows += 1
-                vectors += record[0] == "vectors"
-                memories += record[0] == "versions" and record[1]["known_to"] is None
-    return ArchiveReport(owners=owners, memories=memories, rows=rows, vectors=vectors)
+    return ArchiveReport(**checked.summary._asdict(), to_embed=waiting)
 
 
 class _Models:
@@ -228,18 +208,15 @@ class _Models:
 
 def _token_rows(path: Path) -> Iterator[tuple[str, list[archive.Values]]]:
     """The rows of an archive that have token vectors, some at a time, each with its owner."""
-    owner, rows = "", list[archive.Values]()
+    owner = ""
     with open(path, "rb") as file:
-        for record in archive.records(archive.lines_of(file)):
-            if rows and (isinstance(record, OwnerRows) or len(rows) >= _TOKENS_AT_ONCE):
-                yield owner, rows
-                rows = []
-            if isinstance(record, OwnerRows):
-                owner = record.owner
-            elif isinstance(record, tuple) and record[0] == "vectors" and record[1]["tokens"] is not None:
-                rows.append(record[1])
-    if rows:
-        yield owner, rows
+        found = archive.records(archive.lines_of(file))
+        next(found)
+        for table, batch in archive.batches(found):
+            if isinstance(batch, OwnerRows):
+                owner = batch.owner
+            elif table == "vectors":
+                yield owner, [row for row in batch if row["tokens"] is not None]
 
 
 @contextmanager

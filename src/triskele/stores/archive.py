@@ -11,13 +11,17 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
+from math import isfinite
 from typing import Any, NamedTuple, Protocol
 
-from triskele.errors import BadInput, StoreDamaged
+from triskele.base.ids import content_hash
+from triskele.base.timestamps import from_micros
+from triskele.errors import BadInput, StoreDamaged, StoreUnavailable
 from triskele.stores.derived import NAMES
 from triskele.stores.sqlite.rows import (
     JOURNAL_COLUMNS,
@@ -25,16 +29,21 @@ from triskele.stores.sqlite.rows import (
     PLACE_COLUMNS,
     VERSION_COLUMNS,
     row_hash,
+    to_entry,
+    to_link,
+    to_memory,
     version_hash,
 )
 
 TITLE = "triskele archive"
 FORMAT = 1
 _BATCH = 500
+_BATCH_BYTES = 2**23
 # Longer than any row: a document of a few megabytes at most.
 _MAX_LINE_BYTES = 2**26
 _PLACE = "place "
 
+_CHANGED = "the archive changed while it was read: nothing was imported"
 # What reading a line fails at that no export wrote.
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
@@ -142,6 +151,22 @@ _NUMBERS = {
     "slot": ("slot FROM vectors",),
     "name": ("name FROM names", "concept FROM names", "name FROM merges", "before FROM merges", "after FROM merges"),
 }
+# Columns whose numbers are made in another row of the same owner.
+_REFERRING = {("journal", "undoes"), ("mentions", "name")}
+_MOMENTS = set("created_at updated_at valid_from valid_to known_from known_to at last".split())
+_WHOLE = _MOMENTS | set("row place seq slot name concept before after undoes version previous position".split())
+_WHOLE |= set("sealed_as recalled injected tokens tries spread".split())
+
+
+def _type_of(table: str, name: str) -> type:
+    if (table, name) in _BYTES:
+        return bytes
+    if (table, name) in _FLAGS:
+        return bool
+    return float if name == "importance" else int if name in _WHOLE else str
+
+
+_TYPES = {table: {name: _type_of(table, name) for name in known.names} for table, known in TABLES.items()}
 
 
 class _Ranks:
@@ -274,16 +299,18 @@ def recognises(head: str) -> bool:
     return head.startswith(f'{{"{TITLE}":')
 
 
-def records(lines: Iterator[bytes]) -> Iterator[Head | OwnerRows | tuple[str, Values]]:
+def records(lines: Iterator[bytes], end: bytes | None = None) -> Iterator[Head | OwnerRows | tuple[str, Values]]:
     """The records of an archive as they come; the last of them only if all are as they were written.
 
-    What was yielded before an error must not be kept.
+    What was yielded before an error must not be kept. With `end`, the line with the digest has to be that one.
     """
     digest, rows, number = hashlib.sha256(), 0, 0
     for number, raw in enumerate(lines, 1):
         try:
             value = json.loads(raw) if raw.endswith(b"\n") else None
-            if isinstance(value, dict) and "sha256" in value:
+            if isinstance(value, dict) and "sha256" in value and number > 1:
+                if end is not None and raw != end:
+                    raise BadInput(_CHANGED)
                 if value != {"rows": rows, "sha256": digest.hexdigest()} or next(lines, None) is not None:
                     raise BadInput("the archive was altered (its digest differs): nothing was imported")
                 return
@@ -319,15 +346,106 @@ def lines_of(file: Any) -> Iterator[bytes]:
         yield raw
 
 
-def load(
-    writer: ArchiveWriter, found: Iterator[Any], owner_as: Callable[[str], str], progress: Progress
-) -> tuple[Summary, dict[str, int]]:
-    """Write the records of an archive; what it holds, and what was added to the slots of each owner."""
+class Checked(NamedTuple):
+    """An archive that was read to its end, the line with its digest."""
+
+    head: Head
+    summary: Summary
+    end: bytes
+
+
+def check(lines: Iterator[bytes]) -> Checked:
+    """Read an archive whole, and refuse one with rows or numbers that no store wrote."""
+    end = b""
+
+    def followed() -> Iterator[bytes]:
+        nonlocal end
+        for line in lines:
+            end = line
+            yield line
+
+    found: Iterator[Any] = records(followed())
     head: Head = next(found)
-    free = {kind: writer.reserve(*_NUMBERED[kind], head.numbers[kind]) for kind in _NUMBERED}
+    owners, counts, made, standing = list[OwnerRows](), dict.fromkeys(TABLES, 0), Counter[str](), 0
+    for number, record in enumerate(found, 2):
+        if isinstance(record, OwnerRows):
+            owners.append(record)
+            continue
+        table, row = record
+        if not owners:
+            raise BadInput("the archive has rows before their owner: nothing was imported")
+        try:
+            _refuse_unreadable(table, row)
+            made.update(_numbers_made(table, row, owners[-1].numbers))
+        except (*_DAMAGE, StoreUnavailable) as error:
+            raise BadInput(
+                f"line {number:,} of the archive is a row of {table} that could not be read again: nothing was imported"
+            ) from error
+        counts[table] += 1
+        standing += table == "versions" and row["known_to"] is None
+    _refuse_claims(head, owners, made)
+    return Checked(head, Summary(len(owners), standing, sum(counts.values()), counts["vectors"]), end)
+
+
+def _refuse_unreadable(table: str, row: Values) -> None:
+    """Raise at values that a store would hold but never read again."""
+    for name, value in row.items():
+        # Exactly: a store would turn 1 into "1" or 1.0, and the hash of the row would not hold any more.
+        if value is not None and type(value) is not _TYPES[table][name]:
+            raise TypeError(f"{name} of another type")
+        if isinstance(value, int) and name in _MOMENTS:
+            from_micros(value)
+    if table == "versions":
+        memory = to_memory([row.get(name) for name in VERSION_COLUMNS.split(", ")])
+        tags = json.loads(row["tags"])
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise TypeError("tags that are no list of texts")
+        if memory.content_hash != content_hash(memory.content) or not isfinite(memory.importance):
+            raise ValueError("a content with the hash of another one, or an importance that is no number")
+    elif table == "links":
+        to_link([*row.values()])
+    elif table == "journal":
+        to_entry([*row.values()])
+    elif table == "documents":
+        json.loads(row["value"])
+        json.loads(row["about"])
+
+
+def _numbers_made(table: str, row: Values, most: Mapping[str, int]) -> Iterator[str]:
+    """The kinds of the numbers that a row makes; raises at one that is not among those of its owner."""
+    ranks = [(name, kind, int(row[name])) for name, kind in TABLES[table].numbers.items() if row[name] is not None]
+    if table == "journal" and row["id"].startswith(_PLACE):
+        ranks.append(("undoes", "place", int(row["id"].removeprefix(_PLACE))))
+    for name, kind, rank in ranks:
+        if not 1 <= rank <= most[kind]:
+            raise ValueError(f"{name} is not among the numbers of its owner")
+        if (table, name) not in _REFERRING:
+            yield kind
+
+
+def _refuse_claims(head: Head, owners: Sequence[OwnerRows], made: Mapping[str, int]) -> None:
+    """Refuse an archive that asks a store for more numbers than its rows take: they are never given out again."""
+    names = {each.owner for each in owners}
+    agree = head.owners == len(owners) == len(names) and all(
+        min((each.numbers[kind] for each in owners), default=0) >= 0
+        and head.numbers[kind] == sum(each.numbers[kind] for each in owners) <= made.get(kind, 0)
+        for kind in _NUMBERED
+    )
+    if not agree:
+        raise BadInput("the archive counts other owners or numbers than its rows have: nothing was imported")
+
+
+def load(
+    writer: ArchiveWriter, checked: Checked, lines: Iterator[bytes], owner_as: Callable[[str], str], progress: Progress
+) -> dict[str, int]:
+    """Write the rows of a checked archive; what was added to the slots of each owner."""
+    found = records(lines, checked.end)
+    if next(found) != checked.head:
+        raise BadInput(_CHANGED)
+    free = {kind: writer.reserve(*_NUMBERED[kind], checked.head.numbers[kind]) for kind in _NUMBERED}
     added, slots = dict(free), dict[str, int]()
-    owner, counts, standing = "", dict.fromkeys(TABLES, 0), 0
-    for table, batch in _batches(found):
+    owner, done = "", 0
+    for table, batch in batches(found):
         if isinstance(batch, OwnerRows):
             owner = owner_as(batch.owner)
             added, free = free, {kind: free[kind] + batch.numbers[kind] for kind in free}
@@ -340,24 +458,25 @@ def load(
             writer.insert(table, [_numbered(table, owner, row, added) for row in batch])
         except _DAMAGE as error:
             raise BadInput(f"the archive has rows that do not fit into {table}: nothing was imported") from error
-        counts[table] += len(batch)
-        standing += sum(table == "versions" and row["known_to"] is None for row in batch)
-        progress(sum(counts.values()), None)
-    return Summary(len(slots), standing, sum(counts.values()), counts["vectors"]), slots
+        done += len(batch)
+        progress(done, checked.summary.rows)
+    return slots
 
 
-def _batches(found: Iterator[Any]) -> Iterator[tuple[str, Any]]:
-    """Sections as they come, rows of one table together."""
-    table, batch = "", list[Values]()
+def batches(found: Iterator[Any]) -> Iterator[tuple[str, Any]]:
+    """Sections as they come, rows of one table together, so many as memory is bounded for."""
+    table, batch, size = "", list[Values](), 0
     for each in found:
-        if batch and (isinstance(each, OwnerRows) or each[0] != table or len(batch) >= _BATCH):
+        is_full = len(batch) >= _BATCH or size >= _BATCH_BYTES
+        if batch and (isinstance(each, OwnerRows) or each[0] != table or is_full):
             yield table, batch
-            batch = []
+            batch, size = [], 0
         if isinstance(each, OwnerRows):
             yield "", each
         else:
             table = each[0]
             batch.append(each[1])
+            size += sum(len(value) for value in each[1].values() if isinstance(value, str | bytes))
     if batch:
         yield table, batch
 

@@ -7,6 +7,7 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,9 +21,11 @@ from triskele.serving.cli.options import FilePath, writing_place, written_projec
 if TYPE_CHECKING:
     from triskele.exchange.records import ExportReport, ImportReport
     from triskele.serving.http.client import RemoteMemory
+    from triskele.stores.protocols import OwnerStore
 
 _PATH = FilePath()
 _ARCHIVE = "archive"
+_SHOWN_PROJECTS = 5
 
 
 @click.command(
@@ -59,8 +62,10 @@ def import_(
     everywhere: bool,
 ) -> None:
     """Import a file, a folder or Claude Code's notes, all or nothing."""
+    from triskele.exchange.archive import recognises
+
     place = written_project(project, everywhere)
-    if format == _ARCHIVE or (format is None and _is_archive(source)):
+    if format == _ARCHIVE or (format is None and recognises(source)):
         if place is not None:
             raise BadInput("an archive keeps the projects of its memories: import it without a project")
         _import_archive(invocation, source, dry_run=dry_run, keep_origin=keep_origin, all_owners=all_owners)
@@ -95,13 +100,6 @@ def import_(
     context.exit(1 if report.problems else 0)
 
 
-def _is_archive(source: Path) -> bool:
-    from triskele.exchange import sources
-    from triskele.stores.archive import recognises
-
-    return source.is_file() and recognises(sources.head(source))
-
-
 def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None:
     """Take everything of an archive; nothing is embedded that it has vectors for."""
     invocation.refuse_server()
@@ -111,10 +109,25 @@ def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None
         with progress_bar("Importing") as progress:
             report = import_archive(engine, source, progress=progress, **asked)
         if invocation.as_json:
-            return invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]})
-        from triskele.serving.cli import reports
+            invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]})
+            return
+        from triskele.serving.cli import render, reports
 
-        return invocation.write(reports.archived(report, "would be imported" if asked["dry_run"] else "imported"))
+        invocation.write(reports.archived(report, "would be imported" if asked["dry_run"] else "imported"))
+        if not asked["dry_run"] and not engine.settings.project and (said := _elsewhere(engine.store)):
+            invocation.write(render.note(said, style=render.QUIET))
+
+
+def _elsewhere(store: OwnerStore) -> str:
+    """Where the memories of a store are if none is in the project of this folder, and how it becomes one of theirs."""
+    from triskele.curation.projects import project_of, summaries
+
+    here, found = project_of(store, Path.cwd()), [each.name for each in summaries(store) if each.memories]
+    if not found or here in found:
+        return ""
+    names = ", ".join(found[:_SHOWN_PROJECTS]) + (", …" if len(found) > _SHOWN_PROJECTS else "")
+    binding = f"triskele projects merge {quote(here)} {quote(found[0]) if len(found) == 1 else 'PROJECT'}"
+    return f"None of them is in {here}, the project of this folder, but in {names}: `{binding}` makes it this folder's."
 
 
 def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
