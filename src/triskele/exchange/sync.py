@@ -42,12 +42,12 @@ _MOST_ITEMS, _MOST_BYTES = 100, 40_000
 class SyncServer(Protocol):
     """The server, however it is reached; any call may fail after the server has carried it out."""
 
-    def push(self, items: Sequence[Outgoing], actor: str) -> PushReply:
-        """Tell of changes that one actor made."""
+    def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
+        """Tell of changes that one actor made; refused where the key is not the user's."""
         ...
 
-    def pull(self, cursor: str) -> PulledPage:
-        """Ask what changed since a cursor."""
+    def pull(self, cursor: str, user: str = "") -> PulledPage:
+        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
         ...
 
 
@@ -91,6 +91,9 @@ class Sync:
     def run(self, *, is_elsewhere: bool = False) -> SyncReport:
         """Push, then pull; again, while the server's answers leave something to push."""
         self._notes.begin(self._address, is_elsewhere=is_elsewhere)
+        if not self._user:
+            # Known before anything is sent, so that no later request reaches the memories of somebody else.
+            self._notes.check_user(self._server.pull("").user)
         for number in range(_ROUNDS):
             self._push(is_first=not number)
             self._pull()
@@ -98,6 +101,10 @@ class Sync:
                 break
         self._notes.put_state(at=timestamps.to_text(timestamps.now()))
         return SyncReport(self._pushed, self._pulled, self._notes.waiting(), tuple(self._notes.conflicts()))
+
+    @property
+    def _user(self) -> str:
+        return str(self._notes.state().get("user") or "")
 
     # Push
 
@@ -149,7 +156,7 @@ class Sync:
         records = [item.id for item in batch if item.push is Push.RECORD]
         # Noted first: if the reply is lost, it is known what the server may have.
         self._notes.put_agreed({id: _sending(agreed[id], mine[id].fingerprint) for id in records})
-        reply = self._server.push(batch, actor)
+        reply = self._server.push(batch, actor, self._user)
         self._notes.check_user(reply.user)
         kinds = {item.id: item.push for item in batch}
         done, stale = dict[str, Agreed](), list[Shown]()
@@ -212,7 +219,7 @@ class Sync:
                 linked, unlinked = tuple(sorted(mine - before)), tuple(sorted(before - mine))
                 items.append(Outgoing(id, Push.NOTHING, linked=linked, unlinked=unlinked))
         for batch in _batches(items):
-            self._note_links(batch, self._server.push(batch, ""), agreed)
+            self._note_links(batch, self._server.push(batch, "", self._user), agreed)
         return [item.id for item in items]
 
     def _note_links(self, items: Sequence[Outgoing], reply: PushReply, agreed: Mapping[str, Agreed]) -> None:
@@ -230,7 +237,7 @@ class Sync:
 
     def _pull(self) -> None:
         while True:
-            page = self._server.pull(self._notes.state().get("pulled", ""))
+            page = self._server.pull(self._notes.state().get("pulled", ""), self._user)
             self._notes.check_user(page.user)
             if page.is_reset:
                 self._notes.start_over()

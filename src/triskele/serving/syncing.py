@@ -32,13 +32,14 @@ class HttpSyncServer:
     def __init__(self, memory: RemoteMemory) -> None:
         self._memory = memory
 
-    def push(self, items: Sequence[Outgoing], actor: str) -> PushReply:
-        """Tell of changes that one actor made."""
-        return self._memory.asked(PushReply, "POST", "/v1/sync", json={"items": items, "actor": actor})
+    def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
+        """Tell of changes that one actor made; refused where the key is not the user's."""
+        body = {"items": items, "actor": actor, "user": user}
+        return self._memory.asked(PushReply, "POST", "/v1/sync", json=body)
 
-    def pull(self, cursor: str) -> PulledPage:
-        """Ask what changed since a cursor."""
-        return self._memory.asked(PulledPage, "GET", "/v1/sync", params={"cursor": cursor})
+    def pull(self, cursor: str, user: str = "") -> PulledPage:
+        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
+        return self._memory.asked(PulledPage, "GET", "/v1/sync", params={"cursor": cursor, "user": user})
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,10 +260,11 @@ class SyncItem(Strict):
 
 
 class SyncBody(Strict):
-    """Up to 100 changes of one actor."""
+    """Up to 100 changes of one actor; refused where the key is not that of the user, if one is named."""
 
     items: Annotated[list[SyncItem], Field(min_length=1, max_length=MAX_BATCH)]
     actor: Name = ""
+    user: Name = ""
 
 
 class SyncQuery(Strict):
@@ -271,3 +272,4 @@ class SyncQuery(Strict):
 
     cursor: Annotated[str, Field(pattern="^([0-9]{1,18}@[0-9]{1,18})?$")] = ""
     limit: Annotated[int, Field(ge=1, le=500)] = 200
+    user: Name = ""

@@ -55,12 +55,14 @@ _TRIES = 5
 
 def push(call: Call) -> PushReply:
     """Take changes of a laptop."""
+    _check_user(call, call.body.user)
     engine = call.engine.acting_as(sync_states.sync_actor(call.body.actor))
     return PushReply(tuple(_Receiver(call, engine).push(call.body.items)), engine.store.owner)
 
 
 def pull(call: Call) -> PulledPage:
     """What changed since a cursor, as it is now."""
+    _check_user(call, call.query.user)
     store, cursor = call.engine.store, Cursor(call.query.cursor)
     if not store.holds(cursor):
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
@@ -69,6 +71,14 @@ def pull(call: Call) -> PulledPage:
     items = shown(call.engine, list(actors), actors)
     is_end = len(page.entries) < call.query.limit
     return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
+
+
+def _check_user(call: Call, user: str) -> None:
+    """Refuse the key of another user before anything is carried out: two people's memories must not mix."""
+    owner = call.engine.store.owner
+    if user not in ("", owner):
+        # No BadInput: nothing is wrong with the items.
+        raise Conflict(f"the key belongs to {owner}, this store was synced as {user}: use a key of {user}")
 
 
 def shown(engine: Engine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
@@ -333,5 +343,6 @@ OPERATIONS: tuple[Operation, ...] = (
         reply=PulledPage,
         tag="sync",
         query=SyncQuery,
+        errors=(409,),
     ),
 )
