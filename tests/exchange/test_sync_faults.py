@@ -9,8 +9,10 @@ import pytest
 from test_sync import ADDRESS, Stores, Wire, World, opened
 
 from triskele.errors import Conflict
+from triskele.exchange import sync_states
 from triskele.exchange.sync import Sync
-from triskele.types import LinkKind
+from triskele.serving.http import sync_api
+from triskele.types import LinkKind, Memory, Sensitivity
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +46,45 @@ def test_a_server_is_asked_whose_key_it_is_before_the_first_memory_is_sent(world
     world.engines["a"].remember("the well is deep")
     assert world.sync("a")
     assert world.heard and all(f"'user': '{world.server.store.owner}'" in each for each in world.heard)
+
+
+@pytest.mark.parametrize("change", ["edit", "erase"])
+def test_a_change_while_a_withdrawal_is_carried_out_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    a = world.engines["a"]
+    id = a.remember("the fox comes at five").id
+    world.settle()
+    a.edit(id, sensitivity=Sensitivity.PRIVATE)
+
+    def compared(memory: Memory) -> str:
+        monkeypatch.undo()
+        if change == "edit":
+            world.server.edit(id, content="the fox comes at six")
+        else:
+            world.server.store.erase([id], batch="erase")
+        return sync_states.token_of(memory)
+
+    monkeypatch.setattr(sync_api, "token_of", compared)
+    world.settle()
+    assert sync_api.token_of is sync_states.token_of and id not in world.latest("server")
+    kept = {each.content for each in a.store.history(id)}
+    assert kept == ({"the fox comes at five", "the fox comes at six"} if change == "edit" else set())
+    assert (id in world.latest("b")) is (change == "edit")
+
+
+def test_a_withdrawal_that_stopped_half_way_is_ended_by_the_next_one(world: World) -> None:
+    a = world.engines["a"]
+    id = a.remember("the fox comes at five").id
+    world.settle()
+    a.edit(id, sensitivity=Sensitivity.PRIVATE)
+    step = 1
+    while world.sync("a", there=step) is None:
+        step += 1
+        assert step < 30
+    assert step > 4 and id not in world.latest("server")
+
+
+@pytest.mark.parametrize(("token", "version"), [("12.x", 12), ("private:3.x", 3), ("erased", 0), ("²", 0), ("", 0)])
+def test_the_version_in_a_token(token: str, version: int) -> None:
+    assert sync_states.version_in(token) == version

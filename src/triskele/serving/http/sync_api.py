@@ -45,6 +45,7 @@ from triskele.types import (
     LinkKind,
     Memory,
     Outcome,
+    Revise,
     Sensitivity,
 )
 
@@ -167,9 +168,9 @@ class _Receiver:
             if memory is None:
                 token = sync_states.tombstone(self._store, item.id, marks)
                 results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
-            elif memory.sensitivity is not Sensitivity.OPEN:
+            elif not _is_open(memory) and not self._is_half_withdrawn(memory):
                 results.append(PushResult(item.id, Status.DONE, token_of(memory)))
-            elif item.base != token_of(memory):
+            elif _is_open(memory) and not (item.base == token_of(memory) and self._closed(memory)):
                 results.append(self._stale(item))
             else:
                 taken_back[item.id] = Document(str(item.sensitivity))
@@ -178,6 +179,21 @@ class _Receiver:
             self._store.documents.put(_WITHDRAWN, taken_back)
             self._engine.acting_as(sync_states.WITHDRAWAL).erase(*taken_back)
         return results
+
+    def _closed(self, memory: Memory) -> bool:
+        """Make a memory private before it is erased: that fails where it was changed meanwhile."""
+        private = replace(_standing(memory), sensitivity=Sensitivity.PRIVATE)
+        try:
+            self._engine.acting_as(sync_states.WITHDRAWAL).apply([Revise(private, base=memory.version)])
+        except (Conflict, NotFound):
+            return False
+        return True
+
+    def _is_half_withdrawn(self, memory: Memory) -> bool:
+        """Whether a withdrawal closed it, and stopped before it erased it."""
+        entries = self._store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
+        makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
+        return makers[-1:] == [sync_states.WITHDRAWAL]
 
     def _recorded(self, items: Sequence[SyncItem]) -> list[PushResult]:
         for _ in range(_TRIES if items else 0):
@@ -221,9 +237,12 @@ class _Receiver:
     def _plan(self, items: Sequence[SyncItem]) -> list[_Planned]:
         ids = [item.id for item in items]
         known, withdrawn = sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
+        others = sync_states.shared_by_others(self._store, [id for id in ids if id not in known])
         planned = []
         for item in items:
             try:
+                if item.id in others:
+                    raise BadInput(f"{others[item.id]} shares a memory with this id: it is theirs to change")
                 memory = self._memory(item)
             except BadInput as error:
                 planned.append(_Planned(item, PushResult(item.id, Status.REFUSED, reason=str(error))))
