@@ -146,7 +146,8 @@ class Quota(SingleOwner):
 class Wire:
     """The server's operations behind the bytes of their requests and replies; the network is a step too."""
 
-    def __init__(self, engine: Engine, faults: Faults | None = None, *, most: int | None = None) -> None:
+    def __init__(self, engine: Engine, faults: Faults | None = None, *, most: int | None = None, page: int = 3) -> None:
+        self._page = page
         self._faults = faults or Faults()
         served = FaultyEngine(engine, self._faults)
         self._context = ApiContext(Quota(served, most), Metrics(), print)
@@ -162,7 +163,7 @@ class Wire:
         return self._answer(PushReply, sync_api.push, body=asked)
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
-        return self._answer(PulledPage, sync_api.pull, query=SyncQuery(cursor=cursor, limit=3, user=user))
+        return self._answer(PulledPage, sync_api.pull, query=SyncQuery(cursor=cursor, limit=self._page, user=user))
 
     def _answer(self, kind: Any, run: Callable[[Call], Any], **parts: Any) -> Any:
         self._faults.step()

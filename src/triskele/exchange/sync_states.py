@@ -32,6 +32,8 @@ _NAME = "name:"
 _ACTOR = "sync:"
 # How it names whoever erased what is private elsewhere.
 WITHDRAWAL = "sync-withdrawal"
+# How many keys of one project, and how many links of one memory, travel in one item.
+MOST_KEYS, MOST_TIES = 20, 400
 # The journal of one memory is read to its end.
 ALL_ENTRIES = 1_000_000
 _STANDINGS = {
@@ -215,7 +217,8 @@ class ProjectNames:
             return ()
         remotes = sorted(key for key, each in self._places.items() if each == name and key.startswith(REMOTE))
         names = sorted(key for key, each in self._names.items() if each == name)
-        return (*remotes, *names) or (f"{_NAME}{name}",)
+        # As many as a server takes; a name that the project had before is among them.
+        return (*remotes[: MOST_KEYS - len(names[:1])], *names)[:MOST_KEYS] or (f"{_NAME}{name}",)
 
     def note(self, name: str) -> None:
         """Remember that a project without a remote is known by its name."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from triskele.exchange.reconcile import Push
+from triskele.exchange.sync_states import MOST_KEYS
 from triskele.types import LinkKind, Origin, Role, Sensitivity, Sort
 from triskele.validation import MAX_BUDGET, MAX_LIMIT, MAX_POSITION
 
@@ -244,7 +245,7 @@ class SyncRecord(Strict):
     valid_to: AwareDatetime | None = None
     forgotten: bool = False
     project: Project = ""
-    keys: Annotated[list[Key], Field(max_length=20)] = []
+    keys: Annotated[list[Key], Field(max_length=MOST_KEYS)] = []
 
 
 class SyncItem(Strict):
