@@ -59,19 +59,24 @@ class SyncState:
 def sync(engine: Engine, *, wait_s: float = _LOCK_S, is_elsewhere: bool = False) -> SyncReport:
     """Sync the engine's store once; an error is noted for `status` and raised."""
     settings = engine.settings
-    remote = _remote(settings)
     with ExitStack() as stack:
-        stack.callback(remote.close)
         if not stack.enter_context(file_lock(settings.home / _LOCK_FILE, timeout_s=wait_s)):
             raise Conflict("another process syncs this store: try again in a moment")
         try:
+            remote = _remote(settings)
+            stack.callback(remote.close)
             report = Sync(engine, HttpSyncServer(remote), remote.url).run(is_elsewhere=is_elsewhere)
-        except TriskeleError as error:
-            with suppress(TriskeleError):
-                Notes(engine.store).put_state(error=error_line(error))
+        except Exception as error:
+            with suppress(Exception):
+                Notes(engine.store).put_state(error=_reason(error))
             raise
         Notes(engine.store).put_state(error="")
         return report
+
+
+def _reason(error: Exception) -> str:
+    # The text of a fault of ours may quote a memory.
+    return error_line(error) if isinstance(error, TriskeleError) else f"a fault: {type(error).__name__}"
 
 
 def status(engine: Engine) -> SyncState:
