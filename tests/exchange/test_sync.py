@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from triskele import config
 from triskele.engine import Engine
@@ -149,20 +150,24 @@ class Quota(SingleOwner):
 class Wire:
     """The server's operations behind the bytes of their requests and replies; the network is a step too."""
 
-    def __init__(self, engine: Engine, faults: Faults | None = None, *, most: int | None = None) -> None:
+    def __init__(self, engine: Engine, faults: Faults | None = None, *, most: int | None = None, page: int = 3) -> None:
+        self._page = page
         self._faults = faults or Faults()
         served = FaultyEngine(engine, self._faults)
         self._context = ApiContext(Quota(served, most), Metrics(), print)
         self.heard: list[str] = []
 
-    def push(self, items: Sequence[Outgoing], actor: str) -> PushReply:
-        body = {"items": [shapes.plain(item) for item in items], "actor": actor}
+    def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
+        body = {"items": [shapes.plain(item) for item in items], "actor": actor, "user": user}
         self.heard.append(str(body))
-        asked = SyncBody.model_validate_json(adapter(dict[str, Any]).dump_json(body))
+        try:
+            asked = SyncBody.model_validate_json(adapter(dict[str, Any]).dump_json(body))
+        except ValidationError as error:
+            raise BadInput(error.errors()[0]["msg"]) from None
         return self._answer(PushReply, sync_api.push, body=asked)
 
-    def pull(self, cursor: str) -> PulledPage:
-        return self._answer(PulledPage, sync_api.pull, query=SyncQuery(cursor=cursor, limit=3))
+    def pull(self, cursor: str, user: str = "") -> PulledPage:
+        return self._answer(PulledPage, sync_api.pull, query=SyncQuery(cursor=cursor, limit=self._page, user=user))
 
     def _answer(self, kind: Any, run: Callable[[Call], Any], **parts: Any) -> Any:
         self._faults.step()
@@ -251,8 +256,8 @@ class World:
         wire = Wire(self.server)
         push = wire.push
 
-        def deaf(items: Sequence[Outgoing], actor: str) -> PushReply:
-            push(items, actor)
+        def deaf(items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
+            push(items, actor, user)
             raise Unavailable("cut")
 
         wire.push = deaf  # type: ignore[method-assign]
@@ -618,7 +623,7 @@ def test_a_key_of_another_user_is_refused(world: World, stores: Stores) -> None:
     world.engines["a"].remember("one")
     assert world.sync("a")
     other = World(stores)
-    with pytest.raises(BadInput, match="use a key of"):
+    with pytest.raises(Conflict, match="use a key of"):
         Sync(world.engines["a"], Wire(other.server), ADDRESS).run()
     assert not other.latest("server")
 

@@ -114,3 +114,28 @@ def test_histories_converge_beside_shares(
     history.run([*[("add", "a", 0)] * 3, ("sync", "a", 0), ("sync", "b", 0), ("give", "server", 0)])
     history.run(operations)
     history.check()
+
+
+@pytest.mark.parametrize("end", ["erase", "unshare"])
+def test_a_memory_that_another_user_shares_under_the_same_id_is_theirs(
+    sharing_stores: Stores, accounts: Accounts, end: str
+) -> None:
+    history = SharingHistory(World(sharing_stores), sharing_stores, accounts)
+    world, friend = history.world, history.friend
+    a, text = world.engines["a"], "the pond has a heron"
+    id = a.remember(text).id
+    friend.remember_all([replace(friend.draft("the friend's pond"), id=id)])
+    shares_of(friend.store.shares).share("memory", id, "user", history.owner, access="write")
+    report = world.sync("a")
+    assert report is not None and f"{history.friend_name} shares" in report.waiting[id]
+    assert friend.get(id).content == "the friend's pond"
+    if end == "erase":
+        friend.erase(id)
+    else:
+        shares_of(friend.store.shares).unshare("memory", id, "user", history.owner)
+    report = world.sync("a")
+    assert report is not None and not report.waiting
+    assert world.standing("a") == world.standing("server") == [text]
+    world.server.erase(id)
+    world.settle()
+    assert not world.latest("a")

@@ -9,15 +9,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from triskele.base import timestamps
 from triskele.base.ids import same_words
-from triskele.errors import Conflict, NotFound, Unavailable
+from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.exchange import reconcile, sync_states
 from triskele.exchange.reconcile import CLOSED, ERASED, NEVER, Agreed, Links, MergeStep, Mine, Push, Standing
 from triskele.exchange.sync_notes import RETRY, Notes, SyncEngine, plain_record
-from triskele.exchange.sync_states import Outgoing, ProjectNames, PulledPage, PushReply, PushResult, Shown, Status
+from triskele.exchange.sync_states import (
+    MOST_TIES,
+    Outgoing,
+    ProjectNames,
+    PulledPage,
+    PushReply,
+    PushResult,
+    Shown,
+    Status,
+)
 from triskele.stores.protocols import Document
 from triskele.types import (
     Change,
@@ -32,6 +41,7 @@ from triskele.types import (
     Withdraw,
 )
 
+_Item = TypeVar("_Item")
 _ROUNDS, _TRIES = 4, 3
 # How many pushes without a reply are remembered for one memory.
 _MOST_SENT = 8
@@ -42,12 +52,12 @@ _MOST_ITEMS, _MOST_BYTES = 100, 40_000
 class SyncServer(Protocol):
     """The server, however it is reached; any call may fail after the server has carried it out."""
 
-    def push(self, items: Sequence[Outgoing], actor: str) -> PushReply:
-        """Tell of changes that one actor made."""
+    def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
+        """Tell of changes that one actor made; refused where the key is not the user's."""
         ...
 
-    def pull(self, cursor: str) -> PulledPage:
-        """Ask what changed since a cursor."""
+    def pull(self, cursor: str, user: str = "") -> PulledPage:
+        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
         ...
 
 
@@ -91,6 +101,9 @@ class Sync:
     def run(self, *, is_elsewhere: bool = False) -> SyncReport:
         """Push, then pull; again, while the server's answers leave something to push."""
         self._notes.begin(self._address, is_elsewhere=is_elsewhere)
+        if not self._user:
+            # Known before anything is sent, so that no later request reaches the memories of somebody else.
+            self._notes.check_user(self._server.pull("").user)
         for number in range(_ROUNDS):
             self._push(is_first=not number)
             self._pull()
@@ -98,6 +111,10 @@ class Sync:
                 break
         self._notes.put_state(at=timestamps.to_text(timestamps.now()))
         return SyncReport(self._pushed, self._pulled, self._notes.waiting(), tuple(self._notes.conflicts()))
+
+    @property
+    def _user(self) -> str:
+        return str(self._notes.state().get("user") or "")
 
     # Push
 
@@ -149,7 +166,7 @@ class Sync:
         records = [item.id for item in batch if item.push is Push.RECORD]
         # Noted first: if the reply is lost, it is known what the server may have.
         self._notes.put_agreed({id: _sending(agreed[id], mine[id].fingerprint) for id in records})
-        reply = self._server.push(batch, actor)
+        reply = self._told(batch, actor)
         self._notes.check_user(reply.user)
         kinds = {item.id: item.push for item in batch}
         done, stale = dict[str, Agreed](), list[Shown]()
@@ -168,6 +185,20 @@ class Sync:
         for result in reply.results:
             if result.status is Status.DUPLICATE and result.known is not None:
                 self._adopt(result.id, result.known)
+
+    def _told(self, batch: Sequence[Outgoing], actor: str) -> PushReply:
+        """Push a batch; one by one where the server does not take it, so that a single item does not keep the rest."""
+        try:
+            return self._server.push(batch, actor, self._user)
+        except NotFound:
+            # No server that syncs.
+            raise
+        except BadInput as error:
+            if len(batch) == 1:
+                refused = PushResult(batch[0].id, Status.REFUSED, reason=str(error), links=batch[0].unlinked)
+                return PushReply((refused,), self._user)
+        results = tuple(result for item in batch for result in self._told([item], actor).results)
+        return PushReply(results, self._user)
 
     def _untied(self, withdrawn: Sequence[str]) -> dict[str, Agreed]:
         """What is agreed of memories that link to what the server has no more: if it comes back, the links are new."""
@@ -209,28 +240,33 @@ class Sync:
         for id in ids:
             mine, before = (_shared(some, agreed) for some in (links[id], agreed[id].links))
             if mine != before and agreed[id].is_shared:
-                linked, unlinked = tuple(sorted(mine - before)), tuple(sorted(before - mine))
-                items.append(Outgoing(id, Push.NOTHING, linked=linked, unlinked=unlinked))
+                items += _tying(id, sorted(mine - before), sorted(before - mine))
+        refused = set[str]()
         for batch in _batches(items):
-            self._note_links(batch, self._server.push(batch, ""), agreed)
-        return [item.id for item in items]
+            refused |= self._note_links(batch, self._told(batch, ""))
+        told = list(dict.fromkeys(item.id for item in items))
+        self._notes.forget_waiting([id for id in told if id not in refused])
+        return told
 
-    def _note_links(self, items: Sequence[Outgoing], reply: PushReply, agreed: Mapping[str, Agreed]) -> None:
-        sent = {item.id: item for item in items}
+    def _note_links(self, items: Sequence[Outgoing], reply: PushReply) -> set[str]:
+        """Note the links that the server has now; whose it refused."""
+        self._notes.check_user(reply.user)
+        sent, agreed = {item.id: item for item in items}, self._notes.agreed(item.id for item in items)
         for result in reply.results:
-            item, before = sent[result.id], agreed[result.id]
-            both = (before.links | (frozenset(item.linked) & frozenset(result.links))) - frozenset(item.unlinked)
+            item, before, there = sent[result.id], agreed[result.id], frozenset(result.links)
+            both = (before.links | (frozenset(item.linked) & there)) - (frozenset(item.unlinked) - there)
             self._notes.put_agreed({item.id: replace(before, links=both)})
-            if result.status is Status.REFUSED:
-                self._notes.put_waiting({item.id: result.reason})
-            else:
-                self._notes.forget_waiting([item.id])
+        reasons = {each.id: each.reason for each in reply.results if each.status is Status.REFUSED}
+        self._notes.put_waiting(reasons)
+        return {*reasons}
 
     # Pull
 
     def _pull(self) -> None:
-        while True:
-            page = self._server.pull(self._notes.state().get("pulled", ""))
+        asked = set[str]()
+        while (cursor := self._notes.state().get("pulled", "")) not in asked:
+            asked.add(cursor)
+            page = self._server.pull(cursor, self._user)
             self._notes.check_user(page.user)
             if page.is_reset:
                 self._notes.start_over()
@@ -239,6 +275,7 @@ class Sync:
             self._notes.put_state(pulled=page.cursor)
             if page.is_end:
                 return
+        raise Unavailable("the server repeats what it told already, and comes to no end: try again later")
 
     def _merge(self, items: Sequence[Shown]) -> None:
         """Merge states of the server; again, where a memory was changed here meanwhile."""
@@ -383,6 +420,12 @@ def _outgoing(push: Push, id: str, agreed: Agreed, memory: Memory | None, projec
     return Outgoing(id, push, agreed.theirs, sensitivity=closed)
 
 
+def _tying(id: str, linked: Sequence[tuple[str, str]], unlinked: Sequence[tuple[str, str]]) -> list[Outgoing]:
+    """Changes of links in items of a bounded size; closed first, because an open one may stand in the way."""
+    closing = [Outgoing(id, Push.NOTHING, unlinked=tuple(some)) for some in _chunks(unlinked, MOST_TIES)]
+    return closing + [Outgoing(id, Push.NOTHING, linked=tuple(some)) for some in _chunks(linked, MOST_TIES)]
+
+
 def _sending(agreed: Agreed, fingerprint: str) -> Agreed:
     before = tuple(each for each in agreed.sent if each != fingerprint)
     return replace(agreed, sent=(*before, fingerprint)[-_MOST_SENT:])
@@ -426,12 +469,12 @@ def _shared(links: Links, agreed: Mapping[str, Agreed]) -> Links:
     return frozenset(tie for tie in links if agreed[tie[1]].is_shared)
 
 
-def _chunks(ids: Sequence[str], size: int = _CHUNK) -> Iterator[Sequence[str]]:
-    return (ids[start : start + size] for start in range(0, len(ids), size))
+def _chunks(items: Sequence[_Item], size: int = _CHUNK) -> Iterator[Sequence[_Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _batches(items: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    """As many items as one request may have."""
+    """As many items as one request may have, and one for each memory."""
     batch, size = list[Outgoing](), 0
     for item in items:
         weight = (
@@ -439,7 +482,8 @@ def _batches(items: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
             + 60 * len((*item.linked, *item.unlinked))
             + (0 if item.record is None else 6 * sum(map(len, (item.record.content, *item.record.tags))))
         )
-        if batch and (size + weight > _MOST_BYTES or len(batch) == _MOST_ITEMS):
+        is_full = size + weight > _MOST_BYTES or len(batch) == _MOST_ITEMS
+        if batch and (is_full or batch[-1].id == item.id):
             yield batch
             batch, size = [], 0
         batch.append(item)

@@ -76,7 +76,8 @@ class Notes:
         if is_moved or is_elsewhere:
             self.start_over()
             self._documents.delete(STATE, [_STATE_KEY])
-        if not self.state():
+        # A run that failed before this one may have noted why, and nothing else.
+        if "address" not in self.state():
             self.put_state(address=address)
         for batch, taken in self._documents.all(TAKING).items():
             if self._store.journal(batch=batch, limit=1):

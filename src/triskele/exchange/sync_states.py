@@ -32,6 +32,10 @@ _NAME = "name:"
 _ACTOR = "sync:"
 # How it names whoever erased what is private elsewhere.
 WITHDRAWAL = "sync-withdrawal"
+# How many keys of one project, and how many links of one memory, travel in one item.
+MOST_KEYS, MOST_TIES = 20, 400
+# The journal of one memory is read to its end.
+ALL_ENTRIES = 1_000_000
 _STANDINGS = {
     Sensitivity.OPEN: Standing.OPEN,
     Sensitivity.PRIVATE: Standing.PRIVATE,
@@ -159,7 +163,7 @@ def token_of(memory: Memory) -> str:
 def version_in(token: str) -> int:
     """The version that a token was made of; 0 where it names none."""
     number = token.rpartition(":")[2].partition(".")[0]
-    return int(number) if number.isdigit() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def mine_of(memory: Memory | None) -> Mine:
@@ -213,7 +217,8 @@ class ProjectNames:
             return ()
         remotes = sorted(key for key, each in self._places.items() if each == name and key.startswith(REMOTE))
         names = sorted(key for key, each in self._names.items() if each == name)
-        return (*remotes, *names) or (f"{_NAME}{name}",)
+        # As many as a server takes; a name that the project had before is among them.
+        return (*remotes[: MOST_KEYS - len(names[:1])], *names)[:MOST_KEYS] or (f"{_NAME}{name}",)
 
     def note(self, name: str) -> None:
         """Remember that a project without a remote is known by its name."""
@@ -345,9 +350,23 @@ def taken(memory: Memory, known: Memory | None) -> Memory:
 
 def tombstone(store: OwnerStore, id: str, withdrawn: Mapping[str, str]) -> str:
     """The token of a memory that has no versions; empty where there never was one."""
-    erasures = [entry for entry in store.journal(id=id) if entry.action is Action.ERASED]
-    if not erasures:
+    erasure, is_own = None, True
+    for entry in store.journal(id=id, limit=ALL_ENTRIES):
+        if entry.id != id:
+            continue
+        if entry.action is Action.ADDED or (entry.action is Action.SHARED and not entry.other):
+            # Of what another user shared the journal tells from the share on; that it was erased is theirs to sync.
+            is_own = entry.action is Action.ADDED
+        elif entry.action is Action.ERASED and is_own:
+            erasure = entry
+    if erasure is None:
         return ""
     # The mark alone does not tell: who made it may have stopped before erasing, and somebody else erased.
-    is_withdrawn = max(erasures, key=lambda entry: entry.seq).actor == WITHDRAWAL
+    is_withdrawn = erasure.actor == WITHDRAWAL
     return withdrawn[id] if is_withdrawn and id in withdrawn else ERASED
+
+
+def shared_by_others(store: OwnerStore, ids: Sequence[str]) -> dict[str, str]:
+    """Those memories that other users share, with the names of these."""
+    found = store.versions(ids) if ids else ()
+    return {memory.id: memory.shared_by for _, memory in found if memory.shared_by is not None}

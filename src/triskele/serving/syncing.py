@@ -32,13 +32,14 @@ class HttpSyncServer:
     def __init__(self, memory: RemoteMemory) -> None:
         self._memory = memory
 
-    def push(self, items: Sequence[Outgoing], actor: str) -> PushReply:
-        """Tell of changes that one actor made."""
-        return self._memory.asked(PushReply, "POST", "/v1/sync", json={"items": items, "actor": actor})
+    def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
+        """Tell of changes that one actor made; refused where the key is not the user's."""
+        body = {"items": items, "actor": actor, "user": user}
+        return self._memory.asked(PushReply, "POST", "/v1/sync", json=body)
 
-    def pull(self, cursor: str) -> PulledPage:
-        """Ask what changed since a cursor."""
-        return self._memory.asked(PulledPage, "GET", "/v1/sync", params={"cursor": cursor})
+    def pull(self, cursor: str, user: str = "") -> PulledPage:
+        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
+        return self._memory.asked(PulledPage, "GET", "/v1/sync", params={"cursor": cursor, "user": user})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +59,24 @@ class SyncState:
 def sync(engine: Engine, *, wait_s: float = _LOCK_S, is_elsewhere: bool = False) -> SyncReport:
     """Sync the engine's store once; an error is noted for `status` and raised."""
     settings = engine.settings
-    remote = _remote(settings)
     with ExitStack() as stack:
-        stack.callback(remote.close)
         if not stack.enter_context(file_lock(settings.home / _LOCK_FILE, timeout_s=wait_s)):
             raise Conflict("another process syncs this store: try again in a moment")
         try:
+            remote = _remote(settings)
+            stack.callback(remote.close)
             report = Sync(engine, HttpSyncServer(remote), remote.url).run(is_elsewhere=is_elsewhere)
-        except TriskeleError as error:
-            with suppress(TriskeleError):
-                Notes(engine.store).put_state(error=error_line(error))
+        except Exception as error:
+            with suppress(Exception):
+                Notes(engine.store).put_state(error=_reason(error))
             raise
         Notes(engine.store).put_state(error="")
         return report
+
+
+def _reason(error: Exception) -> str:
+    # The text of a fault of ours may quote a memory.
+    return error_line(error) if isinstance(error, TriskeleError) else f"a fault: {type(error).__name__}"
 
 
 def status(engine: Engine) -> SyncState:

@@ -187,7 +187,8 @@ def test_killed_laptops_and_servers_lose_and_double_nothing(
             engine.remember(text)
     # The laptop is killed when the server has carried out its first push, and no reply has come.
     process = started(one, "sync")
-    proxy.after[1] = process.kill
+    # The request before asks whose key it is.
+    proxy.after[2] = process.kill
     assert process.wait(_WAIT_S) == -signal.SIGKILL
     assert process.stdout is not None
     process.stdout.close()
@@ -234,11 +235,11 @@ def test_the_resident_process_syncs_by_itself(
         syncing.sync(engine)
     monkeypatch.setenv("TRISKELE_HOME", str(two))
     ran = threading.Event()
-    proxy.before[proxy.count + 2] = ran.set
+    proxy.before[proxy.count + 3] = ran.set
     host = EngineHost(config.load({"TRISKELE_HOME": str(two)}))
     try:
         host.warm_up()
-        # The second request of the host belongs to its second run: the first one has ended.
+        # The third request of the host belongs to its second run: the first one has ended.
         assert ran.wait(_WAIT_S)
     finally:
         host.close()

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from triskele.exchange.reconcile import Push
+from triskele.exchange.sync_states import MOST_KEYS
 from triskele.types import LinkKind, Origin, Role, Sensitivity, Sort
 from triskele.validation import MAX_BUDGET, MAX_LIMIT, MAX_POSITION
 
@@ -244,7 +245,7 @@ class SyncRecord(Strict):
     valid_to: AwareDatetime | None = None
     forgotten: bool = False
     project: Project = ""
-    keys: Annotated[list[Key], Field(max_length=20)] = []
+    keys: Annotated[list[Key], Field(max_length=MOST_KEYS)] = []
 
 
 class SyncItem(Strict):
@@ -260,10 +261,11 @@ class SyncItem(Strict):
 
 
 class SyncBody(Strict):
-    """Up to 100 changes of one actor."""
+    """Up to 100 changes of one actor; refused where the key is not that of the user, if one is named."""
 
     items: Annotated[list[SyncItem], Field(min_length=1, max_length=MAX_BATCH)]
     actor: Name = ""
+    user: Name = ""
 
 
 class SyncQuery(Strict):
@@ -271,3 +273,4 @@ class SyncQuery(Strict):
 
     cursor: Annotated[str, Field(pattern="^([0-9]{1,18}@[0-9]{1,18})?$")] = ""
     limit: Annotated[int, Field(ge=1, le=500)] = 200
+    user: Name = ""

@@ -45,6 +45,7 @@ from triskele.types import (
     LinkKind,
     Memory,
     Outcome,
+    Revise,
     Sensitivity,
 )
 
@@ -55,12 +56,14 @@ _TRIES = 5
 
 def push(call: Call) -> PushReply:
     """Take changes of a laptop."""
+    _check_user(call, call.body.user)
     engine = call.engine.acting_as(sync_states.sync_actor(call.body.actor))
     return PushReply(tuple(_Receiver(call, engine).push(call.body.items)), engine.store.owner)
 
 
 def pull(call: Call) -> PulledPage:
     """What changed since a cursor, as it is now."""
+    _check_user(call, call.query.user)
     store, cursor = call.engine.store, Cursor(call.query.cursor)
     if not store.holds(cursor):
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
@@ -69,6 +72,14 @@ def pull(call: Call) -> PulledPage:
     items = shown(call.engine, list(actors), actors)
     is_end = len(page.entries) < call.query.limit
     return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
+
+
+def _check_user(call: Call, user: str) -> None:
+    """Refuse the key of another user before anything is carried out: two people's memories must not mix."""
+    owner = call.engine.store.owner
+    if user not in ("", owner):
+        # No BadInput: nothing is wrong with the items.
+        raise Conflict(f"the key belongs to {owner}, this store was synced as {user}: use a key of {user}")
 
 
 def shown(engine: Engine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
@@ -157,9 +168,9 @@ class _Receiver:
             if memory is None:
                 token = sync_states.tombstone(self._store, item.id, marks)
                 results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
-            elif memory.sensitivity is not Sensitivity.OPEN:
+            elif not _is_open(memory) and not self._is_half_withdrawn(memory):
                 results.append(PushResult(item.id, Status.DONE, token_of(memory)))
-            elif item.base != token_of(memory):
+            elif _is_open(memory) and not (item.base == token_of(memory) and self._closed(memory)):
                 results.append(self._stale(item))
             else:
                 taken_back[item.id] = Document(str(item.sensitivity))
@@ -168,6 +179,21 @@ class _Receiver:
             self._store.documents.put(_WITHDRAWN, taken_back)
             self._engine.acting_as(sync_states.WITHDRAWAL).erase(*taken_back)
         return results
+
+    def _closed(self, memory: Memory) -> bool:
+        """Make a memory private before it is erased: that fails where it was changed meanwhile."""
+        private = replace(_standing(memory), sensitivity=Sensitivity.PRIVATE)
+        try:
+            self._engine.acting_as(sync_states.WITHDRAWAL).apply([Revise(private, base=memory.version)])
+        except (Conflict, NotFound):
+            return False
+        return True
+
+    def _is_half_withdrawn(self, memory: Memory) -> bool:
+        """Whether a withdrawal closed it, and stopped before it erased it."""
+        entries = self._store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
+        makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
+        return makers[-1:] == [sync_states.WITHDRAWAL]
 
     def _recorded(self, items: Sequence[SyncItem]) -> list[PushResult]:
         for _ in range(_TRIES if items else 0):
@@ -211,9 +237,12 @@ class _Receiver:
     def _plan(self, items: Sequence[SyncItem]) -> list[_Planned]:
         ids = [item.id for item in items]
         known, withdrawn = sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
+        others = sync_states.shared_by_others(self._store, [id for id in ids if id not in known])
         planned = []
         for item in items:
             try:
+                if item.id in others:
+                    raise BadInput(f"{others[item.id]} shares a memory with this id: it is theirs to change")
                 memory = self._memory(item)
             except BadInput as error:
                 planned.append(_Planned(item, PushResult(item.id, Status.REFUSED, reason=str(error))))
@@ -341,5 +370,6 @@ OPERATIONS: tuple[Operation, ...] = (
         reply=PulledPage,
         tag="sync",
         query=SyncQuery,
+        errors=(409,),
     ),
 )
