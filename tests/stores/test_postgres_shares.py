@@ -526,7 +526,7 @@ def test_a_memory_of_a_reader_does_not_replace_a_shared_one(
     [shared] = _added(store, "alice", make_memory("the gate is green"))
     shares_of(alice.shares).share("memory", shared, "user", "bob", access="write")
     [own] = _added(store, "bob", make_memory("the gate is blue"))
-    link = Link(own, LinkKind.SUPERSEDES, shared, known_from=make_memory().known_from)
+    link = Link(source=own, kind=LinkKind.SUPERSEDES, target=shared, known_from=make_memory().known_from)
     with pytest.raises(NotAllowed, match="only alice can replace it"):
         bob.apply([Connect(link)], batch="replacing")
     bob.apply([Connect(replace(link, kind=LinkKind.SEE_ALSO))], batch="naming")

@@ -224,6 +224,42 @@ class Groups:
             connection.execute("COMMIT")
 
 
+def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
+    """Bring all readers to what is shared now, where a backup holds the shares and copies of another day.
+
+    Users and groups are in no backup. The caller keeps all others from the tables; its own rows are those of nobody.
+    """
+    with _accounts_of(connection):
+        users = {str(name) for (name,) in connection.execute("SELECT name FROM users").fetchall()}
+        groups = {str(name) for (name,) in connection.execute("SELECT name FROM groups").fetchall()}
+    known = {("user", name) for name in users} | {("group", name) for name in groups}
+    batch, everyone = new_batch(), frozenset(owners)
+    for owner in sorted(owners):
+        writer = PostgresWriter(connection, owner, timestamps.now(), batch, _ADMIN)
+        with rows_of(connection, owner, ""):
+            given = _given(connection, owner)
+            rows = connection.execute("SELECT id, reader FROM shared_memories WHERE owner = %s", [owner]).fetchall()
+            if not given and not rows:
+                continue
+            writer.touched.update(str(id) for id, _ in rows)
+            for share in given:
+                writer.touched.update(_covered(writer, share))
+                if (share.grantee_kind, share.grantee) not in known:
+                    _end_share(writer, share)
+            readers = {*users, *(str(reader) for _, reader in rows)}
+            # A member that joined since may have no row of its own yet.
+            connection.cursor().executemany(
+                "INSERT INTO owners (owner) VALUES (%s) ON CONFLICT DO NOTHING", [(name,) for name in sorted(readers)]
+            )
+            spread(writer, Performer(owner, _ADMIN, everyone | readers))
+
+
+def _end_share(writer: PostgresWriter, share: Share) -> None:
+    same = [share.owner, share.subject, share.target, share.grantee_kind, share.grantee]
+    writer.connection.execute(f"DELETE FROM shares WHERE {_SAME}", same)
+    _note(writer, Action.UNSHARED, share.subject, share.target, f"{share.grantee_kind} {share.grantee}")
+
+
 @contextmanager
 def _accounts_of(connection: Connection) -> Iterator[None]:
     """Let a transaction of an owner see users and groups for a while."""
