@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from triskele.errors import BadInput, StoreUnavailable
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.http.mount import POSITION_HEADER
 from triskele.stores.postgres import replicas
+from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import OwnerTransactions
+from triskele.stores.sharing import shares_of
 
 Open = Callable[..., Engine]
 _WAIT_S = 60.0
@@ -69,7 +72,9 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
     """Opens an instance with a data folder of its own, which recalls by words."""
     with ExitStack() as stack:
 
-        def open_one(home: str, url: str, read_url: str = "", busy_timeout_s: float = 30.0) -> Engine:
+        def open_one(
+            home: str, url: str, read_url: str = "", busy_timeout_s: float = 30.0, owner: str = "", **more: str
+        ) -> Engine:
             environment = {
                 "TRISKELE_HOME": str(tmp_path / home),
                 "TRISKELE_PROJECT": "demo",
@@ -77,8 +82,11 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
                 "TRISKELE_STORE": url,
                 "TRISKELE_READ_STORE": read_url,
                 "TRISKELE_STORE_BUSY_TIMEOUT_S": str(busy_timeout_s),
+                **more,
             }
-            return stack.enter_context(Engine(config.load(environment), tmp_path))
+            settings = config.load(environment)
+            settings = replace(settings, memory=replace(settings.memory, owner=owner or settings.memory.owner))
+            return stack.enter_context(Engine(settings, tmp_path))
 
         yield open_one
 
@@ -190,6 +198,37 @@ def test_a_lost_replica_costs_no_answer(
     _paused(there)
     open_as("writer", url).remember("The red lamp is broken")
     assert len(_contents(again)) == 2
+
+
+@pytest.mark.parametrize("corpus", ["local", "database"])
+def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_lags(
+    open_as: Open, url: str, following: PostgresProcess, corpus: str
+) -> None:
+    there = _at(following, url)
+    with closing(Accounts(url)) as accounts:
+        for name in ("alice", "bob"):
+            accounts.create_user(name)
+        accounts.groups.create("crew")
+        accounts.groups.add("crew", "bob")
+        alice = open_as("alice", url, owner="alice")
+        lamps = [alice.remember(f"The {color} lamp hangs in the hall").id for color in ("green", "blue", "red")]
+        shares = shares_of(alice.store.shares)
+        shares.share("memory", lamps[0], "user", "bob")
+        shares.share("memory", lamps[1], "group", "crew")
+        shares.share("memory", lamps[2], "user", "bob")
+        bob = open_as("bob", url, there, owner="bob", TRISKELE_STORE_CORPUS=corpus)
+        ends: list[Callable[[], object]] = [
+            lambda: shares.unshare("memory", lamps[0], "user", "bob"),
+            lambda: accounts.groups.remove("crew", "bob"),
+            lambda: alice.erase(lamps[2]),
+        ]
+        for left, end in zip((2, 1, 0), ends, strict=True):
+            assert len(_contents(bob)) == left + 1
+            _replayed(url, there)
+            _paused(there)
+            end()
+            assert len(_contents(bob)) == left
+            _ask(there, "SELECT pg_wal_replay_resume()::text")
 
 
 def test_nothing_is_written_to_a_replica(open_as: Open, url: str, following: PostgresProcess) -> None:

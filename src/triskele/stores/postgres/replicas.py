@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from triskele.errors import BadInput
-from triskele.stores.postgres.migrations import EPOCH, SCHEMA
+from triskele.stores.postgres.migrations import EPOCH, ERASURES, SCHEMA
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -33,6 +33,12 @@ _REACHED = (
 )
 # After the commit: everything that it wrote lies before.
 WRITTEN = "SELECT pg_current_wal_insert_lsn()::text"
+# A run of an owner's journal. An erasure and the end of a share begin another: no replica that is behind may answer,
+# and the files of every instance that hold what is gone are made again.
+OWNER_EPOCH = (
+    f"(SELECT value FROM meta WHERE name = '{EPOCH}')"
+    f" || coalesce((SELECT '-' || value FROM marks WHERE owner = %(owner)s AND name = '{ERASURES}'), '')"
+)
 
 
 class Position:
@@ -84,8 +90,13 @@ class Replica:
         )
         self._rests_until = 0.0
 
-    def begun(self, begin: str, settings: tuple[str, Sequence[Any]], position: str) -> Connection | None:
-        """A connection on which a transaction has begun that sees a position; None where the primary has to answer."""
+    def begun(
+        self, begin: str, settings: tuple[str, Sequence[Any]], position: str, asked: tuple[str, Any], rows: Any
+    ) -> Connection | None:
+        """A connection on which a transaction has begun that sees a position; None where the primary has to answer.
+
+        So it has where the statement that it was `asked` brings other rows here; None stands for any.
+        """
         if time.monotonic() < self._rests_until:
             return None
         try:
@@ -100,7 +111,9 @@ class Replica:
                 with connection.pipeline():
                     connection.execute(begin)
                     connection.execute(*settings)
-                return connection
+                    cursor = connection.execute(*asked)
+                if rows is None or cursor.fetchall() == rows:
+                    return connection
         except psycopg.Error:
             self.rest()
         self.give_back(connection)
