@@ -16,15 +16,18 @@ from postgres import PostgresProcess, running_replica, running_server
 from starlette.testclient import TestClient
 
 from triskele import config
+from triskele.base import timestamps
 from triskele.curation.usage import note_recall
 from triskele.engine import Engine
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.http.mount import POSITION_HEADER
+from triskele.stores.corpus_store import VectorQuery, WeightedTerms
 from triskele.stores.postgres import replicas
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import OwnerTransactions
 from triskele.stores.sharing import shares_of
+from triskele.types import Scope
 
 Open = Callable[..., Engine]
 _WAIT_S = 60.0
@@ -198,6 +201,42 @@ def test_a_lost_replica_costs_no_answer(
     _paused(there)
     open_as("writer", url).remember("The red lamp is broken")
     assert len(_contents(again)) == 2
+
+
+@pytest.mark.parametrize("name", ["candidates", "facts", "vectors", "tokens", "sealed", "places", "counts"])
+def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
+    open_as: Open, url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    there = _at(following, url)
+    writer = open_as("writer", url, TRISKELE_STORE_CORPUS="database")
+    writer.remember("The green lamp hangs in the hall")
+    writer.store.corpus.prepare("m", 2)  # type: ignore[union-attr]
+    assert len(_contents(writer)) == 1
+    _replayed(url, there)
+    reader = open_as("reader", url, there, TRISKELE_STORE_CORPUS="database")
+    store: Any = reader.store
+    rows, scope = [row for row, _ in store.versions()], Scope(as_of=timestamps.now())
+    words = WeightedTerms({"lamp": (1.0, 1.0)}, ((1.0, 1.0), (1.0, 1.0)))
+    vector = VectorQuery("[1,2]", 2, 40, is_exact=True)
+    reads: dict[str, Callable[[], Any]] = {
+        "candidates": lambda: store.corpus.candidates(scope, "m", words, vector, limit=5),
+        "facts": lambda: store.corpus.facts(rows, scope, 1),
+        "vectors": lambda: store.corpus.vectors("m", [1]),
+        "tokens": lambda: store.corpus.tokens("m", [1]),
+        "sealed": lambda: store.sealed(),
+        "places": lambda: store.places(),
+        "counts": lambda: store.entities.counts(),
+    }
+    expected = reads[name]()
+    with store.snapshot():
+        assert store._transactions.all("SELECT pg_is_in_recovery()") == [(True,)]
+        _ask(
+            there,
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND datname = current_database()",
+        )
+        assert reads[name]() == expected
+        assert store._transactions.all("SELECT pg_is_in_recovery()") == [(False,)]
 
 
 @pytest.mark.parametrize("corpus", ["local", "database"])

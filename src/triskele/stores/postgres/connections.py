@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -45,6 +45,7 @@ _LOCK = (
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Bindings = Sequence[Any] | Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 class Connections:
@@ -182,16 +183,19 @@ class OwnerTransactions:
 
     def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query; asked again where a killed server broke the connection."""
-        connection = self._current()
-        if connection is None:
+        if self._current() is None:
             return self.all_now(sql, bindings)
-        with told(self.address):
+        return self.read(lambda connection: connection.execute(sql, bindings).fetchall())
+
+    def read(self, work: Callable[[Connection], Result]) -> Result:
+        """What some work reads as of one moment; where a replica breaks off, the primary is asked all of it again."""
+        with self.reading() as connection:
             try:
-                return connection.execute(sql, bindings).fetchall()
+                return work(connection)
             except psycopg.OperationalError:
                 if not self._leaves_replica():
                     raise
-        return self.all(sql, bindings)
+        return self.read(work)
 
     def all_now(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query as of now, inside a snapshot too."""
@@ -203,7 +207,7 @@ class OwnerTransactions:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection to read several things from, as of one moment."""
+        """A connection to read several things from, as of one moment; a replica may break it off, see `read`."""
         connection = self._current()
         if connection is not None:
             with told(self.address):

@@ -165,8 +165,7 @@ class PostgresOwnerStore:
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
-        with self._transactions.reading() as connection:
-            return sealed_texts.read(connection, self.owner, ids)
+        return self._transactions.read(lambda connection: sealed_texts.read(connection, self.owner, ids))
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key; the tables are vacuumed afterwards."""
@@ -177,8 +176,7 @@ class PostgresOwnerStore:
 
     def places(self) -> list[KnownPlace]:
         """The places whose project is known, oldest first."""
-        with self._transactions.reading() as connection:
-            return read_places(connection, self.owner)
+        return self._transactions.read(lambda connection: read_places(connection, self.owner))
 
     def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
