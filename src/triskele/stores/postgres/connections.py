@@ -42,6 +42,8 @@ _LOCK = (
     " listed AS (INSERT INTO owners SELECT one FROM locked ON CONFLICT DO NOTHING)"
     " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
 )
+# The same lock of one owner, for transactions that are no owner's.
+LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtextextended('triskele owner ' || %s, 0))"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Bindings = Sequence[Any] | Mapping[str, Any]
