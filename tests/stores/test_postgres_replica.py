@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,8 @@ from triskele.serving.http.mount import POSITION_HEADER
 from triskele.stores.corpus_store import VectorQuery, WeightedTerms
 from triskele.stores.postgres import replicas
 from triskele.stores.postgres.accounts import Accounts
-from triskele.stores.postgres.connections import OwnerTransactions
+from triskele.stores.postgres.connections import Connections, OwnerTransactions
+from triskele.stores.postgres.replicas import Position
 from triskele.stores.sharing import shares_of
 from triskele.types import Scope
 
@@ -298,9 +300,26 @@ def test_a_position_in_a_header_leads_another_instance(open_as: Open, url: str, 
     question = {"query": "which lamp is it?"}
     behind = other.post("/v1/recall", json=question)
     assert len(behind.json()["hits"]) == 1 and POSITION_HEADER not in behind.headers
-    wrong = other.post("/v1/recall", json=question, headers={POSITION_HEADER: "x"})
-    assert wrong.status_code == 422
+    for wrong in ("x", "FFFFFFFF/FFFFFFFF"):
+        # The replica goes on answering, and nothing of it is told to others.
+        passed = other.post("/v1/recall", json=question, headers={POSITION_HEADER: wrong})
+        assert len(passed.json()["hits"]) == 1 and POSITION_HEADER not in passed.headers
     assert len(other.post("/v1/recall", json=question, headers={POSITION_HEADER: position}).json()["hits"]) == 2
+
+
+def test_threads_share_one_position_of_an_owner(
+    url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Position.__init__
+
+    def made_slowly(position: Position, *given: Any) -> None:
+        made(position, *given)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(Position, "__init__", made_slowly)
+    with closing(Connections(url, read_url=_at(following, url))) as connections, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: connections.written["alice"], range(8)))
+    assert len({id(position) for position in found}) == 1
 
 
 def _client(engine: Engine) -> TestClient:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
-from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Position, Replica, epoch_of
+from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of
 
 SCHEMA = migrations.SCHEMA
 # A server that was killed is asked so often whether it is back.
@@ -72,7 +71,7 @@ class Connections:
             kwargs=_OPTIONS,
             open=True,
         )
-        self.written: defaultdict[str, Position] = defaultdict(Position)
+        self.written = Positions(self._newest_position)
 
     @contextmanager
     def transaction(
@@ -147,6 +146,10 @@ class Connections:
             except BaseException:
                 self._give_back(connection)
                 raise
+
+    def _newest_position(self) -> str:
+        with told(self.address), self.transaction(_READ, "", WRITTEN, ends=True) as (_, [[position]]):
+            return str(position)
 
     def _give_back(self, connection: Connection) -> None:
         if not connection.closed:

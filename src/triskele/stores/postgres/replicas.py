@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -44,8 +44,9 @@ OWNER_EPOCH = (
 class Position:
     """The furthest position that reads of an owner must have reached; empty where nothing was written."""
 
-    def __init__(self) -> None:
+    def __init__(self, newest: Callable[[], str]) -> None:
         self._text = ""
+        self._newest = newest
         self._mutex = threading.Lock()
 
     def __str__(self) -> str:
@@ -56,6 +57,29 @@ class Position:
         with self._mutex:
             if _number(text) > _number(self._text):
                 self._text = text
+
+    def follow(self, text: str) -> None:
+        """Let reads be as new as what a client says it has seen; what the primary has not reached is passed over."""
+        if not _POSITION.fullmatch(text) or _number(text) <= _number(self._text):
+            return
+        # Of another database, or made up: no read would go to the replica ever again.
+        if _number(text) <= _number(self._newest()):
+            self.advance(text)
+
+
+class Positions:
+    """The position of each owner, one for all threads; `newest` asks for that of the primary."""
+
+    def __init__(self, newest: Callable[[], str]) -> None:
+        self._newest = newest
+        self._known: dict[str, Position] = {}
+        self._mutex = threading.Lock()
+
+    def __getitem__(self, owner: str) -> Position:
+        with self._mutex:
+            if owner not in self._known:
+                self._known[owner] = Position(self._newest)
+            return self._known[owner]
 
 
 def _number(position: str) -> int:
