@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,19 @@ from postgres import PostgresProcess, running_replica, running_server
 from starlette.testclient import TestClient
 
 from triskele import config
+from triskele.base import timestamps
 from triskele.curation.usage import note_recall
 from triskele.engine import Engine
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.http.mount import POSITION_HEADER
+from triskele.stores.corpus_store import VectorQuery, WeightedTerms
 from triskele.stores.postgres import replicas
-from triskele.stores.postgres.connections import OwnerTransactions
+from triskele.stores.postgres.accounts import Accounts
+from triskele.stores.postgres.connections import Connections, OwnerTransactions
+from triskele.stores.postgres.replicas import Position
+from triskele.stores.sharing import shares_of
+from triskele.types import Scope
 
 Open = Callable[..., Engine]
 _WAIT_S = 60.0
@@ -69,7 +77,9 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
     """Opens an instance with a data folder of its own, which recalls by words."""
     with ExitStack() as stack:
 
-        def open_one(home: str, url: str, read_url: str = "", busy_timeout_s: float = 30.0) -> Engine:
+        def open_one(
+            home: str, url: str, read_url: str = "", busy_timeout_s: float = 30.0, owner: str = "", **more: str
+        ) -> Engine:
             environment = {
                 "TRISKELE_HOME": str(tmp_path / home),
                 "TRISKELE_PROJECT": "demo",
@@ -77,8 +87,11 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
                 "TRISKELE_STORE": url,
                 "TRISKELE_READ_STORE": read_url,
                 "TRISKELE_STORE_BUSY_TIMEOUT_S": str(busy_timeout_s),
+                **more,
             }
-            return stack.enter_context(Engine(config.load(environment), tmp_path))
+            settings = config.load(environment)
+            settings = replace(settings, memory=replace(settings.memory, owner=owner or settings.memory.owner))
+            return stack.enter_context(Engine(settings, tmp_path))
 
         yield open_one
 
@@ -192,6 +205,73 @@ def test_a_lost_replica_costs_no_answer(
     assert len(_contents(again)) == 2
 
 
+@pytest.mark.parametrize("name", ["candidates", "facts", "vectors", "tokens", "sealed", "places", "counts"])
+def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
+    open_as: Open, url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    there = _at(following, url)
+    writer = open_as("writer", url, TRISKELE_STORE_CORPUS="database")
+    writer.remember("The green lamp hangs in the hall")
+    writer.store.corpus.prepare("m", 2)  # type: ignore[union-attr]
+    assert len(_contents(writer)) == 1
+    _replayed(url, there)
+    reader = open_as("reader", url, there, TRISKELE_STORE_CORPUS="database")
+    store: Any = reader.store
+    rows, scope = [row for row, _ in store.versions()], Scope(as_of=timestamps.now())
+    words = WeightedTerms({"lamp": (1.0, 1.0)}, ((1.0, 1.0), (1.0, 1.0)))
+    vector = VectorQuery("[1,2]", 2, 40, is_exact=True)
+    reads: dict[str, Callable[[], Any]] = {
+        "candidates": lambda: store.corpus.candidates(scope, "m", words, vector, limit=5),
+        "facts": lambda: store.corpus.facts(rows, scope, 1),
+        "vectors": lambda: store.corpus.vectors("m", [1]),
+        "tokens": lambda: store.corpus.tokens("m", [1]),
+        "sealed": lambda: store.sealed(),
+        "places": lambda: store.places(),
+        "counts": lambda: store.entities.counts(),
+    }
+    expected = reads[name]()
+    with store.snapshot():
+        assert store._transactions.all("SELECT pg_is_in_recovery()") == [(True,)]
+        _ask(
+            there,
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND datname = current_database()",
+        )
+        assert reads[name]() == expected
+        assert store._transactions.all("SELECT pg_is_in_recovery()") == [(False,)]
+
+
+@pytest.mark.parametrize("corpus", ["local", "database"])
+def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_lags(
+    open_as: Open, url: str, following: PostgresProcess, corpus: str
+) -> None:
+    there = _at(following, url)
+    with closing(Accounts(url)) as accounts:
+        for name in ("alice", "bob"):
+            accounts.create_user(name)
+        accounts.groups.create("crew")
+        accounts.groups.add("crew", "bob")
+        alice = open_as("alice", url, owner="alice")
+        lamps = [alice.remember(f"The {color} lamp hangs in the hall").id for color in ("green", "blue", "red")]
+        shares = shares_of(alice.store.shares)
+        shares.share("memory", lamps[0], "user", "bob")
+        shares.share("memory", lamps[1], "group", "crew")
+        shares.share("memory", lamps[2], "user", "bob")
+        bob = open_as("bob", url, there, owner="bob", TRISKELE_STORE_CORPUS=corpus)
+        ends: list[Callable[[], object]] = [
+            lambda: shares.unshare("memory", lamps[0], "user", "bob"),
+            lambda: accounts.groups.remove("crew", "bob"),
+            lambda: alice.erase(lamps[2]),
+        ]
+        for left, end in zip((2, 1, 0), ends, strict=True):
+            assert len(_contents(bob)) == left + 1
+            _replayed(url, there)
+            _paused(there)
+            end()
+            assert len(_contents(bob)) == left
+            _ask(there, "SELECT pg_wal_replay_resume()::text")
+
+
 def test_nothing_is_written_to_a_replica(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     engine = open_as("writer", url, there)
@@ -220,9 +300,26 @@ def test_a_position_in_a_header_leads_another_instance(open_as: Open, url: str, 
     question = {"query": "which lamp is it?"}
     behind = other.post("/v1/recall", json=question)
     assert len(behind.json()["hits"]) == 1 and POSITION_HEADER not in behind.headers
-    wrong = other.post("/v1/recall", json=question, headers={POSITION_HEADER: "x"})
-    assert wrong.status_code == 422
+    for wrong in ("x", "FFFFFFFF/FFFFFFFF"):
+        # The replica goes on answering, and nothing of it is told to others.
+        passed = other.post("/v1/recall", json=question, headers={POSITION_HEADER: wrong})
+        assert len(passed.json()["hits"]) == 1 and POSITION_HEADER not in passed.headers
     assert len(other.post("/v1/recall", json=question, headers={POSITION_HEADER: position}).json()["hits"]) == 2
+
+
+def test_threads_share_one_position_of_an_owner(
+    url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Position.__init__
+
+    def made_slowly(position: Position, *given: Any) -> None:
+        made(position, *given)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(Position, "__init__", made_slowly)
+    with closing(Connections(url, read_url=_at(following, url))) as connections, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: connections.written["alice"], range(8)))
+    assert len({id(position) for position in found}) == 1
 
 
 def _client(engine: Engine) -> TestClient:

@@ -147,7 +147,7 @@ def _answer(
     # Only a database has positions.
     written = None if operation.scope == ADMIN else getattr(policy.engine_of(principal).store, "written", None)
     if written is not None:
-        written.advance(request.headers.get(POSITION_HEADER, ""))
+        written.follow(request.headers.get(POSITION_HEADER, ""))
     value = operation.run(call)
     if operation.scope == WRITE:
         policy.wrote(principal)

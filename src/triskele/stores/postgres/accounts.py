@@ -12,7 +12,7 @@ from typing import Any
 from psycopg import errors
 
 from triskele.base import timestamps
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
 from triskele.stores.access_keys import (
     SCOPES,
     USUAL_QUOTAS,
@@ -27,9 +27,9 @@ from triskele.stores.access_keys import (
     key_id,
     new_key,
 )
-from triskele.stores.postgres.connections import Connection, Connections, told
+from triskele.stores.postgres.connections import LOCK_OWNER, Connection, Connections, told
 from triskele.stores.postgres.migrations import DERIVED, OWNED
-from triskele.stores.postgres.shares import Groups
+from triskele.stores.postgres.shares import Groups, end_leftovers
 from triskele.validation import check_name
 
 _ENTER = "SELECT set_config('triskele.accounts', 'on', true)"
@@ -39,6 +39,12 @@ _AUDIT = "entry, at, user_name, key, operation, target, status, address"
 # Verifying a key, and noting a request, must not wait for one another.
 _MOST_CONNECTIONS = 8
 _MOST_SESSIONS = 20
+_MOST_TRIES = 10
+_LEFT = """
+SELECT 1 FROM shares WHERE owner = %(name)s OR (grantee_kind = 'user' AND grantee = %(name)s)
+UNION ALL SELECT 1 FROM shared_memories WHERE owner = %(name)s OR reader = %(name)s
+UNION ALL SELECT 1 FROM group_members WHERE user_name = %(name)s
+"""
 
 
 class Accounts:
@@ -65,6 +71,7 @@ class Accounts:
                 )
             except errors.UniqueViolation:
                 raise Conflict(f"there is a user {name} already") from None
+            end_leftovers(connection, "user", name)
         return user
 
     def users(self) -> list[User]:
@@ -83,19 +90,32 @@ class Accounts:
     def erase_user(self, name: str) -> None:
         """Remove a user, its shares, its keys and every row of its memories; the audit log stays."""
         self.user(name)
-        self.groups.end_shares_of(name)
+        for _ in range(_MOST_TRIES):
+            self.groups.end_shares_of(name)
+            if self._erased(name):
+                return
+        raise StoreUnavailable(f"somebody goes on sharing with {name}: try again")
+
+    def _erased(self, name: str) -> bool:
+        """Delete a user that has no shares; False where one was made meanwhile."""
         with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
             # As the owner of the tables: the journal of a user that goes is deleted too.
             connection.execute("SELECT set_config('search_path', 'triskele, public', true)")
             connection.execute(
                 "SELECT set_config('triskele.owner', %s, true), set_config('triskele.accounts', 'on', true)", [name]
             )
+            # Who shares with the user holds its row, and who it shares with waits for its lock.
+            connection.execute(LOCK_OWNER, [name])
+            connection.execute("SELECT 1 FROM users WHERE name = %s FOR UPDATE", [name])
+            if connection.execute(_LEFT, {"name": name}).fetchone() is not None:
+                return False
             connection.execute("ALTER TABLE journal DISABLE TRIGGER journal_keeps_lines")
             for table in (*DERIVED, *reversed(OWNED)):
                 connection.execute(f"DELETE FROM {table} WHERE owner = %s", [name])
             connection.execute("ALTER TABLE journal ENABLE TRIGGER journal_keeps_lines")
             connection.execute("DELETE FROM owners WHERE owner = %s", [name])
             connection.execute("DELETE FROM users WHERE name = %s", [name])
+        return True
 
     def create_key(
         self, user: str, *, label: str = "", scopes: tuple[str, ...] = SCOPES[:2], expires_at: datetime | None = None

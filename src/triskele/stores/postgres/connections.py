@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -20,12 +19,14 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
-from triskele.stores.postgres.replicas import WRITTEN, Position, Replica, epoch_of
+from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of
 
 SCHEMA = migrations.SCHEMA
 # A server that was killed is asked so often whether it is back.
 _POLL_S = 0.1
 _CONNECT_TIMEOUT_S = 10
+# So long a primary that does not answer keeps a read from its replica.
+_PATIENCE_S = 1.0
 _READ, _WRITE = "BEGIN READ ONLY", "BEGIN"
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SETTINGS = (
@@ -40,9 +41,12 @@ _LOCK = (
     " listed AS (INSERT INTO owners SELECT one FROM locked ON CONFLICT DO NOTHING)"
     " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
 )
+# The same lock of one owner, for transactions that are no owner's.
+LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtextextended('triskele owner ' || %s, 0))"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Bindings = Sequence[Any] | Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 class Connections:
@@ -67,11 +71,11 @@ class Connections:
             kwargs=_OPTIONS,
             open=True,
         )
-        self.written: defaultdict[str, Position] = defaultdict(Position)
+        self.written = Positions(self._newest_position)
 
     @contextmanager
     def transaction(
-        self, begin: str, owner: str, first: str = "SELECT 1", bindings: Bindings = (), **how: bool
+        self, begin: str, owner: str, first: str = "SELECT 1", bindings: Bindings = (), **how: Any
     ) -> Iterator[tuple[Connection, list[Any]]]:
         """A connection inside a transaction of one owner, and the rows of its first statement.
 
@@ -109,14 +113,22 @@ class Connections:
             return connect(self._url)
 
     def _begun(
-        self, begin: str, owner: str, first: str, bindings: Bindings, *, durable: bool = True, ends: bool = False
+        self,
+        begin: str,
+        owner: str,
+        first: str,
+        bindings: Bindings,
+        *,
+        durable: bool = True,
+        ends: bool = False,
+        patience_s: float | None = None,
     ) -> tuple[Connection, list[Any]]:
         """A connection on which a transaction has begun, or began and ended, and the rows of its first statement.
 
         All of that goes in one round trip; a connection that a killed server left behind is replaced.
         """
         settings = self.settings_of(owner, durable=durable)
-        until = time.monotonic() + self.timeout_s
+        until = time.monotonic() + (self.timeout_s if patience_s is None else patience_s)
         while True:
             connection = self._borrowed(until)
             try:
@@ -134,6 +146,10 @@ class Connections:
             except BaseException:
                 self._give_back(connection)
                 raise
+
+    def _newest_position(self) -> str:
+        with told(self.address), self.transaction(_READ, "", WRITTEN, ends=True) as (_, [[position]]):
+            return str(position)
 
     def _give_back(self, connection: Connection) -> None:
         if not connection.closed:
@@ -172,16 +188,19 @@ class OwnerTransactions:
 
     def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query; asked again where a killed server broke the connection."""
-        connection = self._current()
-        if connection is None:
+        if self._current() is None:
             return self.all_now(sql, bindings)
-        with told(self.address):
+        return self.read(lambda connection: connection.execute(sql, bindings).fetchall())
+
+    def read(self, work: Callable[[Connection], Result]) -> Result:
+        """What some work reads as of one moment; where a replica breaks off, the primary is asked all of it again."""
+        with self.reading() as connection:
             try:
-                return connection.execute(sql, bindings).fetchall()
+                return work(connection)
             except psycopg.OperationalError:
                 if not self._leaves_replica():
                     raise
-        return self.all(sql, bindings)
+        return self.read(work)
 
     def all_now(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query as of now, inside a snapshot too."""
@@ -193,7 +212,7 @@ class OwnerTransactions:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection to read several things from, as of one moment."""
+        """A connection to read several things from, as of one moment; a replica may break it off, see `read`."""
         connection = self._current()
         if connection is not None:
             with told(self.address):
@@ -206,8 +225,7 @@ class OwnerTransactions:
     def snapshot(self) -> Iterator[None]:
         """Let this thread read the database as of one moment, or a replica; inside, nothing may be written."""
         replica = self.connections.replica
-        settings = self.connections.settings_of(self.owner)
-        connection = None if replica is None else replica.begun(SNAPSHOT, settings, str(self.written))
+        connection = None if replica is None else self._begun_at(replica)
         if replica is None or connection is None:
             with self._entered(SNAPSHOT):
                 yield
@@ -219,6 +237,23 @@ class OwnerTransactions:
             finally:
                 self._local.connection = self._local.instead = None
                 replica.give_back(connection)
+
+    def _begun_at(self, replica: Replica) -> Connection | None:
+        """A snapshot of the replica, where it has every erasure and every end of a share that the primary has."""
+        asked = f"SELECT {OWNER_EPOCH}", {"owner": self.owner}
+        try:
+            with (
+                told(self.address),
+                self.connections.transaction(_READ, self.owner, *asked, ends=True, patience_s=_PATIENCE_S) as (_, rows),
+            ):
+                newest: list[Any] | None = rows
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, psycopg.Error) or not is_lost(error.__cause__):
+                return None
+            # A lost primary ends nothing any more; what its replica has is all there is.
+            newest = None
+        settings = self.connections.settings_of(self.owner)
+        return replica.begun(SNAPSHOT, settings, str(self.written), asked, newest)
 
     def _leaves_replica(self) -> bool:
         """Let the primary go on with a snapshot that the replica broke off; False where none of it is under way."""

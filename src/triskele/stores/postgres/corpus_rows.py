@@ -10,7 +10,7 @@ from psycopg import sql
 
 from triskele.stores.corpus_store import CandidateRow, FactRow, TermStatistics, VectorQuery, WeightedTerms, WordCounts
 from triskele.stores.postgres import postings, vector_extension
-from triskele.stores.postgres.connections import OwnerTransactions
+from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.migrations import EMBEDDINGS
 from triskele.stores.postgres.scopes import in_scope, may_read
 from triskele.stores.postgres.vector_extension import VectorExtension
@@ -214,12 +214,16 @@ class PostgresCorpus:
             dense, more = self._dense(vector, scope, fingerprint, limit)
             bindings += more
         statement = _BOTH.format(lexical=lexical, dense=dense)
-        with self._transactions.reading() as connection, connection.pipeline():
-            if vector is not None:
-                # Inside the transaction: a pooler may give the connection to another client afterwards.
-                connection.execute(_SETTINGS, [str(vector.search_list)])
-            cursor = connection.execute(statement, bindings)
-        return [CandidateRow._make(row) for row in cursor.fetchall()]
+
+        def read(connection: Connection) -> list[Any]:
+            with connection.pipeline():
+                if vector is not None:
+                    # Inside the transaction: a pooler may give the connection to another client afterwards.
+                    connection.execute(_SETTINGS, [str(vector.search_list)])
+                cursor = connection.execute(statement, bindings)
+            return cursor.fetchall()
+
+        return [CandidateRow._make(row) for row in self._transactions.read(read)]
 
     def _lexical(
         self, words: WeightedTerms, scope: Scope, limit: int, sort: Sort, cut: int | None, *, is_narrow: bool = False
@@ -262,12 +266,8 @@ class PostgresCorpus:
             scope=condition, readable=readable, before=sides[0], after=sides[1], made=made, beside=join
         )
         models = [fingerprint] if fingerprint else []
-        with self._transactions.reading() as connection:
-            cursor = connection.execute(
-                statement, [*bindings, *allowed, *beside, *models, self._owner, list(rows)], binary=True
-            )
-            # As text, every byte of a vector would travel as two characters.
-            return [FactRow._make(row) for row in cursor.fetchall()]
+        asked = [*bindings, *allowed, *beside, *models, self._owner, list(rows)]
+        return [FactRow._make(row) for row in self._as_bytes(statement, asked)]
 
     def vectors(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         """The sentence vectors of some rows; those without are left out."""
@@ -279,6 +279,10 @@ class PostgresCorpus:
 
     def _made(self, column: str, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         bindings = [fingerprint, self._owner, list(rows)]
-        with self._transactions.reading() as connection:
-            found = connection.execute(_MADE.format(column=column), bindings, binary=True).fetchall()
-        return {row: bytes(made) for row, made in found}
+        return {row: bytes(made) for row, made in self._as_bytes(_MADE.format(column=column), bindings)}
+
+    def _as_bytes(self, statement: str, bindings: list[Any]) -> list[Any]:
+        """The rows of a query; as text, every byte of a vector would travel as two characters."""
+        return self._transactions.read(
+            lambda connection: connection.execute(statement, bindings, binary=True).fetchall()
+        )

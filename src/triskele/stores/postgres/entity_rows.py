@@ -147,10 +147,9 @@ class PostgresEntities:
 
     def counts(self) -> NameCounts:
         """How much there is."""
-        with self._transactions.reading() as connection:
-            row = connection.execute(_COUNTS, {"owner": self._owner, "hand": BY_HAND}).fetchone()
+        with self._transactions.reading():
+            [row] = self._transactions.all(_COUNTS, {"owner": self._owner, "hand": BY_HAND})
             waiting = self.count_unread()
-        assert row is not None
         names, concepts, mentions, merges, by_hand, versions, size = map(int, row)
         return NameCounts(
             names=names,

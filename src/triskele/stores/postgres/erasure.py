@@ -11,14 +11,12 @@ from triskele.stores.postgres import postings, sealed_texts, vector_rows
 from triskele.stores.postgres.connections import Connection, Connections, OwnerTransactions
 from triskele.stores.postgres.document_rows import delete_about
 from triskele.stores.postgres.entity_rows import drop_unused_names
-from triskele.stores.postgres.migrations import EMBEDDINGS, SCHEMA
+from triskele.stores.postgres.migrations import EMBEDDINGS, ERASURES, SCHEMA
 from triskele.stores.postgres.writer import PostgresWriter, insert_version
 from triskele.types import Memory, Outcome, Sealed
 
 # The name of the mark of an owner whose erased rows may still be in the tables.
 UNSCRUBBED = "unscrubbed"
-# The name of the mark that counts them.
-ERASURES = "erasures"
 # The tables that can hold words of a memory, or what was made of them.
 _TABLES = (
     *("versions", "secrets", "documents", "vectors", "names", "mentions", "usage_counts", "given", "echoes"),

@@ -21,6 +21,8 @@ SCHEMA = "triskele"
 APP_ROLE = "triskele_app"
 # Names in the table `meta`: the number of steps taken, and the oldest program that can still use the result.
 FORMAT, LEAST, EPOCH = "format", "least", "epoch"
+# The name of the mark that counts the erasures of an owner, and the ends of what was shared with it.
+ERASURES = "erasures"
 LEAST_SERVER = 140000
 
 _FOUNDATION = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from triskele.errors import BadInput
-from triskele.stores.postgres.migrations import EPOCH, SCHEMA
+from triskele.stores.postgres.migrations import EPOCH, ERASURES, SCHEMA
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -33,13 +33,20 @@ _REACHED = (
 )
 # After the commit: everything that it wrote lies before.
 WRITTEN = "SELECT pg_current_wal_insert_lsn()::text"
+# A run of an owner's journal. An erasure and the end of a share begin another: no replica that is behind may answer,
+# and the files of every instance that hold what is gone are made again.
+OWNER_EPOCH = (
+    f"(SELECT value FROM meta WHERE name = '{EPOCH}')"
+    f" || coalesce((SELECT '-' || value FROM marks WHERE owner = %(owner)s AND name = '{ERASURES}'), '')"
+)
 
 
 class Position:
     """The furthest position that reads of an owner must have reached; empty where nothing was written."""
 
-    def __init__(self) -> None:
+    def __init__(self, newest: Callable[[], str]) -> None:
         self._text = ""
+        self._newest = newest
         self._mutex = threading.Lock()
 
     def __str__(self) -> str:
@@ -50,6 +57,29 @@ class Position:
         with self._mutex:
             if _number(text) > _number(self._text):
                 self._text = text
+
+    def follow(self, text: str) -> None:
+        """Let reads be as new as what a client says it has seen; what the primary has not reached is passed over."""
+        if not _POSITION.fullmatch(text) or _number(text) <= _number(self._text):
+            return
+        # Of another database, or made up: no read would go to the replica ever again.
+        if _number(text) <= _number(self._newest()):
+            self.advance(text)
+
+
+class Positions:
+    """The position of each owner, one for all threads; `newest` asks for that of the primary."""
+
+    def __init__(self, newest: Callable[[], str]) -> None:
+        self._newest = newest
+        self._known: dict[str, Position] = {}
+        self._mutex = threading.Lock()
+
+    def __getitem__(self, owner: str) -> Position:
+        with self._mutex:
+            if owner not in self._known:
+                self._known[owner] = Position(self._newest)
+            return self._known[owner]
 
 
 def _number(position: str) -> int:
@@ -84,8 +114,13 @@ class Replica:
         )
         self._rests_until = 0.0
 
-    def begun(self, begin: str, settings: tuple[str, Sequence[Any]], position: str) -> Connection | None:
-        """A connection on which a transaction has begun that sees a position; None where the primary has to answer."""
+    def begun(
+        self, begin: str, settings: tuple[str, Sequence[Any]], position: str, asked: tuple[str, Any], rows: Any
+    ) -> Connection | None:
+        """A connection on which a transaction has begun that sees a position; None where the primary has to answer.
+
+        So it has where the statement that it was `asked` brings other rows here; None stands for any.
+        """
         if time.monotonic() < self._rests_until:
             return None
         try:
@@ -100,7 +135,9 @@ class Replica:
                 with connection.pipeline():
                     connection.execute(begin)
                     connection.execute(*settings)
-                return connection
+                    cursor = connection.execute(*asked)
+                if rows is None or cursor.fetchall() == rows:
+                    return connection
         except psycopg.Error:
             self.rest()
         self.give_back(connection)

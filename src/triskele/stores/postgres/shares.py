@@ -10,9 +10,10 @@ from psycopg import errors
 
 from triskele.base import timestamps
 from triskele.base.ids import new_batch
-from triskele.errors import BadInput, Conflict, NotAllowed, NotFound
+from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.stores.access_keys import check_user
-from triskele.stores.postgres.connections import Connection, Connections, OwnerTransactions, told
+from triskele.stores.postgres import erasure
+from triskele.stores.postgres.connections import LOCK_OWNER, Connection, Connections, OwnerTransactions, told
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
 from triskele.stores.postgres.writer import PostgresWriter
 from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
@@ -20,6 +21,7 @@ from triskele.types import OF_A_TAG, USER, Action, Sensitivity
 
 # The actor of what an admin does to groups and users, in the journals of those whom it concerns.
 _ADMIN = "admin"
+_MOST_TRIES = 10
 _SHARE = "owner, subject, target, grantee_kind, grantee, access, at"
 _SAME = "owner = %s AND subject = %s AND target = %s AND grantee_kind = %s AND grantee = %s"
 _ENTER = "SELECT set_config('triskele.accounts', 'on', true)"
@@ -44,6 +46,8 @@ class PostgresShares:
         actor: str = USER,
     ) -> Share:
         """Share a memory, by its whole id, or a tag; a share that exists gets this access."""
+        if subject == "tag" and not target.strip():
+            raise BadInput("a tag is missing")
         if (grantee_kind, grantee) == ("user", self._owner):
             raise BadInput(f"{grantee} is the owner: share with another user")
 
@@ -135,16 +139,25 @@ class Groups:
                 )
             except errors.UniqueViolation:
                 raise Conflict(f"there is a group {name} already") from None
+            end_leftovers(connection, "group", name)
         return UserGroup(name, ())
 
     def delete(self, name: str) -> None:
         """Remove a group; what was shared with it is no longer."""
-        for member in self._one(name).members:
-            self.remove(name, member)
-        for owner in self._sharers(["group"], [name]):
-            self._unshared(owner, "group", name)
-        with self._accounts() as connection:
-            connection.execute("DELETE FROM groups WHERE name = %s", [name])
+        for _ in range(_MOST_TRIES):
+            for member in self._one(name).members:
+                self.remove(name, member)
+            for owner in self._sharers(["group"], [name]):
+                self._unshared(owner, "group", name)
+            with self._accounts() as connection:
+                # Held by those who share with it, or change who is in it: none of them comes between.
+                connection.execute("SELECT 1 FROM groups WHERE name = %s FOR UPDATE", [name])
+                sql = "SELECT 1 FROM group_members WHERE group_name = %s"
+                is_used = connection.execute(sql, [name]).fetchone() is not None
+                if not is_used and not self._sharers_in(connection, ["group"], [name]):
+                    connection.execute("DELETE FROM groups WHERE name = %s", [name])
+                    return
+        raise StoreUnavailable(f"somebody goes on sharing with the group {name}: try again")
 
     def add(self, name: str, user: str) -> UserGroup:
         """Add a user to a group; what is shared with the group is shared with the user at once."""
@@ -224,6 +237,69 @@ class Groups:
             connection.execute("COMMIT")
 
 
+def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
+    """Bring all readers to what is shared now, where a backup holds the shares and copies of another day.
+
+    Users and groups are in no backup. The caller keeps all others from the tables; its own rows are those of nobody.
+    """
+    with _accounts_of(connection):
+        users = {str(name) for (name,) in connection.execute("SELECT name FROM users").fetchall()}
+        groups = {str(name) for (name,) in connection.execute("SELECT name FROM groups").fetchall()}
+    known = {("user", name) for name in users} | {("group", name) for name in groups}
+    batch, everyone = new_batch(), frozenset(owners)
+    for owner in sorted(owners):
+        writer = PostgresWriter(connection, owner, timestamps.now(), batch, _ADMIN)
+        with rows_of(connection, owner, ""):
+            given = _given(connection, owner)
+            rows = connection.execute("SELECT id, reader FROM shared_memories WHERE owner = %s", [owner]).fetchall()
+            if not given and not rows:
+                continue
+            writer.touched.update(str(id) for id, _ in rows)
+            for share in given:
+                writer.touched.update(_covered(writer, share))
+                if (share.grantee_kind, share.grantee) not in known:
+                    _end_share(writer, share)
+            readers = {*users, *(str(reader) for _, reader in rows)}
+            # A member that joined since may have no row of its own yet.
+            connection.cursor().executemany(
+                "INSERT INTO owners (owner) VALUES (%s) ON CONFLICT DO NOTHING", [(name,) for name in sorted(readers)]
+            )
+            spread(writer, Performer(owner, _ADMIN, everyone | readers))
+
+
+def end_leftovers(connection: Connection, kind: GranteeKind, name: str) -> None:
+    """Let a new user or group begin with nothing, in the transaction of accounts that makes it."""
+    sql = "SELECT DISTINCT owner FROM shares WHERE grantee_kind = %s AND grantee = %s"
+    owners = {str(owner) for (owner,) in connection.execute(sql, [kind, name]).fetchall()}
+    readers = [name] if kind == "user" else []
+    sql = "SELECT DISTINCT owner FROM shared_memories WHERE reader = ANY(%s)"
+    owners |= {str(owner) for (owner,) in connection.execute(sql, [readers]).fetchall()}
+    for owner in sorted(owners):
+        with rows_of(connection, owner, ""):
+            bindings = [owner, kind, name]
+            connection.execute("DELETE FROM shares WHERE owner = %s AND grantee_kind = %s AND grantee = %s", bindings)
+            sql = "DELETE FROM shared_memories WHERE owner = %s AND reader = ANY(%s)"
+            connection.execute(sql, [owner, readers])
+    for reader in readers:
+        with rows_of(connection, reader, "", sharing=True):
+            sql = "SELECT DISTINCT id FROM versions WHERE owner = %s AND shared_by IS NOT NULL"
+            ids = [str(id) for (id,) in connection.execute(sql, [reader]).fetchall()]
+            if ids:
+                connection.execute(LOCK_OWNER, [reader])
+                writer = PostgresWriter(connection, reader, timestamps.now(), new_batch(), _ADMIN)
+                for id in ids:
+                    writer.write_entry(Action.UNSHARED, id)
+                erasure.delete(connection, reader, ids)
+                erasure.drop_unused(connection, reader)
+                erasure.begin_epoch(connection, reader)
+
+
+def _end_share(writer: PostgresWriter, share: Share) -> None:
+    same = [share.owner, share.subject, share.target, share.grantee_kind, share.grantee]
+    writer.connection.execute(f"DELETE FROM shares WHERE {_SAME}", same)
+    _note(writer, Action.UNSHARED, share.subject, share.target, f"{share.grantee_kind} {share.grantee}")
+
+
 @contextmanager
 def _accounts_of(connection: Connection) -> Iterator[None]:
     """Let a transaction of an owner see users and groups for a while."""
@@ -242,11 +318,10 @@ def _check_shareable(writer: PostgresWriter, id: str) -> None:
 
 def _check_grantee(connection: Connection, kind: GranteeKind, name: str) -> None:
     with _accounts_of(connection):
-        if kind == "user":
-            _check_user(connection, name)
-        # Held until the end: nobody joins or leaves the group between.
-        elif connection.execute("SELECT 1 FROM groups WHERE name = %s FOR SHARE", [name]).fetchone() is None:
-            raise NotFound(f"there is no group {name[:64]}")
+        # Held until the end: the user is not erased, and nobody joins or leaves the group between.
+        table = "users" if kind == "user" else "groups"
+        if connection.execute(f"SELECT 1 FROM {table} WHERE name = %s FOR SHARE", [name]).fetchone() is None:
+            raise NotFound(f"there is no {kind} {name[:64]}")
 
 
 def _check_user(connection: Connection, name: str) -> None:

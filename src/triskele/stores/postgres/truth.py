@@ -18,6 +18,7 @@ from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.entity_rows import PostgresEntities
 from triskele.stores.postgres.fan_out import Performer, carry_out, in_order, refuse_shared, spread
 from triskele.stores.postgres.job_rows import PostgresJobs
+from triskele.stores.postgres.replicas import OWNER_EPOCH
 from triskele.stores.postgres.scopes import READ_COLUMNS, in_scope, standing
 from triskele.stores.postgres.shares import PostgresShares
 from triskele.stores.postgres.upkeep import PostgresMaintenance
@@ -35,15 +36,10 @@ _ORDERS = {
     Sort.RECENCY: "updated_at DESC, id DESC",
     Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
 }
-# An erasure begins another run too: the files of every instance that hold what was erased are made again.
-_EPOCH = (
-    "(SELECT value FROM meta WHERE name = 'epoch')"
-    f" || coalesce((SELECT '-' || value FROM marks WHERE owner = %(owner)s AND name = '{erasure.ERASURES}'), '')"
-)
 _NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = %(owner)s ORDER BY seq DESC LIMIT 1), '')"
 _HEADS = ", ".join(
     (
-        _EPOCH,
+        OWNER_EPOCH,
         _NEWEST_ENTRY,
         "(SELECT coalesce(max(slot), 0) FROM vectors WHERE owner = %(owner)s AND fingerprint = %(model)s)",
         "(SELECT coalesce(max(mention), 0) FROM mentions WHERE owner = %(owner)s)",
@@ -169,8 +165,7 @@ class PostgresOwnerStore:
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
-        with self._transactions.reading() as connection:
-            return sealed_texts.read(connection, self.owner, ids)
+        return self._transactions.read(lambda connection: sealed_texts.read(connection, self.owner, ids))
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key; the tables are vacuumed afterwards."""
@@ -181,8 +176,7 @@ class PostgresOwnerStore:
 
     def places(self) -> list[KnownPlace]:
         """The places whose project is known, oldest first."""
-        with self._transactions.reading() as connection:
-            return read_places(connection, self.owner)
+        return self._transactions.read(lambda connection: read_places(connection, self.owner))
 
     def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
@@ -318,7 +312,7 @@ class PostgresOwnerStore:
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
-        [[epoch]] = self._transactions.all(f"SELECT {_EPOCH}", {"owner": self.owner})
+        [[epoch]] = self._transactions.all(f"SELECT {OWNER_EPOCH}", {"owner": self.owner})
         return str(epoch)
 
     def heads(self, fingerprint: str = "") -> Heads:

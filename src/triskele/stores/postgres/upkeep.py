@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import StoreDamaged
-from triskele.stores.postgres import dump, erasure, migrations, sealed_texts
+from triskele.stores.postgres import dump, erasure, migrations, sealed_texts, shares
 from triskele.stores.postgres.archive_rows import PostgresArchive
 from triskele.stores.postgres.connections import Connection, Connections, told
 from triskele.stores.postgres.migrations import SCHEMA
@@ -104,6 +104,7 @@ class PostgresMaintenance:
         with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
             connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
             dump.load(connection, source, owners)
+            shares.settle_restored(connection, owners)
             # A new epoch tells every derived index that its stamp no longer means anything.
             migrations.note(connection, migrations.EPOCH, migrations.new_epoch(connection))
             issues = [issue for owner in owners for issue in _issues(_as(connection, owner), owner, deep=True)]

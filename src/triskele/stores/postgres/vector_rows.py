@@ -86,9 +86,8 @@ class PostgresVectors:
 
     def queue_for(self, fingerprint: str) -> None:
         """Queue for this model from now on: at once every content that it has not seen."""
-        with self._transactions.reading() as connection:
-            if model_in_use(connection, self._owner) == fingerprint:
-                return
+        if self._transactions.read(lambda connection: model_in_use(connection, self._owner)) == fingerprint:
+            return
         with self._transactions.writing() as connection:
             if model_in_use(connection, self._owner) == fingerprint:
                 # Another process was faster, and may have claimed jobs since.
