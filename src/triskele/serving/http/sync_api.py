@@ -138,6 +138,7 @@ class _Receiver:
 
     def push(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Carry out the items; one result for each, in any order."""
+        self._end_withdrawals([item.id for item in items])
         results = self._erased([item for item in items if item.push is Push.ERASURE])
         results += self._withdrawn([item for item in items if item.push is Push.WITHDRAWAL])
         results += self._recorded([item for item in items if item.push is Push.RECORD])
@@ -162,32 +163,40 @@ class _Receiver:
         known, marks = (
             (sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
         )
-        results, taken_back = [], {}
+        results, taken_back = [], list[str]()
         for item in items:
             memory = known.get(item.id)
             if memory is None:
                 token = sync_states.tombstone(self._store, item.id, marks)
                 results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
-            elif not _is_open(memory) and not self._is_half_withdrawn(memory):
+            elif not _is_open(memory):
                 results.append(PushResult(item.id, Status.DONE, token_of(memory)))
-            elif _is_open(memory) and not (item.base == token_of(memory) and self._closed(memory)):
+            elif item.base != token_of(memory) or not self._closed(memory, item.sensitivity):
                 results.append(self._stale(item))
             else:
-                taken_back[item.id] = Document(str(item.sensitivity))
+                taken_back.append(item.id)
                 results.append(PushResult(item.id, Status.DONE, str(item.sensitivity)))
         if taken_back:
-            self._store.documents.put(_WITHDRAWN, taken_back)
             self._engine.acting_as(sync_states.WITHDRAWAL).erase(*taken_back)
         return results
 
-    def _closed(self, memory: Memory) -> bool:
-        """Make a memory private before it is erased: that fails where it was changed meanwhile."""
+    def _closed(self, memory: Memory, sensitivity: Sensitivity) -> bool:
+        """Mark a memory and make it private before it is erased: that fails where it was changed meanwhile."""
+        self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
         private = replace(_standing(memory), sensitivity=Sensitivity.PRIVATE)
         try:
             self._engine.acting_as(sync_states.WITHDRAWAL).apply([Revise(private, base=memory.version)])
         except (Conflict, NotFound):
             return False
         return True
+
+    def _end_withdrawals(self, ids: Sequence[str]) -> None:
+        """Erase what an earlier push closed and marked, and was stopped before it erased."""
+        marks = self._store.documents.some(_WITHDRAWN, ids)
+        known = sync_states.latest(self._store, sorted(marks)) if marks else {}
+        left = [id for id, memory in known.items() if not _is_open(memory) and self._is_half_withdrawn(memory)]
+        if left:
+            self._engine.acting_as(sync_states.WITHDRAWAL).erase(*left)
 
     def _is_half_withdrawn(self, memory: Memory) -> bool:
         """Whether a withdrawal closed it, and stopped before it erased it."""
