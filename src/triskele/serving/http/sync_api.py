@@ -69,6 +69,7 @@ def pull(call: Call) -> PulledPage:
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
     page = store.changes_since(cursor, call.query.limit)
     actors = sync_states.touched(store, page.entries)
+    _end_withdrawals(call.engine, list(actors))
     items = shown(call.engine, list(actors), actors)
     is_end = len(page.entries) < call.query.limit
     return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
@@ -109,6 +110,22 @@ def _is_open(memory: Memory | None) -> bool:
     return memory is not None and memory.sensitivity is Sensitivity.OPEN
 
 
+def _end_withdrawals(engine: Engine, ids: Sequence[str]) -> None:
+    """Erase what an earlier push closed and marked, and was stopped before it erased."""
+    marks = engine.store.documents.some(_WITHDRAWN, ids) if ids else {}
+    known = sync_states.latest(engine.store, sorted(marks)) if marks else {}
+    left = [id for id, memory in known.items() if not _is_open(memory) and _is_half_withdrawn(engine, memory)]
+    if left:
+        engine.acting_as(sync_states.WITHDRAWAL).erase(*left)
+
+
+def _is_half_withdrawn(engine: Engine, memory: Memory) -> bool:
+    """Whether a withdrawal closed it, and stopped before it erased it."""
+    entries = engine.store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
+    makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
+    return makers[-1:] == [sync_states.WITHDRAWAL]
+
+
 @dataclass(frozen=True, slots=True)
 class _Planned:
     """What a pushed record means here: a reply that is known already, or changes and the state after them."""
@@ -138,7 +155,7 @@ class _Receiver:
 
     def push(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Carry out the items; one result for each, in any order."""
-        self._end_withdrawals([item.id for item in items])
+        _end_withdrawals(self._engine, [item.id for item in items])
         results = self._erased([item for item in items if item.push is Push.ERASURE])
         results += self._withdrawn([item for item in items if item.push is Push.WITHDRAWAL])
         results += self._recorded([item for item in items if item.push is Push.RECORD])
@@ -189,20 +206,6 @@ class _Receiver:
         except (Conflict, NotFound):
             return False
         return True
-
-    def _end_withdrawals(self, ids: Sequence[str]) -> None:
-        """Erase what an earlier push closed and marked, and was stopped before it erased."""
-        marks = self._store.documents.some(_WITHDRAWN, ids)
-        known = sync_states.latest(self._store, sorted(marks)) if marks else {}
-        left = [id for id, memory in known.items() if not _is_open(memory) and self._is_half_withdrawn(memory)]
-        if left:
-            self._engine.acting_as(sync_states.WITHDRAWAL).erase(*left)
-
-    def _is_half_withdrawn(self, memory: Memory) -> bool:
-        """Whether a withdrawal closed it, and stopped before it erased it."""
-        entries = self._store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
-        makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
-        return makers[-1:] == [sync_states.WITHDRAWAL]
 
     def _recorded(self, items: Sequence[SyncItem]) -> list[PushResult]:
         for _ in range(_TRIES if items else 0):
