@@ -180,3 +180,19 @@ def test_a_server_that_repeats_a_cursor_is_left(world: World, is_reset: bool) ->
     wire.pull = repeating  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match="repeats"):
         Sync(world.engines["a"], wire, ADDRESS).run()
+
+
+def test_a_memory_opened_again_after_half_a_withdrawal_is_not_left_on_the_server(stores: Stores) -> None:
+    is_cut, step = True, 0
+    while is_cut:
+        step += 1
+        world = World(stores)
+        a = world.engines["a"]
+        id = a.remember("the fox comes at five").id
+        world.settle()
+        a.edit(id, sensitivity=Sensitivity.PRIVATE)
+        is_cut = world.sync("a", there=step) is None
+        a.edit(id, sensitivity=Sensitivity.OPEN)
+        world.settle()
+        assert (id in world.latest("server")) is (a.get(id).sensitivity is Sensitivity.OPEN), step
+    assert step > 4

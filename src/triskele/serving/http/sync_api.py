@@ -69,6 +69,7 @@ def pull(call: Call) -> PulledPage:
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
     page = store.changes_since(cursor, call.query.limit)
     actors = sync_states.touched(store, page.entries)
+    _end_withdrawals(call.engine, list(actors))
     items = shown(call.engine, list(actors), actors)
     is_end = len(page.entries) < call.query.limit
     return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
@@ -109,6 +110,22 @@ def _is_open(memory: Memory | None) -> bool:
     return memory is not None and memory.sensitivity is Sensitivity.OPEN
 
 
+def _end_withdrawals(engine: Engine, ids: Sequence[str]) -> None:
+    """Erase what an earlier push closed and marked, and was stopped before it erased."""
+    marks = engine.store.documents.some(_WITHDRAWN, ids) if ids else {}
+    known = sync_states.latest(engine.store, sorted(marks)) if marks else {}
+    left = [id for id, memory in known.items() if not _is_open(memory) and _is_half_withdrawn(engine, memory)]
+    if left:
+        engine.acting_as(sync_states.WITHDRAWAL).erase(*left)
+
+
+def _is_half_withdrawn(engine: Engine, memory: Memory) -> bool:
+    """Whether a withdrawal closed it, and stopped before it erased it."""
+    entries = engine.store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
+    makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
+    return makers[-1:] == [sync_states.WITHDRAWAL]
+
+
 @dataclass(frozen=True, slots=True)
 class _Planned:
     """What a pushed record means here: a reply that is known already, or changes and the state after them."""
@@ -138,6 +155,7 @@ class _Receiver:
 
     def push(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Carry out the items; one result for each, in any order."""
+        _end_withdrawals(self._engine, [item.id for item in items])
         results = self._erased([item for item in items if item.push is Push.ERASURE])
         results += self._withdrawn([item for item in items if item.push is Push.WITHDRAWAL])
         results += self._recorded([item for item in items if item.push is Push.RECORD])
@@ -162,38 +180,32 @@ class _Receiver:
         known, marks = (
             (sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
         )
-        results, taken_back = [], {}
+        results, taken_back = [], list[str]()
         for item in items:
             memory = known.get(item.id)
             if memory is None:
                 token = sync_states.tombstone(self._store, item.id, marks)
                 results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
-            elif not _is_open(memory) and not self._is_half_withdrawn(memory):
+            elif not _is_open(memory):
                 results.append(PushResult(item.id, Status.DONE, token_of(memory)))
-            elif _is_open(memory) and not (item.base == token_of(memory) and self._closed(memory)):
+            elif item.base != token_of(memory) or not self._closed(memory, item.sensitivity):
                 results.append(self._stale(item))
             else:
-                taken_back[item.id] = Document(str(item.sensitivity))
+                taken_back.append(item.id)
                 results.append(PushResult(item.id, Status.DONE, str(item.sensitivity)))
         if taken_back:
-            self._store.documents.put(_WITHDRAWN, taken_back)
             self._engine.acting_as(sync_states.WITHDRAWAL).erase(*taken_back)
         return results
 
-    def _closed(self, memory: Memory) -> bool:
-        """Make a memory private before it is erased: that fails where it was changed meanwhile."""
+    def _closed(self, memory: Memory, sensitivity: Sensitivity) -> bool:
+        """Mark a memory and make it private before it is erased: that fails where it was changed meanwhile."""
+        self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
         private = replace(_standing(memory), sensitivity=Sensitivity.PRIVATE)
         try:
             self._engine.acting_as(sync_states.WITHDRAWAL).apply([Revise(private, base=memory.version)])
         except (Conflict, NotFound):
             return False
         return True
-
-    def _is_half_withdrawn(self, memory: Memory) -> bool:
-        """Whether a withdrawal closed it, and stopped before it erased it."""
-        entries = self._store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
-        makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
-        return makers[-1:] == [sync_states.WITHDRAWAL]
 
     def _recorded(self, items: Sequence[SyncItem]) -> list[PushResult]:
         for _ in range(_TRIES if items else 0):
