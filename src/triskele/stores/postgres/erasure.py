@@ -1,4 +1,4 @@
-"""Erasing and sealing: every row that holds anything of a memory goes, then the tables are vacuumed."""
+"""What erasing and sealing delete: every row that holds anything of a memory goes, then the tables are vacuumed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import psycopg
 
-from triskele.errors import Conflict, NotFound, StoreUnavailable
-from triskele.stores.postgres import postings, sealed_texts, vector_rows
+from triskele.errors import StoreUnavailable
+from triskele.stores.postgres import postings, vector_rows
 from triskele.stores.postgres.connections import Connection, Connections, OwnerTransactions
 from triskele.stores.postgres.document_rows import delete_about
 from triskele.stores.postgres.entity_rows import drop_unused_names
 from triskele.stores.postgres.migrations import EMBEDDINGS, ERASURES, SCHEMA
-from triskele.stores.postgres.writer import PostgresWriter, insert_version
-from triskele.types import Memory, Outcome, Sealed
 
 # The name of the mark of an owner whose erased rows may still be in the tables.
 UNSCRUBBED = "unscrubbed"
@@ -24,54 +22,31 @@ _TABLES = (
 )
 
 
-def erase(writer: PostgresWriter, ids: Sequence[str]) -> list[Outcome]:
-    """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
-    connection, owner = writer.connection, writer.owner
-    mark(connection, owner)
-    outcomes = []
-    for id in dict.fromkeys(ids):
-        latest = writer.latest(id)
-        delete(connection, owner, [id])
-        outcomes.append(writer.note_erased(latest))
-    drop_unused(connection, owner)
-    return outcomes
-
-
 def delete(connection: Connection, owner: str, ids: Sequence[str]) -> None:
     """Delete the rows of some memories, and those that name them; `drop_unused` deletes what was derived."""
-    listed = list(ids)
+    delete_links(connection, owner, list(ids))
+    delete_memories(connection, owner, list(ids))
+
+
+def delete_links(connection: Connection, owner: str, ids: list[str]) -> None:
+    """Delete the links from and to some memories."""
     connection.execute(
-        "DELETE FROM links WHERE owner = %s AND (source = ANY(%s) OR target = ANY(%s))", [owner, listed, listed]
+        "DELETE FROM links WHERE owner = %s AND (source = ANY(%s) OR target = ANY(%s))", [owner, ids, ids]
     )
-    _delete(connection, owner, listed)
+
+
+def delete_memories(connection: Connection, owner: str, ids: list[str]) -> None:
+    """Delete the versions of some memories, their sealed texts, their usage and the documents about them."""
+    postings.remove(connection, owner, ids)
+    for table in ("versions", "secrets", "usage_counts", "given", "echoes"):
+        connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = ANY(%s)", [owner, ids])
+    delete_about(connection, owner, ids)
 
 
 def drop_unused(connection: Connection, owner: str) -> None:
     """Delete vectors, jobs and names that no version has any more."""
     vector_rows.drop_unused(connection, owner)
     drop_unused_names(connection, owner)
-
-
-def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
-    """Replace every version of a memory by its title and sealed text; what was derived from the text goes."""
-    last, connection = versions[-1][0], writer.connection
-    for memory, _ in versions:
-        writer.refuse_foreign(memory)
-    sql = "SELECT version FROM versions WHERE owner = %s AND id = %s ORDER BY version"
-    there = [version for (version,) in connection.execute(sql, [writer.owner, last.id]).fetchall()]
-    if not there:
-        raise NotFound(f"no memory {last.id}")
-    if there != [memory.version for memory, _ in versions]:
-        raise Conflict(f"memory {last.id} was changed meanwhile: try again")
-    mark(connection, writer.owner)
-    _delete(connection, writer.owner, [last.id])
-    # An erasure tells every index, of other instances too, to begin again.
-    writer.note_erased(last)
-    for memory, sealed in versions:
-        insert_version(connection, memory)
-        sealed_texts.keep(connection, memory, sealed)
-    drop_unused(connection, writer.owner)
-    return writer.note_sealed(last)
 
 
 def mark(connection: Connection, owner: str) -> None:
@@ -107,10 +82,3 @@ def vacuum_tables(connections: Connections, *, full: bool = False) -> None:
         has_embeddings = connection.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.{EMBEDDINGS}"]).fetchone() != (None,)
         for table in (*_TABLES, *([EMBEDDINGS] if has_embeddings else [])):
             connection.execute(f"VACUUM {'FULL ' if full else ''}{SCHEMA}.{table}")
-
-
-def _delete(connection: Connection, owner: str, ids: list[str]) -> None:
-    postings.remove(connection, owner, ids)
-    for table in ("versions", "secrets", "usage_counts", "given", "echoes"):
-        connection.execute(f"DELETE FROM {table} WHERE owner = %s AND id = ANY(%s)", [owner, ids])
-    delete_about(connection, owner, ids)

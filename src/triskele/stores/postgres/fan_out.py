@@ -16,7 +16,7 @@ from triskele.config import HOSTED
 from triskele.errors import NotAllowed, StoreUnavailable
 from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
-from triskele.stores.postgres.writer import PostgresWriter, WrittenEntry, end_version, insert_version
+from triskele.stores.postgres.postgres_rows import PostgresWriter, WrittenEntry
 from triskele.stores.sharing import Access
 from triskele.stores.sqlite.rows import LINK_COLUMNS, VERSION_COLUMNS, from_link, row_hash, to_link, to_memory
 from triskele.types import (
@@ -304,7 +304,7 @@ class _Spread:
             taken = self._taken()
             self._remove(theirs)
             gained = sorted(self.after.keys() - self.before.keys() - taken)
-            self._copy(versions, taken, made)
+            self._copy(theirs, versions, taken, made)
             newest = {each.id: each.version for each in versions}
             for id in gained:
                 theirs.write_entry(Action.SHARED, id, version=newest[id])
@@ -312,7 +312,7 @@ class _Spread:
             ends = self._known({end for link in links for end in (link.source, link.target)})
             for link in links:
                 if {link.source, link.target} <= ends:
-                    _write_link(connection, self.reader, link)
+                    _write_link(theirs, link)
             numbers = self._mirror(theirs, there - set(gained), versions)
         with rows_of(connection, owner, self.performer.owner):
             self._note_readers(there)
@@ -352,7 +352,7 @@ class _Spread:
             erasure.drop_unused(theirs.connection, self.reader)
             erasure.begin_epoch(theirs.connection, self.reader)
 
-    def _copy(self, versions: Sequence[Memory], taken: set[str], made: Sequence[Any]) -> None:
+    def _copy(self, theirs: PostgresWriter, versions: Sequence[Memory], taken: set[str], made: Sequence[Any]) -> None:
         """Write the versions that the reader lacks, and end those that have ended."""
         connection = self.writer.connection
         rows = connection.execute(
@@ -371,9 +371,9 @@ class _Spread:
         for each in sorted(wanted, key=lambda each: (each.id, each.known_to is None, each.version)):
             there = known.get((each.id, each.version))
             if there is None:
-                insert_version(connection, each)
+                theirs.rows.insert_version(each)
             elif there.known_to != each.known_to:
-                end_version(connection, each)
+                theirs.rows.end_version(each)
 
     def _known(self, ids: set[str]) -> set[str]:
         """Those of some memories of the owner that the reader has."""
@@ -422,20 +422,17 @@ def _writer_for_reader(writer: PostgresWriter, performer: Performer, reader: str
         return _writer_for(writer, performer, reader)
 
 
-def _write_link(connection: Connection, reader: str, link: Link) -> None:
+def _write_link(theirs: PostgresWriter, link: Link) -> None:
     """Write a link of the owner's for a reader, or end it as the owner did."""
-    values = [reader, *from_link(link)]
-    found = connection.execute(
+    values = [theirs.owner, *from_link(link)]
+    found = theirs.connection.execute(
         "SELECT row FROM links WHERE owner = %s AND source = %s AND kind = %s AND target = %s AND known_from = %s",
         values[:5],
     ).fetchone()
-    if found is None:
-        connection.execute(
-            f"INSERT INTO links (owner, {LINK_COLUMNS}, row_hash) VALUES (%s,%s,%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING",
-            [*values, row_hash(values)],
-        )
+    if found is not None:
+        theirs.rows.end_link(found[0], link)
         return
-    connection.execute(
-        "UPDATE links SET known_to = %s, row_hash = %s WHERE owner = %s AND row = %s",
-        [values[-1], row_hash(values), reader, found[0]],
+    theirs.connection.execute(
+        f"INSERT INTO links (owner, {LINK_COLUMNS}, row_hash) VALUES (%s,%s,%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING",
+        [*values, row_hash(values)],
     )

@@ -15,7 +15,7 @@ from triskele.stores.access_keys import check_user
 from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import LOCK_OWNER, Connection, Connections, OwnerTransactions, told
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
-from triskele.stores.postgres.writer import PostgresWriter
+from triskele.stores.postgres.postgres_rows import PostgresWriter
 from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.types import OF_A_TAG, USER, Action, Sensitivity
 

@@ -11,22 +11,23 @@ from typing import Any, TypeVar
 from triskele.base import timestamps
 from triskele.errors import BadInput
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
-from triskele.stores.postgres import erasure, sealed_texts
+from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.corpus_rows import PostgresCorpus
 from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.entity_rows import PostgresEntities
 from triskele.stores.postgres.fan_out import Performer, carry_out, in_order, refuse_shared, spread
 from triskele.stores.postgres.job_rows import PostgresJobs
+from triskele.stores.postgres.postgres_rows import PostgresRows, PostgresWriter
 from triskele.stores.postgres.replicas import OWNER_EPOCH
 from triskele.stores.postgres.scopes import READ_COLUMNS, in_scope, standing
 from triskele.stores.postgres.shares import PostgresShares
 from triskele.stores.postgres.upkeep import PostgresMaintenance
 from triskele.stores.postgres.usage_rows import PostgresUsage
 from triskele.stores.postgres.vector_rows import PostgresModels, PostgresVectors
-from triskele.stores.postgres.writer import PostgresWriter, claim_places, read_places
 from triskele.stores.protocols import START, Census, ChangePage, Cursor, Heads, KnownPlace, SealedRow
 from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, to_entry, to_link, to_memory
+from triskele.stores.writer import claim_places, replace_sealed
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 Result = TypeVar("Result")
@@ -126,7 +127,7 @@ class PostgresOwnerStore:
 
         def work(writer: PostgresWriter, locked: frozenset[str]) -> list[Outcome]:
             refuse_shared(writer, ids, "erase")
-            outcomes = erasure.erase(writer, ids)
+            outcomes = writer.erase(ids)
             spread(writer, Performer(self.owner, actor, locked))
             return outcomes
 
@@ -139,7 +140,7 @@ class PostgresOwnerStore:
 
         def work(writer: PostgresWriter, locked: frozenset[str]) -> Outcome:
             refuse_shared(writer, [memory.id for memory, _ in versions], "seal")
-            outcome = erasure.seal(writer, versions)
+            outcome = writer.seal(versions)
             spread(writer, Performer(self.owner, actor, locked))
             return outcome
 
@@ -165,23 +166,22 @@ class PostgresOwnerStore:
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
-        return self._transactions.read(lambda connection: sealed_texts.read(connection, self.owner, ids))
+        return self._transactions.read(lambda connection: PostgresRows(connection, self.owner).sealed_texts(ids))
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key; the tables are vacuumed afterwards."""
         with self._transactions.writing() as connection:
-            erasure.mark(connection, self.owner)
-            sealed_texts.replace(connection, self.owner, blobs)
+            replace_sealed(PostgresRows(connection, self.owner), blobs)
         erasure.vacuum(self._transactions, "encrypted again")
 
     def places(self) -> list[KnownPlace]:
         """The places whose project is known, oldest first."""
-        return self._transactions.read(lambda connection: read_places(connection, self.owner))
+        return self._transactions.read(lambda connection: PostgresRows(connection, self.owner).places())
 
     def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
         with self._transactions.writing() as connection:
-            return claim_places(connection, self.owner, keys, choose, timestamps.now())
+            return claim_places(PostgresRows(connection, self.owner), keys, choose, timestamps.now())
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         """The ids that start with a prefix, forgotten ones included."""

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import StoreDamaged
-from triskele.stores.postgres import dump, erasure, migrations, sealed_texts, shares
+from triskele.stores.postgres import dump, erasure, migrations, shares
 from triskele.stores.postgres.archive_rows import PostgresArchive
 from triskele.stores.postgres.connections import Connection, Connections, told
 from triskele.stores.postgres.migrations import SCHEMA
@@ -24,6 +24,7 @@ from triskele.stores.sqlite.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,
+    SEALED_COLUMNS,
     VERSION_COLUMNS,
     row_hash,
     version_hash,
@@ -34,13 +35,21 @@ _GUARDED = (
     ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
     ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
     ("documents", "key", "owner, kind, key, value, about", row_hash),
-    ("secrets", "id", f"owner, {sealed_texts.SEALED_COLUMNS}", row_hash),
+    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
     ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
 )
 _KNOWN = "SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links."
 _DANGLING = f"""
 SELECT source, kind, target FROM links
 WHERE owner = %s AND (NOT EXISTS ({_KNOWN}source) OR NOT EXISTS ({_KNOWN}target))
+"""
+_MISPLACED = """
+SELECT id, version, 'its sealed text is missing' FROM versions WHERE owner = %(owner)s AND sensitivity = 'secret'
+AND NOT EXISTS (SELECT 1 FROM secrets WHERE secrets.owner = versions.owner AND secrets.id = versions.id
+                AND secrets.version = versions.version)
+UNION ALL SELECT id, version, 'has a sealed text and is no secret' FROM secrets WHERE owner = %(owner)s
+AND NOT EXISTS (SELECT 1 FROM versions WHERE secrets.owner = versions.owner AND secrets.id = versions.id
+                AND secrets.version = versions.version AND sensitivity = 'secret')
 """
 _UNTOLD = """
 SELECT id, version FROM versions WHERE owner = %s AND shared_by IS NULL AND NOT EXISTS (
@@ -208,8 +217,14 @@ def _issues(connection: Connection, owner: str, *, deep: bool) -> list[Integrity
         IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
         for source, kind, target in connection.execute(_DANGLING, [owner]).fetchall()
     ]
-    found += sealed_texts.misplaced(connection, owner)
+    found += _misplaced_secrets(connection, owner)
     return found + ([*_wrong_hashes(connection, owner), *_broken_journal(connection, owner)] if deep else [])
+
+
+def _misplaced_secrets(connection: Connection, owner: str) -> list[IntegrityIssue]:
+    """Secrets of an owner without a sealed text, and sealed texts without a secret."""
+    rows = connection.execute(_MISPLACED, {"owner": owner}).fetchall()
+    return [IntegrityIssue(f"memory {id} version {version}", str(problem)) for id, version, problem in rows]
 
 
 def _wrong_hashes(connection: Connection, owner: str) -> Iterator[IntegrityIssue]:

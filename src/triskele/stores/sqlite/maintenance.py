@@ -16,39 +16,37 @@ from triskele.base.files import settle_folder
 from triskele.base.ids import content_hash
 from triskele.errors import (
     BadInput,
-    Conflict,
-    NotFound,
     StoreDamaged,
     StoreNewer,
     StoreUnavailable,
     TriskeleError,
 )
 from triskele.stores.protocols import IntegrityIssue, LostWrites
-from triskele.stores.sqlite import copies, lost_writes, secrets, usage, vectors
+from triskele.stores.sqlite import copies, lost_writes
 from triskele.stores.sqlite.archive_file import SqliteArchive
-from triskele.stores.sqlite.changes import Writer, insert_version
 from triskele.stores.sqlite.database import Database, replace, told
-from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS, delete_about
-from triskele.stores.sqlite.entities import drop_unused_names
+from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS
 from triskele.stores.sqlite.ownership import INDEX_OWNER
 from triskele.stores.sqlite.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,
+    SEALED_COLUMNS,
     VERSION_COLUMNS,
     row_hash,
     version_hash,
 )
 from triskele.stores.sqlite.schema import is_empty, migrate
-from triskele.types import USER, Memory, Outcome, Sealed
+from triskele.stores.sqlite.sqlite_rows import UNSCRUBBED, SqliteRows
+from triskele.stores.writer import Writer
+from triskele.types import USER
 
-UNSCRUBBED = "unscrubbed"
 _GUARDED = (
     ("versions", "id", VERSION_COLUMNS, version_hash),
     ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
     ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
     ("documents", "key", f"owner, {DOCUMENT_COLUMNS}", row_hash),
-    ("secrets", "id", f"owner, {secrets.SECRET_COLUMNS}", row_hash),
+    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
     ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
 )
 _DANGLING = """
@@ -199,9 +197,8 @@ def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:
         database = Database(copy, busy_timeout_s=0, owner=owner, traces=())
         try:
             with database.writing() as connection:
-                writer = Writer(connection, owner, timestamps.now(), "erased", USER)
                 known = [id for id in ids if connection.execute(_KNOWN, [owner, id]).fetchone()]
-                erase(writer, known)
+                Writer(SqliteRows(connection, owner), timestamps.now(), "erased", USER).erase(known)
             with database.reading() as connection:
                 scrub(connection)
             return bool(known)
@@ -283,8 +280,20 @@ def check(connection: apsw.Connection, *, deep: bool) -> list[IntegrityIssue]:
         IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
         for source, kind, target in connection.execute(_DANGLING)
     ]
-    findings += secrets.misplaced(connection)
+    findings += _misplaced_secrets(connection)
     return findings + ([*_wrong_hashes(connection), *_broken_journal(connection)] if deep else [])
+
+
+def _misplaced_secrets(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
+    """Secrets without a sealed text, and sealed texts without a secret, of all owners."""
+    same = "secrets.owner = versions.owner AND secrets.id = versions.id AND secrets.version = versions.version"
+    for id, version, problem in connection.execute(
+        "SELECT id, version, 'its sealed text is missing' FROM versions WHERE sensitivity = 'secret'"
+        f" AND NOT EXISTS (SELECT 1 FROM secrets WHERE {same})"
+        " UNION ALL SELECT id, version, 'has a sealed text and is no secret' FROM secrets WHERE NOT EXISTS"
+        f" (SELECT 1 FROM versions WHERE {same} AND sensitivity = 'secret')"
+    ).fetchall():
+        yield IntegrityIssue(f"memory {id} version {version}", str(problem))
 
 
 def _wrong_hashes(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
@@ -338,50 +347,6 @@ def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
         connection.close()
 
 
-def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
-    """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
-    mark_unscrubbed(writer.connection)
-    outcomes = []
-    for id in dict.fromkeys(ids):
-        latest = writer.latest(id)
-        writer.connection.execute(
-            "DELETE FROM links WHERE owner = ?1 AND (source = ?2 OR target = ?2)", [writer.owner, id]
-        )
-        _delete(writer, id)
-        outcomes.append(writer.note_erased(latest))
-    vectors.drop_unused(writer.connection, writer.owner)
-    drop_unused_names(writer.connection, writer.owner)
-    return outcomes
-
-
-def seal(writer: Writer, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
-    """Replace every version of a memory by its title and sealed text; what was derived from the text goes."""
-    last, connection = versions[-1][0], writer.connection
-    for memory, _ in versions:
-        writer.refuse_foreign(memory)
-    sql = "SELECT version FROM versions WHERE owner = ? AND id = ? ORDER BY version"
-    there = [row[0] for row in connection.execute(sql, [writer.owner, last.id])]
-    if not there:
-        raise NotFound(f"no memory {last.id}")
-    if there != [memory.version for memory, _ in versions]:
-        raise Conflict(f"memory {last.id} was changed meanwhile: try again")
-    mark_unscrubbed(connection)
-    _delete(writer, last.id)
-    # An erasure tells every index, in other processes too, to begin again.
-    writer.note_erased(last)
-    for memory, sealed in versions:
-        insert_version(connection, memory)
-        secrets.keep(connection, memory, sealed)
-    vectors.drop_unused(connection, writer.owner)
-    drop_unused_names(connection, writer.owner)
-    return writer.note_sealed(last)
-
-
-def mark_unscrubbed(connection: apsw.Connection) -> None:
-    """Remember that bytes of deleted rows may still be in the files."""
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", [UNSCRUBBED])
-
-
 def scrub(connection: apsw.Connection, done: str = "erased") -> None:
     """Rewrite the file without its free space and empty the write-ahead log."""
     connection.execute("VACUUM")
@@ -391,10 +356,3 @@ def scrub(connection: apsw.Connection, done: str = "erased") -> None:
             f"{done}, but another process still reads the old log: stop it and run `triskele doctor`"
         )
     connection.execute("DELETE FROM meta WHERE name = ?", [UNSCRUBBED])
-
-
-def _delete(writer: Writer, id: str) -> None:
-    writer.connection.execute("DELETE FROM versions WHERE owner = ? AND id = ?", [writer.owner, id])
-    secrets.drop(writer.connection, writer.owner, id)
-    delete_about(writer.connection, writer.owner, id)
-    usage.drop(writer.connection, writer.owner, id)

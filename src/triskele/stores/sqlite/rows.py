@@ -23,6 +23,7 @@ _COLUMNS_WITHOUT_SPEAKER = 20
 _COLUMNS = len(VERSION_COLUMNS.split(","))
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
 PLACE_COLUMNS = "key, project, at"
+SEALED_COLUMNS = "id, version, sealed_as, sealed"
 JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes, actor"
 
 Row = Sequence[Any]

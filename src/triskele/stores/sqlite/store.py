@@ -16,16 +16,17 @@ from triskele.base import timestamps
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
 from triskele.stores.protocols import START, Census, ChangePage, Cursor, Heads, KnownPlace, SealedRow
-from triskele.stores.sqlite import lost_writes, maintenance, secrets
-from triskele.stores.sqlite.changes import Writer, claim_places, read_places
+from triskele.stores.sqlite import lost_writes, maintenance
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.documents import SqliteDocuments
 from triskele.stores.sqlite.entities import SqliteEntities
 from triskele.stores.sqlite.maintenance import SqliteMaintenance
 from triskele.stores.sqlite.ownership import FIRST
 from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
+from triskele.stores.sqlite.sqlite_rows import SqliteRows
 from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
+from triskele.stores.writer import Writer, claim_places, replace_sealed
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 _PAGE = 500
@@ -98,54 +99,53 @@ class SqliteOwnerStore:
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
-        with self._journaled() as (connection, at, outcomes):
-            writer = Writer(connection, self.owner, at, batch, actor, undoes)
+        with self._journaled() as (rows, at, outcomes):
+            writer = Writer(rows, at, batch, actor, undoes)
             outcomes += [writer.apply(change) for change in changes]
         return outcomes
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
         """Remove these memories, their links and the documents about them from every byte of the store."""
-        with self._journaled() as (connection, at, outcomes):
-            outcomes += maintenance.erase(Writer(connection, self.owner, at, batch, actor), ids)
+        with self._journaled() as (rows, at, outcomes):
+            outcomes += Writer(rows, at, batch, actor).erase(ids)
         self._scrub("erased")
         return outcomes
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
         """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
-        with self._journaled() as (connection, at, outcomes):
-            outcomes.append(maintenance.seal(Writer(connection, self.owner, at, batch, actor), versions))
+        with self._journaled() as (rows, at, outcomes):
+            outcomes.append(Writer(rows, at, batch, actor).seal(versions))
         self._scrub("sealed")
         return outcomes[0]
 
     @contextmanager
-    def _journaled(self) -> Iterator[tuple[apsw.Connection, datetime, list[Outcome]]]:
+    def _journaled(self) -> Iterator[tuple[SqliteRows, datetime, list[Outcome]]]:
         """A transaction whose outcomes go to the ledger once it is durable."""
         at, outcomes = timestamps.now(), list[Outcome]()
         with self._database.writing() as connection:
-            yield connection, at, outcomes
+            yield SqliteRows(connection, self.owner), at, outcomes
         lost_writes.note(self._database.path, self.epoch(), at, outcomes)
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
         with self._database.reading() as connection:
-            return secrets.read(connection, self.owner, ids)
+            return SqliteRows(connection, self.owner).sealed_texts(ids)
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key, and leave no byte of the old ones."""
         with self._database.writing() as connection:
-            maintenance.mark_unscrubbed(connection)
-            secrets.replace(connection, self.owner, blobs)
+            replace_sealed(SqliteRows(connection, self.owner), blobs)
         self._scrub("encrypted again")
 
     def places(self) -> list[KnownPlace]:
         """The places whose project is known, oldest first."""
         with self._database.reading() as connection:
-            return read_places(connection, self.owner)
+            return SqliteRows(connection, self.owner).places()
 
     def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
         with self._database.writing() as connection:
-            return claim_places(connection, self.owner, keys, choose, timestamps.now())
+            return claim_places(SqliteRows(connection, self.owner), keys, choose, timestamps.now())
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         """The ids that start with a prefix, forgotten ones included."""
