@@ -1,54 +1,25 @@
-"""Conditions on the rows of `versions`, with their bindings: what a scope contains, and what its reader may read."""
+"""Conditions on the rows of `versions` in the words of Postgres: what a scope contains, what its reader may read."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
-from triskele.base import timestamps
+from triskele.stores import owner_truth
+from triskele.stores.owner_truth import Condition, Wording
+from triskele.stores.postgres.postgres_rows import marked
 from triskele.stores.sqlite.rows import VERSION_COLUMNS
 from triskele.types import Scope
 
 # A version as a reader sees it.
 READ_COLUMNS = f"{VERSION_COLUMNS}, shared_by"
+WORDING = Wording(lambda column, values: (f"{column} = ANY(?)", [list(values)]), "jsonb_exists(tags::jsonb, ?)")
 
 
-def standing(known_at: datetime | None) -> tuple[str, list[Any]]:
-    """Versions that stand now, or stood at a moment."""
-    if known_at is None:
-        return "known_to IS NULL", []
-    moment = timestamps.to_micros(known_at)
-    return "known_from <= %s AND (known_to IS NULL OR known_to > %s)", [moment, moment]
-
-
-def in_scope(scope: Scope) -> tuple[str, list[Any]]:
+def in_scope(scope: Scope) -> Condition:
     """Versions that a scope contains."""
-    condition, bindings = standing(scope.known_at)
-    conditions, bindings = [condition, "owner = %s"], [*bindings, scope.owner]
-    if scope.projects is not None:
-        conditions.append("project = ANY(%s)")
-        bindings.append(sorted(scope.projects))
-    readable, allowed = may_read(scope)
-    conditions += [readable] if allowed else []
-    bindings += allowed
-    if scope.category is not None:
-        conditions.append("category = %s")
-        bindings.append(scope.category)
-    for tag in sorted(scope.tags):
-        conditions.append("jsonb_exists(tags::jsonb, %s)")
-        bindings.append(tag)
-    if not scope.any_time:
-        moment = timestamps.to_micros(scope.as_of)
-        conditions.append("coalesce(valid_from, %s) <= %s AND (valid_to IS NULL OR valid_to > %s)")
-        bindings += [moment, moment, moment]
-    for sign, bound in ((">=", scope.since), ("<", scope.until)):
-        if bound is not None:
-            conditions.append(f"coalesce(valid_from, created_at) {sign} %s")
-            bindings.append(timestamps.to_micros(bound))
-    return " AND ".join(conditions), bindings
+    condition, bindings = owner_truth.in_scope(scope, WORDING)
+    return marked(condition), bindings
 
 
-def may_read(scope: Scope) -> tuple[str, list[Any]]:
+def may_read(scope: Scope) -> Condition:
     """Versions that the reader of a scope may read at all."""
     given = {"sensitivity": scope.sensitivities, "origin": scope.origins}
     limits = {column: sorted(map(str, allowed)) for column, allowed in given.items() if allowed is not None}

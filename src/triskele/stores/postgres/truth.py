@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from triskele.base import timestamps
-from triskele.errors import BadInput
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
+from triskele.stores.owner_truth import OwnerTruth, common_prefix, standing
 from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.corpus_rows import PostgresCorpus
@@ -18,25 +18,20 @@ from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.entity_rows import PostgresEntities
 from triskele.stores.postgres.fan_out import Performer, carry_out, in_order, refuse_shared, spread
 from triskele.stores.postgres.job_rows import PostgresJobs
-from triskele.stores.postgres.postgres_rows import PostgresRows, PostgresWriter
+from triskele.stores.postgres.postgres_rows import PostgresRows, PostgresWriter, marked
 from triskele.stores.postgres.replicas import OWNER_EPOCH
-from triskele.stores.postgres.scopes import READ_COLUMNS, in_scope, standing
+from triskele.stores.postgres.scopes import READ_COLUMNS, WORDING
 from triskele.stores.postgres.shares import PostgresShares
 from triskele.stores.postgres.upkeep import PostgresMaintenance
 from triskele.stores.postgres.usage_rows import PostgresUsage
 from triskele.stores.postgres.vector_rows import PostgresModels, PostgresVectors
-from triskele.stores.protocols import START, Census, ChangePage, Cursor, Heads, KnownPlace, SealedRow
-from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, to_entry, to_link, to_memory
+from triskele.stores.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
+from triskele.stores.sqlite.rows import LINK_COLUMNS, to_link, to_memory
 from triskele.stores.writer import claim_places, replace_sealed
-from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
+from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 Result = TypeVar("Result")
 _PAGE = 500
-_NEVER = 2**62
-_ORDERS = {
-    Sort.RECENCY: "updated_at DESC, id DESC",
-    Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
-}
 _NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = %(owner)s ORDER BY seq DESC LIMIT 1), '')"
 _HEADS = ", ".join(
     (
@@ -51,6 +46,7 @@ _HEADS = ", ".join(
         ),
     )
 )
+_ENDS = ("source", "target")
 # What others share is counted for them.
 _OWN = "FROM versions WHERE owner = %(owner)s AND shared_by IS NULL"
 _CURRENT = f"SELECT id {_OWN} AND known_to IS NULL"
@@ -92,8 +88,11 @@ class PostgresStore:
         self._connections.close()
 
 
-class PostgresOwnerStore:
+class PostgresOwnerStore(OwnerTruth):
     """The memories of one owner; every statement names the owner, and row-level security holds where one does not."""
+
+    _COLUMNS = READ_COLUMNS
+    _WORDING = WORDING
 
     def __init__(self, connections: Connections, owner: str) -> None:
         self.owner = owner
@@ -183,16 +182,6 @@ class PostgresOwnerStore:
         with self._transactions.writing() as connection:
             return claim_places(PostgresRows(connection, self.owner), keys, choose, timestamps.now())
 
-    def find(self, prefix: str, limit: int = 5) -> list[str]:
-        """The ids that start with a prefix, forgotten ones included."""
-        rows = self._all(
-            "SELECT DISTINCT id FROM versions WHERE owner = %s AND id >= %s AND id < %s ORDER BY id LIMIT %s",
-            prefix,
-            prefix + "\U0010ffff",
-            limit,
-        )
-        return [row[0] for row in rows]
-
     def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
         wanted = list(ids)
@@ -202,7 +191,7 @@ class PostgresOwnerStore:
             ' FROM unnest(%(ids)s::text[] COLLATE "C") AS one (asked)',
             {"owner": self.owner, "ids": wanted},
         )
-        shared = {id: max((_common_prefix(id, other) for other in pair if other), default=0) for id, *pair in rows}
+        shared = {id: max((common_prefix(id, other) for other in pair if other), default=0) for id, *pair in rows}
         return {id: id[: max(shortest, shared[id] + 1)] for id in wanted}
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
@@ -210,35 +199,30 @@ class PostgresOwnerStore:
         condition, bindings = standing(known_at)
         if not (listed := list(ids)):
             return {}
-        sql = f"SELECT {READ_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) AND {condition}"
+        sql = f"SELECT {READ_COLUMNS} FROM versions WHERE owner = ? AND id = ANY(?) AND {condition}"
         rows = self._all(f"{sql} ORDER BY row", listed, *bindings)
         return {row[0]: to_memory(row) for row in sorted(rows, key=lambda row: row[1])}
 
-    def history(self, id: str) -> list[Memory]:
-        """Every version of a memory, oldest first."""
-        rows = self._all(f"SELECT {READ_COLUMNS} FROM versions WHERE owner = %s AND id = %s ORDER BY version", id)
-        return [to_memory(row) for row in rows]
-
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s) ORDER BY row"
+        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row = ANY(?) ORDER BY row"
         return {row[0]: to_memory(row[1:]) for row in self._all(sql, list(map(int, rows)))}
 
     def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
         """The id and the importance of the versions behind the row numbers of an index."""
-        sql = "SELECT row, id, importance FROM versions WHERE owner = %s AND row = ANY(%s)"
+        sql = "SELECT row, id, importance FROM versions WHERE owner = ? AND row = ANY(?)"
         return {row: (id, importance) for row, id, importance in self._all(sql, list(map(int, rows)))}
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
         if ids is not None:
-            sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) ORDER BY row"
+            sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND id = ANY(?) ORDER BY row"
             yield from ((row[0], to_memory(row[1:])) for row in self._all(sql, list(ids)))
             return
         last = 0
         # Pages instead of one open statement: a slow consumer must not hold a transaction.
         while page := self._all(
-            f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row > %s ORDER BY row LIMIT %s",
+            f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row > ? ORDER BY row LIMIT ?",
             last,
             _PAGE,
         ):
@@ -251,64 +235,22 @@ class PostgresOwnerStore:
         """The links that touch any of these memories and stand now, or stood at a moment."""
         condition, bindings = standing(known_at)
         if kind is not None:
-            condition, bindings = condition + " AND kind = %s", [*bindings, kind.value]
+            condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
         # Two lookups by index: a single one with OR reads every link of the owner.
-        ends = " UNION ".join(f"SELECT row FROM links WHERE owner = %s AND {end} = ANY(%s)" for end in _ENDS)
-        sql = f"SELECT {LINK_COLUMNS} FROM links WHERE owner = %s AND row IN ({ends}) AND {condition} ORDER BY row"
+        ends = " UNION ".join(f"SELECT row FROM links WHERE owner = ? AND {end} = ANY(?)" for end in _ENDS)
+        sql = f"SELECT {LINK_COLUMNS} FROM links WHERE owner = ? AND row IN ({ends}) AND {condition} ORDER BY row"
         listed = list(ids)
         return [to_link(row) for row in self._all(sql, self.owner, listed, self.owner, listed, *bindings)]
 
     def all_links(self) -> Iterator[Link]:
         """Every link ever made, closed ones too, oldest first."""
-        for row in self._all(f"SELECT {LINK_COLUMNS} FROM links WHERE owner = %s ORDER BY row"):
+        for row in self._all(f"SELECT {LINK_COLUMNS} FROM links WHERE owner = ? ORDER BY row"):
             yield to_link(row)
-
-    def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
-        """Memories of a scope in order of recency or importance; none where the scope names another owner."""
-        if sort not in _ORDERS:
-            raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
-        condition, bindings = in_scope(scope)
-        rows = self._all(
-            f"SELECT {READ_COLUMNS} FROM versions WHERE owner = %s AND {condition} ORDER BY {_ORDERS[sort]}"
-            " LIMIT %s OFFSET %s",
-            *bindings,
-            limit,
-            offset,
-        )
-        return [to_memory(row) for row in rows]
-
-    def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
-        """Journal entries of all, of one memory or of one batch, oldest first."""
-        condition, bindings = "", list[Any]()
-        if id is not None:
-            condition, bindings = " AND (id = %s OR other = %s)", [id, id]
-        if batch is not None:
-            condition, bindings = condition + " AND batch = %s", [*bindings, batch]
-        return self._entries(f"{condition} ORDER BY seq LIMIT %s", *bindings, limit)
-
-    def newest_entries(self, *, before: int | None = None, limit: int = 1) -> list[JournalEntry]:
-        """The newest journal entries, newest first; `before` continues behind an entry, by its number."""
-        return self._entries(" AND seq < %s ORDER BY seq DESC LIMIT %s", _NEVER if before is None else before, limit)
-
-    def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
-        """The journal entries that became visible after a cursor: the owner's lock makes that their order."""
-        entries = self._entries(" AND seq > %s ORDER BY seq LIMIT %s", _seq(cursor), limit)
-        return ChangePage(entries, _cursor(entries[-1].seq, entries[-1].at) if entries else cursor)
 
     def position(self) -> Cursor:
         """The cursor after the newest journal entry."""
         [[newest]] = self._transactions.all(f"SELECT {_NEWEST_ENTRY}", {"owner": self.owner})
         return Cursor(newest)
-
-    def holds(self, cursor: Cursor) -> bool:
-        """Whether the journal has the entry that a cursor follows; it has not where a replica without it took over."""
-        if cursor == START:
-            return True
-        _, _, at = cursor.partition("@")
-        question = ("SELECT at FROM journal WHERE owner = %s AND seq = %s", [self.owner, _seq(cursor)])
-        # Another process may have written after the snapshot of this one.
-        rows = self._transactions.all(*question) or self._transactions.all_now(*question)
-        return bool(rows) and at in ("", str(rows[0][0]))
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
@@ -341,35 +283,13 @@ class PostgresOwnerStore:
 
     def _groups(self, column: str) -> dict[str, int]:
         sql = (
-            f"SELECT {column}, count(*) FROM versions WHERE owner = %s AND shared_by IS NULL AND known_to IS NULL"
+            f"SELECT {column}, count(*) FROM versions WHERE owner = ? AND shared_by IS NULL AND known_to IS NULL"
             " GROUP BY 1 ORDER BY 2 DESC, 1"
         )
         return {str(name): int(number) for name, number in self._all(sql)}
 
-    def _entries(self, condition: str, *bindings: Any) -> list[JournalEntry]:
-        rows = self._all(f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE owner = %s{condition}", *bindings)
-        return [to_entry(row) for row in rows]
-
     def _all(self, sql: str, *bindings: Any) -> list[Any]:
-        return self._transactions.all(sql, [self.owner, *bindings])
+        return self._transactions.all(marked(sql), [self.owner, *bindings])
 
-
-_ENDS = ("source", "target")
-
-
-def _cursor(seq: int, at: datetime) -> Cursor:
-    """A cursor names the time too: a number is given out again where writes were lost."""
-    return Cursor(f"{seq}@{timestamps.to_micros(at)}")
-
-
-def _seq(cursor: Cursor) -> int:
-    return int(cursor.partition("@")[0] or 0)
-
-
-def _common_prefix(one: str, other: str) -> int:
-    length = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        length += 1
-    return length
+    def _all_now(self, sql: str, *bindings: Any) -> list[Any]:
+        return self._transactions.all_now(marked(sql), [self.owner, *bindings])

@@ -13,31 +13,29 @@ from typing import Any
 import apsw
 
 from triskele.base import timestamps
-from triskele.errors import BadInput, StoreUnavailable
+from triskele.errors import StoreUnavailable
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
-from triskele.stores.protocols import START, Census, ChangePage, Cursor, Heads, KnownPlace, SealedRow
+from triskele.stores.owner_truth import Condition, OwnerTruth, Wording, common_prefix, standing
+from triskele.stores.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
 from triskele.stores.sqlite import lost_writes, maintenance
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.documents import SqliteDocuments
 from triskele.stores.sqlite.entities import SqliteEntities
 from triskele.stores.sqlite.maintenance import SqliteMaintenance
 from triskele.stores.sqlite.ownership import FIRST
-from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, LINK_COLUMNS, VERSION_COLUMNS, to_entry, to_link, to_memory
+from triskele.stores.sqlite.rows import LINK_COLUMNS, VERSION_COLUMNS, to_link, to_memory
 from triskele.stores.sqlite.sqlite_rows import SqliteRows
 from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
 from triskele.stores.writer import Writer, claim_places, replace_sealed
-from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
+from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 _PAGE = 500
-_NEVER = 2**62
 # One text for lists of any length, so that the statement is prepared once.
 _LISTED = "SELECT value FROM json_each(?)"
 _IDS = "SELECT value FROM json_each(?2)"
-_ORDERS = {
-    Sort.RECENCY: "updated_at DESC, id DESC",
-    Sort.IMPORTANCE: "importance DESC, updated_at DESC, id DESC",
-}
+# What a recall asks of links and memories; other moments are rare.
+_NOW = standing(None)
 
 _NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = ?1 ORDER BY seq DESC LIMIT 1), '')"
 _HEADS = (
@@ -77,8 +75,14 @@ class SqliteStore:
         self._database.close()
 
 
-class SqliteOwnerStore:
+def _one_of(column: str, values: Sequence[str]) -> Condition:
+    return f"{column} IN ({','.join('?' * len(values))})", list(values)
+
+
+class SqliteOwnerStore(OwnerTruth):
     """The memories of one owner; every statement names the owner."""
+
+    _WORDING = Wording(_one_of, "EXISTS (SELECT 1 FROM json_each(versions.tags) WHERE value = ?)")
 
     def __init__(self, database: Database, owner: str) -> None:
         self.owner = owner
@@ -147,23 +151,13 @@ class SqliteOwnerStore:
         with self._database.writing() as connection:
             return claim_places(SqliteRows(connection, self.owner), keys, choose, timestamps.now())
 
-    def find(self, prefix: str, limit: int = 5) -> list[str]:
-        """The ids that start with a prefix, forgotten ones included."""
-        rows = self._all(
-            "SELECT DISTINCT id FROM versions WHERE owner = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?",
-            prefix,
-            prefix + "\U0010ffff",
-            limit,
-        )
-        return [row[0] for row in rows]
-
     def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
         return {id: id[: max(shortest, self._shared_with_neighbours(id) + 1)] for id in ids}
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
         """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
-        condition, bindings = _standing(known_at)
+        condition, bindings = _NOW if known_at is None else standing(known_at)
         if not (listed := list(ids)):
             return {}
         sql = (
@@ -171,11 +165,6 @@ class SqliteOwnerStore:
             " ORDER BY version"
         )
         return {row[0]: to_memory(row) for row in self._all(sql, json.dumps(listed), *bindings)}
-
-    def history(self, id: str) -> list[Memory]:
-        """Every version of a memory, oldest first."""
-        rows = self._all(f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? ORDER BY version", id)
-        return [to_memory(row) for row in rows]
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
@@ -208,7 +197,7 @@ class SqliteOwnerStore:
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
         """The links that touch any of these memories and stand now, or stood at a moment."""
-        condition, bindings = _standing(known_at)
+        condition, bindings = _NOW if known_at is None else standing(known_at)
         if kind is not None:
             condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
         # Two lookups by index: a single one with OR reads every link of the owner.
@@ -224,52 +213,10 @@ class SqliteOwnerStore:
         for row in self._all(f"SELECT {LINK_COLUMNS} FROM links WHERE +owner = ? ORDER BY row"):
             yield to_link(row)
 
-    def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
-        """Memories of a scope in order of recency or importance; none where the scope names another owner."""
-        if sort not in _ORDERS:
-            raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
-        condition, bindings = _in_scope(scope)
-        rows = self._all(
-            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND {condition} ORDER BY {_ORDERS[sort]}"
-            " LIMIT ? OFFSET ?",
-            *bindings,
-            limit,
-            offset,
-        )
-        return [to_memory(row) for row in rows]
-
-    def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
-        """Journal entries of all, of one memory or of one batch, oldest first."""
-        condition, bindings = "", list[Any]()
-        if id is not None:
-            condition, bindings = " AND (id = ? OR other = ?)", [id, id]
-        if batch is not None:
-            condition, bindings = condition + " AND batch = ?", [*bindings, batch]
-        return self._entries(f"{condition} ORDER BY seq LIMIT ?", *bindings, limit)
-
-    def newest_entries(self, *, before: int | None = None, limit: int = 1) -> list[JournalEntry]:
-        """The newest journal entries, newest first; `before` continues behind an entry, by its number."""
-        return self._entries(" AND seq < ? ORDER BY seq DESC LIMIT ?", _NEVER if before is None else before, limit)
-
-    def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
-        """The journal entries that became visible after a cursor: a file has one writer, so in order of numbers."""
-        entries = self._entries(" AND seq > ? ORDER BY seq LIMIT ?", _seq(cursor), limit)
-        return ChangePage(entries, _cursor(entries[-1].seq, entries[-1].at) if entries else cursor)
-
     def position(self) -> Cursor:
         """The cursor after the newest journal entry."""
         [[newest]] = self._all(f"SELECT {_NEWEST_ENTRY}")
         return Cursor(newest)
-
-    def holds(self, cursor: Cursor) -> bool:
-        """Whether the journal has the entry that a cursor follows; it has not where writes were lost."""
-        if cursor == START:
-            return True
-        _, _, at = cursor.partition("@")
-        question = ("SELECT at FROM journal WHERE +owner = ? AND seq = ?", [self.owner, _seq(cursor)])
-        # Another process may have written after the snapshot of this one.
-        rows = self._database.all(*question) or self._database.all_now(*question)
-        return bool(rows) and at in ("", str(rows[0][0]))
 
     def heads(self, fingerprint: str = "") -> Heads:
         """How far the journal, the vectors of a model, mentions and jobs have come, all at one moment."""
@@ -326,71 +273,13 @@ class SqliteOwnerStore:
                 " make room and run `triskele doctor`"
             ) from error
 
-    def _entries(self, condition: str, *bindings: Any) -> list[JournalEntry]:
-        rows = self._all(f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE owner = ?{condition}", *bindings)
-        return [to_entry(row) for row in rows]
-
     def _all(self, sql: str, *bindings: Any) -> list[Any]:
         return self._database.all(sql, [self.owner, *bindings])
+
+    def _all_now(self, sql: str, *bindings: Any) -> list[Any]:
+        return self._database.all_now(sql, [self.owner, *bindings])
 
     def _shared_with_neighbours(self, id: str) -> int:
         own = "FROM versions WHERE owner = ?1 AND id"
         rows = self._all(f"SELECT (SELECT max(id) {own} < ?2), (SELECT min(id) {own} > ?2)", id)
-        return max((_common_prefix(id, other) for other in rows[0] if other), default=0)
-
-
-def _cursor(seq: int, at: datetime) -> Cursor:
-    """A cursor names the time too: a number is given out again where writes were lost."""
-    return Cursor(f"{seq}@{timestamps.to_micros(at)}")
-
-
-def _seq(cursor: Cursor) -> int:
-    return int(cursor.partition("@")[0] or 0)
-
-
-def _standing(known_at: datetime | None) -> tuple[str, list[Any]]:
-    if known_at is None:
-        return "known_to IS NULL", []
-    moment = timestamps.to_micros(known_at)
-    return "known_from <= ? AND (known_to IS NULL OR known_to > ?)", [moment, moment]
-
-
-def _in_scope(scope: Scope) -> tuple[str, list[Any]]:
-    condition, bindings = _standing(scope.known_at)
-    conditions, bindings = [condition, "owner = ?"], [*bindings, scope.owner]
-    if scope.projects is not None:
-        projects = sorted(scope.projects)
-        conditions.append(f"project IN ({_marks(projects)})")
-        bindings += projects
-    for column, allowed in (("sensitivity", scope.sensitivities), ("origin", scope.origins)):
-        if allowed is not None:
-            conditions.append(f"{column} IN ({_marks(sorted(allowed))})")
-            bindings += sorted(map(str, allowed))
-    if scope.category is not None:
-        conditions.append("category = ?")
-        bindings.append(scope.category)
-    for tag in sorted(scope.tags):
-        conditions.append("EXISTS (SELECT 1 FROM json_each(versions.tags) WHERE value = ?)")
-        bindings.append(tag)
-    if not scope.any_time:
-        moment = timestamps.to_micros(scope.as_of)
-        conditions.append("coalesce(valid_from, ?) <= ? AND (valid_to IS NULL OR valid_to > ?)")
-        bindings += [moment, moment, moment]
-    for sign, bound in ((">=", scope.since), ("<", scope.until)):
-        if bound is not None:
-            conditions.append(f"coalesce(valid_from, created_at) {sign} ?")
-            bindings.append(timestamps.to_micros(bound))
-    return " AND ".join(conditions), bindings
-
-
-def _marks(values: Sequence[Any]) -> str:
-    return ",".join("?" * len(values))
-
-
-def _common_prefix(one: str, other: str) -> int:
-    length = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        length += 1
-    return length
+        return max((common_prefix(id, other) for other in rows[0] if other), default=0)
