@@ -10,9 +10,8 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
-from triskele.stores.postgres import usage_rows
+from triskele.stores import owner_usage as ledger
 from triskele.stores.protocols import VAULT, Document, Maintenance, OwnerStore, Use
-from triskele.stores.sqlite import usage as ledger
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity
 
 Make = Callable[..., Memory]
@@ -130,8 +129,7 @@ def test_a_conversation_may_begin_anew(store: OwnerStore, add: Make) -> None:
 def test_only_the_newest_conversations_are_kept(
     store: OwnerStore, add: Make, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (ledger, usage_rows):
-        monkeypatch.setattr(module, "MOST_CONVERSATIONS", 3)
+    monkeypatch.setattr(ledger, "MOST_CONVERSATIONS", 3)
     one, two = add(), add()
     clock(NOON)
     store.usage.injected("first", [_use(two, 1, "print")])

@@ -12,8 +12,8 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
+from triskele.stores import owner_usage
 from triskele.stores.protocols import VAULT, Document, OwnerStore, Use
-from triskele.stores.sqlite import usage
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Connect, Link, LinkKind, Memory, Sealed, Sensitivity
 
@@ -112,7 +112,7 @@ def test_the_conversations_of_another_owner_take_no_place(
 ) -> None:
     now = timestamps.now()
     monkeypatch.setattr(timestamps, "now", lambda: now)
-    monkeypatch.setattr(usage, "MOST_CONVERSATIONS", 2)
+    monkeypatch.setattr(owner_usage, "MOST_CONVERSATIONS", 2)
     alice, bob, draft = file.of("alice"), file.of("bob"), make_memory("one")
     for store in (alice, bob):
         store.apply([Add(replace(draft, owner=store.owner))], batch="one")

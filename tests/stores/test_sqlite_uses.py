@@ -10,8 +10,8 @@ import pytest
 
 from triskele.curation import echo
 from triskele.engine import Engine
+from triskele.stores import owner_usage
 from triskele.stores.protocols import Use
-from triskele.stores.sqlite import usage
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 OpenEngine = Callable[..., Engine]
@@ -82,7 +82,7 @@ def test_what_waits_is_written_at_the_end(open_engine: OpenEngine, writer: apsw.
 def test_what_waits_is_bounded(
     open_engine: OpenEngine, writer: apsw.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage, "_MOST_WAITING", 3)
+    monkeypatch.setattr(owner_usage, "_MOST_WAITING", 3)
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     writer.execute("BEGIN IMMEDIATE")

@@ -1,271 +1,59 @@
-"""Usage of one owner's memories as rows; it waits for no writer: a refused write goes with the next one."""
+"""Usage of one owner's memories as rows: what Postgres says in its own words."""
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from triskele.base import timestamps
-from triskele.errors import StoreUnavailable
+from triskele.stores.owner_usage import OwnerUsage, UsageRows
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
-from triskele.stores.protocols import ConversationUse, DayCount, Given, Use, UseCount
-from triskele.stores.sqlite.usage import KEPT, KEPT_WHEN_OVER, MOST_CONVERSATIONS
-
-_MOST_WAITING = 1000
-_COUNTS = "id, recalled, injected, tokens, last"
+from triskele.stores.postgres.postgres_rows import marked
+from triskele.stores.protocols import Use
 
 
-class PostgresUsage:
-    """Counts by memory and by day, and what each conversation was given."""
+class PostgresUsage(OwnerUsage):
+    """Usage in a database."""
+
+    _LISTED = "= ANY(?)"
 
     def __init__(self, transactions: OwnerTransactions) -> None:
+        super().__init__()
         self._transactions = transactions
-        self._owner = transactions.owner
-        self._lock = threading.Lock()
-        self._waiting: deque[_Entry] = deque(maxlen=_MOST_WAITING)
-
-    def recalled(self, uses: Sequence[Use]) -> None:
-        """Count memories that a recall returned."""
-        self._write(_Handed(None, tuple(uses), is_injected=False, at=timestamps.now()))
-
-    def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:
-        """Count memories that a conversation was given unasked; whatever it had lost counts as never given."""
-        handed = _Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now())
-        self._write(replace(handed, client=client, project=project))
-
-    def conversations(self, limit: int = 50, offset: int = 0) -> list[ConversationUse]:
-        """The conversations that were given something, the newest first; what still waits to be written is left out."""
-        self.flush()
-        sql = (
-            "SELECT c.conversation, c.at, c.client, c.project, count(g.id), c.tokens FROM conversations AS c"
-            " LEFT JOIN given AS g ON g.owner = c.owner AND g.conversation = c.conversation WHERE c.owner = %s"
-            " GROUP BY c.conversation, c.at, c.client, c.project, c.tokens ORDER BY c.at DESC, c.conversation"
-            " LIMIT %s OFFSET %s"
-        )
-        rows = self._all(sql, limit, offset)
-        return [ConversationUse(*row)._replace(at=timestamps.from_micros(row[1])) for row in rows]
-
-    def lose(self, conversation: str) -> None:
-        """A conversation was compacted: what it was given is no longer in its context."""
-        self._write(_Lost(conversation))
-
-    def forget(self, conversation: str) -> None:
-        """A conversation starts over: nothing counts as injected into it."""
-        self._write(_Begun(conversation))
-
-    def end(self, conversation: str) -> None:
-        """A conversation is over; what it was given is kept for a while."""
-        self._write(_Ended(conversation))
-
-    def given(self, conversation: str) -> list[Given]:
-        """What a conversation was given, the newest first."""
-        self.flush()
-        columns = "id, content_hash, at, lost, tokens"
-        sql = f"SELECT {columns} FROM given WHERE owner = %s AND conversation = %s ORDER BY at DESC, id"
-        rows = self._all(sql, conversation)
-        known = {row[0]: Given(row[0], row[1], timestamps.from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
-        with self._lock:
-            for entry in self._waiting:
-                if entry.conversation == conversation:
-                    entry.replay(known)
-        return sorted(known.values(), key=lambda each: each.at, reverse=True)
-
-    def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
-        """How often some memories were used; those that never were are left out."""
-        sql = f"SELECT {_COUNTS} FROM usage_counts WHERE owner = %s AND id = ANY(%s)"
-        return {count.id: count for count in self._counted(sql, list(ids))}
-
-    def most_used(self, limit: int = 10) -> list[UseCount]:
-        """The memories that were handed out most often."""
-        order = "recalled + injected DESC, last DESC, id"
-        return self._counted(f"SELECT {_COUNTS} FROM usage_counts WHERE owner = %s ORDER BY {order} LIMIT %s", limit)
-
-    def days(self, limit: int = 14) -> list[DayCount]:
-        """The newest days on which anything was used, the newest first."""
-        sql = "SELECT day, recalled, injected, tokens FROM usage_days WHERE owner = %s ORDER BY day DESC LIMIT %s"
-        return [DayCount(*row) for row in self._all(sql, limit)]
-
-    def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
-        """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
-        self.flush()
-        sql = "SELECT print, id FROM echoes WHERE owner = %s AND print = ANY(%s) ORDER BY print, id"
-        found: dict[str, list[str]] = {}
-        for print, id in self._all(sql, list(prints)):
-            found.setdefault(print, []).append(id)
-        return found
-
-    def flush(self) -> None:
-        """Write what had to wait."""
-        with self._lock:
-            if not self._waiting:
-                return
-            try:
-                with self._transactions.noting() as connection:
-                    for entry in self._waiting:
-                        entry.write(connection, self._owner)
-            except StoreUnavailable:
-                return
-            self._waiting.clear()
-
-    def _write(self, entry: _Entry) -> None:
-        with self._lock:
-            self._waiting.append(entry)
-        self.flush()
-
-    def _counted(self, sql: str, binding: Any) -> list[UseCount]:
-        return [UseCount(*row)._replace(last=timestamps.from_micros(row[-1])) for row in self._all(sql, binding)]
 
     def _all(self, sql: str, *bindings: Any) -> list[Any]:
-        return self._transactions.all(sql, [self._owner, *bindings])
+        return self._transactions.all(marked(sql), [self._transactions.owner, *bindings])
+
+    def _listed(self, values: Iterable[str]) -> list[str]:
+        return list(values)
+
+    @contextmanager
+    def _noting(self) -> Iterator[UsageRows]:
+        with self._transactions.noting() as connection:
+            yield _PostgresUsageRows(connection, self._transactions.owner)
 
 
-class _Entry(Protocol):
-    """Something to write; until it is, what is read is told of it by replaying."""
+class _PostgresUsageRows(UsageRows):
+    def __init__(self, connection: Connection, owner: str) -> None:
+        super().__init__(owner)
+        self._connection = connection
 
-    @property
-    def conversation(self) -> str | None: ...
+    def run(self, sql: str, bindings: Sequence[Any]) -> Any:
+        return self._connection.execute(marked(sql), bindings)
 
-    def write(self, connection: Connection, owner: str) -> None: ...
+    def changed(self, sql: str, bindings: Sequence[Any]) -> int:
+        return int(self.run(sql, bindings).rowcount)
 
-    def replay(self, known: dict[str, Given]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Handed:
-    conversation: str | None
-    uses: tuple[Use, ...]
-    is_injected: bool
-    at: datetime
-    client: str = ""
-    project: str = ""
-
-    def write(self, connection: Connection, owner: str) -> None:
-        micros = timestamps.to_micros(self.at)
-        if self.conversation is not None:
-            _open(connection, owner, self)
-            connection.execute(
-                "DELETE FROM given WHERE owner = %s AND conversation = %s AND lost", [owner, self.conversation]
-            )
-        for use in self.uses:
-            recalled, injected = (0, 1) if self.is_injected else (1, 0)
-            # A memory may have been erased while this had to wait.
-            connection.execute(
-                f"INSERT INTO usage_counts AS known ({_COUNTS}, owner) SELECT %s, %s, %s, %s, %s, %s"
-                " WHERE EXISTS (SELECT 1 FROM versions WHERE owner = %s AND id = %s)"
-                " ON CONFLICT (owner, id) DO UPDATE SET recalled = known.recalled + excluded.recalled,"
-                " injected = known.injected + excluded.injected, tokens = known.tokens + excluded.tokens,"
-                " last = excluded.last",
-                [use.id, recalled, injected, use.tokens, micros, owner, owner, use.id],
-            )
-            if self.is_injected or use.prints:
-                _keep_text(connection, owner, self.conversation, use, micros)
-        self._count_day(connection, owner)
-
-    def _count_day(self, connection: Connection, owner: str) -> None:
-        number, tokens = len(self.uses), sum(use.tokens for use in self.uses)
-        counts = (0, number) if self.is_injected else (number, 0)
-        connection.execute(
-            "INSERT INTO usage_days AS known (owner, day, recalled, injected, tokens) VALUES (%s, %s, %s, %s, %s)"
-            " ON CONFLICT (owner, day) DO UPDATE SET recalled = known.recalled + excluded.recalled,"
-            " injected = known.injected + excluded.injected, tokens = known.tokens + excluded.tokens",
-            [owner, f"{self.at:%Y-%m-%d}", *counts, tokens],
+    def drop_old(self, new: str, kept: int, kept_when_over: int, most: int) -> bool:
+        sql = (
+            # Never the new one itself: after a clock was set back, it is the oldest of all.
+            "DELETE FROM conversations WHERE owner = ? AND conversation <> ? AND (at < ? OR (ended AND at < ?)"
+            " OR conversation IN (SELECT conversation FROM conversations WHERE owner = ? ORDER BY at DESC OFFSET ?))"
         )
+        return self.changed(sql, [self.owner, new, kept, kept_when_over, self.owner, most]) > 0
 
-    def replay(self, known: dict[str, Given]) -> None:
-        for id in [id for id, each in known.items() if each.lost]:
-            del known[id]
-        known |= {use.id: Given(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
-
-
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    conversation: str
-
-    def write(self, connection: Connection, owner: str) -> None:
-        connection.execute(
-            "UPDATE given SET lost = true WHERE owner = %s AND conversation = %s", [owner, self.conversation]
+    def keep_prints(self, use: Use) -> None:
+        self._connection.execute(
+            "INSERT INTO echoes SELECT %s, print, %s FROM unnest(%s::text[]) AS left_by (print) ON CONFLICT DO NOTHING",
+            [self.owner, use.id, list(use.prints)],
         )
-
-    def replay(self, known: dict[str, Given]) -> None:
-        for id, each in known.items():
-            known[id] = each._replace(lost=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    conversation: str
-
-    def write(self, connection: Connection, owner: str) -> None:
-        connection.execute(
-            "DELETE FROM conversations WHERE owner = %s AND conversation = %s", [owner, self.conversation]
-        )
-
-    def replay(self, known: dict[str, Given]) -> None:
-        known.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    conversation: str
-
-    def write(self, connection: Connection, owner: str) -> None:
-        connection.execute(
-            "UPDATE conversations SET ended = true WHERE owner = %s AND conversation = %s", [owner, self.conversation]
-        )
-
-    def replay(self, known: dict[str, Given]) -> None:
-        """Nothing is taken from what was given."""
-
-
-def _open(connection: Connection, owner: str, handed: _Handed) -> None:
-    """Note a conversation; a new one takes the place of old ones."""
-    at, conversation = handed.at, handed.conversation
-    known = [timestamps.to_micros(at), handed.client, handed.project, sum(use.tokens for use in handed.uses)]
-    changed = connection.execute(
-        "UPDATE conversations SET at = %s, ended = false, client = %s, project = %s, tokens = tokens + %s"
-        " WHERE owner = %s AND conversation = %s",
-        [*known, owner, conversation],
-    )
-    if changed.rowcount:
-        return
-    connection.execute(
-        "INSERT INTO conversations (at, client, project, tokens, owner, conversation, ended)"
-        " VALUES (%s, %s, %s, %s, %s, %s, false)",
-        [*known, owner, conversation],
-    )
-    over = {"kept": timestamps.to_micros(at - KEPT), "ended": timestamps.to_micros(at - KEPT_WHEN_OVER)}
-    gone = connection.execute(
-        # Never the new one itself: after a clock was set back, it is the oldest of all.
-        "DELETE FROM conversations WHERE owner = %(owner)s AND conversation <> %(new)s AND (at < %(kept)s"
-        " OR (ended AND at < %(ended)s) OR conversation IN (SELECT conversation FROM conversations"
-        " WHERE owner = %(owner)s ORDER BY at DESC OFFSET %(most)s))",
-        {"owner": owner, "new": conversation, "most": MOST_CONVERSATIONS, **over},
-    )
-    if gone.rowcount:
-        connection.execute(
-            "DELETE FROM echoes WHERE owner = %(owner)s AND id NOT IN (SELECT id FROM given WHERE owner = %(owner)s)",
-            {"owner": owner},
-        )
-
-
-def _keep_text(connection: Connection, owner: str, conversation: str | None, use: Use, micros: int) -> None:
-    """Note which text was given, unless it has become a secret meanwhile."""
-    sql = "SELECT 1 FROM versions WHERE owner = %s AND content_hash = %s AND id = %s AND sensitivity <> 'secret'"
-    if not connection.execute(sql, [owner, use.content_hash, use.id]).fetchone():
-        return
-    if conversation is not None:
-        connection.execute(
-            "INSERT INTO given (owner, conversation, id, content_hash, tokens, at, lost)"
-            " VALUES (%s, %s, %s, %s, %s, %s, false)"
-            " ON CONFLICT (owner, conversation, id) DO UPDATE"
-            " SET content_hash = excluded.content_hash, tokens = excluded.tokens, at = excluded.at, lost = false",
-            [owner, conversation, use.id, use.content_hash, use.tokens, micros],
-        )
-    connection.execute(
-        "INSERT INTO echoes SELECT %s, print, %s FROM unnest(%s::text[]) AS left_by (print) ON CONFLICT DO NOTHING",
-        [owner, use.id, list(use.prints)],
-    )
