@@ -124,6 +124,27 @@ def test_sql_stays_in_the_stores(path: Path) -> None:
     assert allowed or not speaks_sql
 
 
+def test_no_store_needs_the_database_of_the_other() -> None:
+    graph = _import_graph(SOURCE / "stores")
+    shared = {name for name in graph if not name.startswith("triskele.stores.postgres")}
+    users = {name for name in shared if any(used.startswith("triskele.stores.postgres") for used in graph[name])}
+    # It imports the one that an address names, when it is asked for it.
+    assert users == {"triskele.stores.factory"}
+
+
+def test_the_rules_of_writing_hold_no_statement() -> None:
+    texts = (
+        node.value
+        for node in ast.walk(ast.parse((SOURCE / "stores" / "writer.py").read_text()))
+        if isinstance(node, ast.Constant)
+    )
+    assert not [
+        text
+        for text in texts
+        if isinstance(text, str) and text.split(" ")[0] in {"SELECT", "INSERT", "UPDATE", "DELETE"}
+    ]
+
+
 def test_files_and_functions_stay_small() -> None:
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TypedDict, Unpack
 
 from triskele.base.ids import same_words
 from triskele.errors import BadInput, Conflict, NotFound
@@ -28,6 +29,15 @@ from triskele.types import (
     Sensitivity,
     Withdraw,
 )
+
+
+class EntryDetails(TypedDict, total=False):
+    """What a journal entry may tell besides its action and its id."""
+
+    version: int | None
+    previous: int | None
+    kind: str | None
+    other: str | None
 
 
 class Writer:
@@ -104,18 +114,10 @@ class Writer:
             raise NotFound(f"no memory {id}")
         return found
 
-    def write_entry(
-        self,
-        action: Action,
-        id: str,
-        *,
-        version: int | None = None,
-        previous: int | None = None,
-        kind: str | None = None,
-        other: str | None = None,
-    ) -> int:
+    def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
         """Write one journal entry; its number."""
-        told = [action.value, id, version, previous, kind, other]
+        versions = [details.get("version"), details.get("previous")]
+        told = [action.value, id, *versions, details.get("kind"), details.get("other")]
         return self._rows.insert_entry(self.at, [*told, self.batch, self.undoes, self.actor])
 
     def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from triskele.stores.postgres import erasure, job_rows, vector_rows
 from triskele.stores.postgres.connections import Connection
 from triskele.stores.postgres.document_rows import delete_about
 from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.stores.truth_rows import TruthRows
-from triskele.stores.writer import Writer
+from triskele.stores.writer import EntryDetails, Writer
 from triskele.types import Action, Memory, Outcome, Sensitivity
 
 _VERSION_MARKS = ",".join("?" * (len(VERSION_COLUMNS.split(",")) + 2))
@@ -31,10 +31,10 @@ class WrittenEntry(NamedTuple):
     seq: int
     action: Action
     id: str
-    version: int | None
-    previous: int | None
-    kind: str | None
-    other: str | None
+    version: int | None = None
+    previous: int | None = None
+    kind: str | None = None
+    other: str | None = None
 
 
 class PostgresRows(TruthRows):
@@ -119,21 +119,12 @@ class PostgresWriter(Writer):
         """The same transaction in the rows of another owner."""
         return PostgresWriter(self.connection, owner, self.at, self.batch, actor, undoes)
 
-    def write_entry(
-        self,
-        action: Action,
-        id: str,
-        *,
-        version: int | None = None,
-        previous: int | None = None,
-        kind: str | None = None,
-        other: str | None = None,
-    ) -> int:
+    def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
         """Write one journal entry and record it; its number."""
-        seq = super().write_entry(action, id, version=version, previous=previous, kind=kind, other=other)
-        self.entries.append(WrittenEntry(seq, action, id, version, previous, kind, other))
-        self.touched.update((id,) if other is None or kind is None else (id, other))
-        return seq
+        entry = WrittenEntry(super().write_entry(action, id, **details), action, id, **details)
+        self.entries.append(entry)
+        self.touched.update((id,) if entry.other is None or entry.kind is None else (id, entry.other))
+        return entry.seq
 
     def _withdraw(self, id: str) -> Outcome:
         self.touched.add(id)
