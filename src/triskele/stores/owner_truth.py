@@ -60,7 +60,7 @@ class OwnerTruth(ABC):
         return [to_memory(row) for row in rows]
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
-        """Memories of a scope in order of recency or importance; none where the scope names another owner."""
+        """Memories of a scope in order of recency or importance; none if the scope names another owner."""
         if sort not in _ORDERS:
             raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
         condition, bindings = in_scope(scope, self._WORDING)
@@ -114,7 +114,7 @@ def _seq(cursor: Cursor) -> int:
 
 
 def standing(known_at: datetime | None) -> Condition:
-    """Rows that stand now, or stood at a moment."""
+    """Rows that are current now, or were at a moment."""
     if known_at is None:
         return "known_to IS NULL", []
     moment = to_micros(known_at)

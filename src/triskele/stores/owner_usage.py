@@ -89,7 +89,7 @@ class OwnerUsage(ABC):
         return [ConversationUse(*row)._replace(at=from_micros(row[1])) for row in rows]
 
     def lose(self, conversation: str) -> None:
-        """A conversation was compacted: what it was given is no longer in its context."""
+        """Record that a conversation was compacted: what it was given is no longer in its context."""
         self._write(_Lost(conversation))
 
     def forget(self, conversation: str) -> None:
@@ -119,7 +119,7 @@ class OwnerUsage(ABC):
         return {count.id: count for count in self._counted(sql, self._listed(ids))}
 
     def most_used(self, limit: int = 10) -> list[UseCount]:
-        """The memories that were handed out most often."""
+        """The memories that were recalled and injected most often."""
         order = "recalled + injected DESC, last DESC, id"
         return self._counted(f"SELECT {_COUNTS} FROM usage_counts WHERE owner = ? ORDER BY {order} LIMIT ?", limit)
 
@@ -160,7 +160,7 @@ class OwnerUsage(ABC):
 
 
 class _Entry(Protocol):
-    """Something to write; until it is, what is read is told of it by replaying."""
+    """A queued write; until it is written, reads replay it."""
 
     @property
     def conversation(self) -> str | None: ...

@@ -61,7 +61,7 @@ class TruthRows(ABC):
 
     @abstractmethod
     def clash(self, memory: Memory) -> int | None:
-        """The version with the number of a new one, else the one that stands beside a new one that is to stand."""
+        """The version with the same number as a new one, else the current one if the new one is to be current too."""
 
     @abstractmethod
     def insert_version(self, memory: Memory) -> None:
@@ -88,19 +88,19 @@ class TruthRows(ABC):
         """Delete vectors, jobs and names that no version has any more."""
 
     def current(self, id: str) -> Memory | None:
-        """The version of a memory that stands."""
+        """The current version of a memory."""
         return self._memory(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? AND known_to IS NULL", id
         )
 
     def latest(self, id: str) -> Memory | None:
-        """The newest version of a memory, standing or not."""
+        """The newest version of a memory, current or not."""
         return self._memory(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? ORDER BY version DESC LIMIT 1", id
         )
 
     def same_content(self, memory: Memory) -> Memory | None:
-        """A standing memory that says the same in the same place, secrets left out."""
+        """A current memory with the same content in the same place, secrets left out."""
         return self._memory(
             self._SAME_CONTENT,
             memory.content_hash,
@@ -138,7 +138,7 @@ class TruthRows(ABC):
             )
 
     def standing_link(self, link: Link) -> tuple[int, Link] | None:
-        """The link of the same kind between the same memories that stands, and its row number."""
+        """The open link of the same kind between the same memories, and its row number."""
         values = self._one(
             f"SELECT row, {LINK_COLUMNS} FROM links WHERE owner = ? AND source = ? AND kind = ? AND target = ?"
             " AND known_to IS NULL",
@@ -164,7 +164,7 @@ class TruthRows(ABC):
         )
 
     def is_superseded_by(self, id: str, suspect: str) -> bool:
-        """Whether `suspect` stands anywhere above `id` in its chain of successors."""
+        """Whether `suspect` is a direct or indirect successor of `id`."""
         sql = (
             f"WITH RECURSIVE above (id) AS (SELECT {self._AN_ID} UNION SELECT links.source FROM links JOIN above"
             " ON links.owner = ? AND links.target = above.id WHERE links.kind = 'supersedes'"

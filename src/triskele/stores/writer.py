@@ -43,7 +43,7 @@ class EntryDetails(TypedDict, total=False):
 class Writer:
     """Writes the changes of one transaction, all of one owner, at one moment and under one batch.
 
-    What belongs to another owner is unknown here.
+    Rows of another owner are unknown here.
     """
 
     def __init__(self, rows: TruthRows, at: datetime, batch: str, actor: str, undoes: int | None = None) -> None:
@@ -76,7 +76,7 @@ class Writer:
                 return self._bind(place, project)
 
     def erase(self, ids: Sequence[str]) -> list[Outcome]:
-        """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
+        """Delete every row that holds anything of these memories; the journal keeps only their ids."""
         self._rows.mark_unscrubbed()
         outcomes = []
         for id in dict.fromkeys(ids):
@@ -99,7 +99,7 @@ class Writer:
             raise Conflict(f"memory {last.id} was changed meanwhile: try again")
         self._rows.mark_unscrubbed()
         self._rows.delete_memory(last.id)
-        # An erasure tells every index, of other processes and instances too, to begin again.
+        # An erasure makes every index start over, also those of other processes and instances.
         self._note(Action.ERASED, last)
         for memory, sealed in versions:
             self._rows.insert_version(memory)
@@ -108,7 +108,7 @@ class Writer:
         return self._note(Action.SEALED, last, version=last.version)
 
     def latest(self, id: str) -> Memory:
-        """The newest version of a memory, standing or not."""
+        """The newest version of a memory, current or not."""
         found = self._rows.latest(id)
         if found is None:
             raise NotFound(f"no memory {id}")
@@ -227,7 +227,7 @@ class Writer:
         return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
 
     def _refuse_foreign(self, memory: Memory) -> None:
-        """Raise where a memory is another owner's, as for an unknown id."""
+        """Raise if a memory is another owner's, as for an unknown id."""
         if memory.owner != self.owner:
             raise NotFound(f"no memory {memory.id}")
 

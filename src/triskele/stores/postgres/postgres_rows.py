@@ -1,6 +1,6 @@
-"""The rows of one owner in one Postgres transaction: what Postgres says in its own words, and a record of what it did.
+"""The rows of one owner in one Postgres transaction: the statements that are specific to Postgres.
 
-The record is for those that the memories are shared with (`fan_out`).
+`PostgresWriter` records the changes for the copies of shared memories (`fan_out`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAME = " AND ".join(
 
 
 class WrittenEntry(NamedTuple):
-    """What a journal entry of this transaction tells, and its number."""
+    """A journal entry of this transaction, and its number."""
 
     seq: int
     action: Action
@@ -53,7 +53,7 @@ class PostgresRows(TruthRows):
         self.connection = connection
 
     def clash(self, memory: Memory) -> int | None:
-        """The version with the number of a new one, else the one that stands beside a new one that is to stand."""
+        """The version with the same number as a new one, else the current one if the new one is to be current too."""
         found = self._one(
             "SELECT version FROM versions WHERE owner = ? AND id = ? AND (version = ? OR known_to IS NULL)"
             " ORDER BY version = ? DESC LIMIT 1",

@@ -89,7 +89,7 @@ class PostgresStore:
 
 
 class PostgresOwnerStore(OwnerTruth):
-    """The memories of one owner; every statement names the owner, and row-level security holds where one does not."""
+    """The memories of one owner; every statement names the owner, and row-level security is a second guard."""
 
     _COLUMNS = READ_COLUMNS
     _WORDING = WORDING
@@ -195,7 +195,7 @@ class PostgresOwnerStore(OwnerTruth):
         return {id: id[: max(shortest, shared[id] + 1)] for id in wanted}
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
-        """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
+        """The versions that are current now, or were at a moment; forgotten and unknown ids are left out."""
         condition, bindings = standing(known_at)
         if not (listed := list(ids)):
             return {}
@@ -232,7 +232,7 @@ class PostgresOwnerStore(OwnerTruth):
     def links(
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
-        """The links that touch any of these memories and stand now, or stood at a moment."""
+        """The links of any of these memories that are open now, or were at a moment."""
         condition, bindings = standing(known_at)
         if kind is not None:
             condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]

@@ -1,4 +1,4 @@
-"""Usage of one owner's memories as rows: what Postgres says in its own words."""
+"""Usage of one owner's memories as rows: the statements that are specific to Postgres."""
 
 from __future__ import annotations
 

@@ -120,9 +120,9 @@ class SqliteMaintenance:
             raise _not_backed_up(path, f"{findings[0].subject}: {findings[0].problem}")
 
     def restore(self, source: Path) -> Path | None:
-        """Replace everything by the content of a backup whose every hash holds; where the content of before is kept.
+        """Replace everything by the content of a backup whose every hash matches; returns the path of the old content.
 
-        A sound store is backed up first; the files of a damaged one are moved to a folder beside it.
+        An undamaged store is backed up first; the files of a damaged one are moved to a folder next to it.
         """
         path = self._database.path
         kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
@@ -149,9 +149,9 @@ class SqliteMaintenance:
         return copies.remove(self.leftovers())
 
     def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
-        """Erase memories from the copies beside the store, or the copies as a whole; those changed or removed.
+        """Erase memories from the copies next to the store, or remove whole copies; returns the copies concerned.
 
-        What a restore kept of a sound store loses the memories alone; damaged files that hold one go as a whole.
+        Copies kept by a restore lose only these memories; damaged files that contain one are removed as a whole.
         """
         path = self._database.path
         changed = self.remove_leftovers() + copies.remove_damaged(path, ids)
@@ -171,7 +171,7 @@ class SqliteMaintenance:
         return []
 
     def lost(self) -> list[LostWrites]:
-        """Acknowledged writes that are gone, with what is still known of them."""
+        """Acknowledged writes that were lost, with what is still known of them."""
         with self._database.reading() as connection:
             return lost_writes.lost(connection, self._database.path)
 
@@ -192,7 +192,7 @@ def replace_damaged(path: Path, source: Path, *, timeout_s: float, owner: str) -
 
 
 def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:
-    """Erase memories from a copy; False where it cannot be opened or has none of them."""
+    """Erase memories from a copy; False if it cannot be opened or has none of them."""
     with suppress(TriskeleError):
         database = Database(copy, busy_timeout_s=0, owner=owner, traces=())
         try:
@@ -227,7 +227,7 @@ def _verified(source: Path, path: Path, owner: str) -> Iterator[Path]:
         with copies.staging(copies.RESTORE, path.parent) as staging:
             staged = staging / "staged.db"
             shutil.copyfile(source, staged)
-            # What the log beside a copied store holds is in no other file.
+            # The log next to a copied store holds data that is in no other file.
             if (log := source.with_name(source.name + "-wal")).is_file():
                 shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
             with _of_backup(source), _closing(apsw.Connection(str(staged))) as copy:
@@ -244,7 +244,7 @@ def _prepare(copy: apsw.Connection, source: Path, owner: str) -> None:
     migrate(copy, owner)
     if findings := check(copy, deep=True):
         raise StoreDamaged(f"{findings[0].subject}: {findings[0].problem}")
-    # A new epoch tells every derived index that its stamp no longer means anything.
+    # A new epoch invalidates the stamp of every derived index.
     copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
     copy.execute("DELETE FROM meta WHERE name = ?", [INDEX_OWNER])
     copy.pragma("journal_mode", "delete")

@@ -1,4 +1,4 @@
-"""The rows of one owner in one SQLite transaction: what SQLite says in its own words."""
+"""The rows of one owner in one SQLite transaction: the statements that are specific to SQLite."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SqliteRows(TruthRows):
         self.connection = connection
 
     def clash(self, memory: Memory) -> int | None:
-        """The version with the number of a new one, else the one that stands beside a new one that is to stand."""
+        """The version with the same number as a new one, else the current one if the new one is to be current too."""
         # Two lookups by index cost a quarter of one that sorts what either finds.
         if self._one("SELECT 1 FROM versions WHERE owner = ? AND id = ? AND version = ?", memory.id, memory.version):
             return memory.version

@@ -1,4 +1,4 @@
-"""Usage of one owner's memories in a file: what SQLite says in its own words."""
+"""Usage of one owner's memories in a file: the statements that are specific to SQLite."""
 
 from __future__ import annotations
 
