@@ -15,7 +15,8 @@ test: lint  ## everything that must hold
 
 quick: $(VENV)/dev.done  ## style, types and the tests of the core, in less than a minute
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(BIN)/python -m pytest $(CORE) -m 'not e2e and not slow' && wait $$lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(CORE) -m 'not e2e and not slow' -k 'not postgres' \
+		--hypothesis-profile quick; tests=$$?; wait $$lint && exit $$tests
 
 e2e: $(VENV)/dev.done  ## real clients from npm in a scratch folder, and the pages in Chromium (pictures in build/e2e)
 	TRISKELE_SCREENSHOTS=$(CURDIR)/build/e2e $(BIN)/python -m pytest tests/e2e -m e2e -rs

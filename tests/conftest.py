@@ -29,6 +29,8 @@ os.environ["TRISKELE_AGENTS_BACKGROUND"] = "false"
 
 # A busy machine is no reason to fail.
 settings.register_profile("patient", deadline=None)
+# For `make quick`, which names it.
+settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("patient")
 
 

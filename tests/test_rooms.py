@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -50,13 +52,30 @@ def _room(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
+class Import(NamedTuple):
+    """What is imported, in which line, and whether type checkers alone see it."""
+
+    module: str
+    line: int
+    is_for_types: bool
+
+
+def _imports(tree: ast.AST) -> Iterator[Import]:
+    """The imports of a tree; those inside functions count, because they run."""
+    typed: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module, node.lineno
-            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            typed.update(range(node.lineno, (node.end_lineno or 0) + 1))
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            yield from (Import(name, node.lineno, node.lineno in typed) for name in names)
         elif isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            yield from (Import(alias.name, node.lineno, node.lineno in typed) for alias in node.names)
+
+
+@cache
+def _imports_of(path: Path) -> tuple[Import, ...]:
+    return tuple(_imports(ast.parse(path.read_text())))
 
 
 def _files() -> list[Path]:
@@ -68,19 +87,10 @@ def test_imports_point_downwards(path: Path) -> None:
     level = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
     own = _room(path)
     assert own in level, f"{own} is a room without a place in the import direction"
-    for module, line in _imports(ast.parse(path.read_text())):
+    for module, line, _ in _imports_of(path):
         other = module.split(".")[1] if module.startswith("triskele.") else None
         if other in level and other != own:
             assert level[other] < level[own], f"{path.name}:{line} imports {module}: {own} may not import {other}"
-
-
-class _RuntimeImports(ast.NodeTransformer):
-    """Drops what only type checkers import; imports inside functions count, because they run."""
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        test = node.test
-        is_typing = isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
-        return None if is_typing else self.generic_visit(node)
 
 
 def _module(path: Path) -> str:
@@ -93,9 +103,9 @@ def _import_graph(root: Path) -> dict[str, set[str]]:
     return {
         module: {
             name
-            for name, _ in _imports(_RuntimeImports().visit(ast.parse(path.read_text())))
+            for name, _, is_for_types in _imports_of(path)
             # A package that is named in the import of one of its modules is not itself used.
-            if name in modules and name != module and not module.startswith(f"{name}.")
+            if not is_for_types and name in modules and name != module and not module.startswith(f"{name}.")
         }
         for module, path in modules.items()
     }
@@ -112,14 +122,13 @@ def test_no_room_has_an_import_cycle(room: str) -> None:
 def test_a_cycle_is_seen_inside_functions_and_not_for_types() -> None:
     hidden = "def f():\n    from triskele.graph import names\n"
     typed = "if TYPE_CHECKING:\n    from triskele.graph import names\n"
-    assert ("triskele.graph.names", 2) in list(_imports(_RuntimeImports().visit(ast.parse(hidden))))
-    assert list(_imports(_RuntimeImports().visit(ast.parse(typed)))) == []
+    assert Import("triskele.graph.names", 2, is_for_types=False) in _imports(ast.parse(hidden))
+    assert [each.is_for_types for each in _imports(ast.parse(typed))] == [True, True]
 
 
 @pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_sql_stays_in_the_stores(path: Path) -> None:
-    imports = _imports(ast.parse(path.read_text()))
-    speaks_sql = any(module.split(".")[0] in {"apsw", "sqlite3", "psycopg"} for module, _ in imports)
+    speaks_sql = any(each.module.split(".")[0] in {"apsw", "sqlite3", "psycopg"} for each in _imports_of(path))
     allowed = _room(path) in {"stores", "evaluation"}
     assert allowed or not speaks_sql
 

@@ -270,6 +270,7 @@ def test_nothing_is_known_of_nothing(open_corpus: Open) -> None:
     assert corpus.facts(np.array([10_000]), reach=1).neighbours.tolist() == [[-1, -1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plan", [Plan(), Plan(fusion="rrf"), Plan(fusion="dbsf", rerank="late")], ids=["default", "rrf", "late"]
 )

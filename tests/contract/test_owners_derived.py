@@ -39,7 +39,14 @@ def test_every_method_of_every_protocol_has_a_row() -> None:
         assert calls.keys() == methods, protocol.__name__
 
 
-@pytest.mark.parametrize("seeds", [0, 1, 2], ids=["nothing", "truth", "everything"])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(0, id="nothing", marks=pytest.mark.slow),
+        pytest.param(1, id="truth", marks=pytest.mark.slow),
+        pytest.param(2, id="everything"),
+    ],
+)
 @pytest.mark.parametrize("part", PROTOCOLS)
 def test_another_owner_is_as_if_never_there(
     open_unbound: Callable[..., Store], make_memory: Callable[..., Memory], part: str, seeds: int

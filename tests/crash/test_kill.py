@@ -137,8 +137,7 @@ def test_an_index_writer_that_dies_leaves_no_lock_and_no_gap(
     engine.remember("the heron stood in the pond")
     engine.reindex()
     engine.remember("the heron flew away")
-    dead = nursery.spawn(work, path, _stall_pipe(tmp_path))
-    _wait_for_stall(tmp_path)
+    dead = _stalled(nursery, work, path, tmp_path / "stall")
     assert not engine.lexical.catch_up(wait_s=0)
     nursery.kill(dead)
     assert engine.lexical.catch_up(wait_s=0)
@@ -152,8 +151,7 @@ def test_a_transaction_cut_off_never_was(tmp_path: Path, nursery: Any, open_engi
     path = tmp_path / "store" / "memories.db"
     engine = open_engine(path)
     kept = engine.remember("kept")
-    dead = nursery.spawn("stall_in_transaction", path, _stall_pipe(tmp_path))
-    _wait_for_stall(tmp_path)
+    dead = _stalled(nursery, "stall_in_transaction", path, tmp_path / "stall")
     nursery.kill(dead)
     assert [memory.id for memory in engine.browse()] == [kept.id]
     assert engine.census().journal == 1
@@ -169,8 +167,7 @@ def test_a_project_is_renamed_as_a_whole_or_not_at_all(
     for number in range(3):
         engine.remember(f"number {number}", project="crash")
     engine.store.claim(["path:/crash"], lambda _: "crash")
-    dead = nursery.spawn("stall_in_project_rename", path, _stall_pipe(tmp_path))
-    _wait_for_stall(tmp_path)
+    dead = _stalled(nursery, "stall_in_project_rename", path, tmp_path / "stall")
     nursery.kill(dead)
     assert {memory.project for memory in engine.browse(all_projects=True)} == {"crash"}
     assert [place.project for place in engine.store.places()] == ["crash"]
@@ -189,17 +186,15 @@ def test_readers_go_on_while_a_writer_stands_still(
     engine.remember("a lamp")
     engine.reindex()
     engine.remember("kept")
-    dead = nursery.spawn(work, path, _stall_pipe(tmp_path))
-    _wait_for_stall(tmp_path)
+    dead = _stalled(nursery, work, path, tmp_path / "stall")
     assert [hit.memory.content for hit in open_engine(path).recall("kept").hits] == ["kept"]
     nursery.kill(dead)
 
 
-def _stall_pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "stall")
-    return folder / "stall"
-
-
-def _wait_for_stall(folder: Path) -> None:
-    with (folder / "stall").open() as pipe:
-        assert "stall" in pipe.readline()
+def _stalled(nursery: Any, work: str, path: Path, pipe: Path) -> Any:
+    """A process that has come to where its work stalls."""
+    os.mkfifo(pipe)
+    process = nursery.spawn(work, path, pipe)
+    with pipe.open() as lines:
+        assert "stall" in lines.readline()
+    return process

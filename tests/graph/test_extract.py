@@ -160,6 +160,7 @@ def test_every_mention_stands_where_it_says(text: str) -> None:
 PIECES = """a A a. a_ " "a~ 'a~ ` /a a/ a- 1. Ab~of~ Ab~and~the~ https:// @a # 北 「 A.~ (AB)~ aA 1~January~ ABC- a::"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", [*(piece.replace("~", " ") for piece in PIECES.split()), "\n", "e\u0301", "\u200d", "a1" * 50 + "."]
 )

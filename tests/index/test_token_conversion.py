@@ -115,6 +115,7 @@ def die(folder: str, place: str, times: int) -> None:
 
 
 # Five appends of two records, each of four files.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "times"), [("append", 0), ("append", 3), ("_write", 7), ("_write", 12), ("rmtree", 1)]
 )

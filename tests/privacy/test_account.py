@@ -157,6 +157,7 @@ def _in_threads(path: Path, times: int) -> None:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("together", "counters"), [(_in_processes, 2), (_in_threads, 4)])
 def test_whoever_counts_at_the_same_time_loses_nothing(
     tmp_path: Path, together: Callable[[Path, int], None], counters: int

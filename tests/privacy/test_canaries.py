@@ -18,6 +18,7 @@ from canaries import Canaries, children, make
 
 from triskele.privacy.detect import find
 
+pytestmark = pytest.mark.slow
 KIT = Canaries(make())
 SOME = KIT.canaries[:: len(KIT.canaries) // 37]
 

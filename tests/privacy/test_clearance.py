@@ -153,6 +153,7 @@ def test_every_text_with_a_telling_pair_quotes_itself(text: str) -> None:
     assert Quotes.of([text]).shares(text) is quotes.shares(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["a", "a1", "猫", "ab 12cd ", "\u0300"])
 def test_clearing_takes_time_in_proportion(piece: str) -> None:
     def work(size: int) -> float:

@@ -311,6 +311,7 @@ def test_a_rule_takes_time_in_proportion(rule: Callable[[str], Iterator[Finding]
     assert _grows_in_line(lambda text: rule(pieces[0] + text), "a1B2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.kind)
 def test_a_form_takes_time_in_proportion(provider: Provider) -> None:
     for mark in provider.marks:
@@ -318,6 +319,7 @@ def test_a_form_takes_time_in_proportion(provider: Provider) -> None:
         assert _grows_in_line(lambda text, mark=mark: find_provider_keys(mark + text, [provider]), "0a1b2c3d")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_a_command_takes_time_in_proportion(command: Command) -> None:
     for mark in command.marks:
@@ -325,6 +327,7 @@ def test_a_command_takes_time_in_proportion(command: Command) -> None:
         assert _grows_in_line(lambda text, mark=mark: list(command.form.finditer(mark + text)), "a1 -x ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["%41", "%25", "％", "e\u0301", "\u200b", "aGVsbG8gd29ybGQ", "aGVsbG8gd29ybGQ" * 5 + "\n", "a"]
 )

@@ -139,6 +139,7 @@ def test_no_import_becomes_the_users_word(way: str, engine: Engine, tmp_path: Pa
     _refuse_invisible(memory.content for _, memory in engine.store.versions())
 
 
+@pytest.mark.slow
 def test_nothing_an_agent_stores_becomes_the_users_word(engine: Engine) -> None:
     said = ("agent", "tool", "web")
 

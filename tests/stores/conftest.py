@@ -1,10 +1,10 @@
-"""Looking for words in the bytes of a store's files, and statements without their owner."""
+"""Looking for words in the bytes of a store's files, statements without their owner, and users of one database."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +14,8 @@ import pytest
 import tantivy
 
 from triskele.index.analysis import Analyzer
+from triskele.stores.postgres.accounts import Accounts
+from triskele.stores.postgres.truth import PostgresStore
 
 LETTERS = "bcdfghjklmnpqrtvwxz"
 _CONDITION = re.compile(r"(\w+\.)?owner = %(s|\(owner\)s)")
@@ -54,6 +56,25 @@ def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(psycopg.Connection, "execute", execute_unfiltered)
     return changed
+
+
+@pytest.fixture
+def accounts(postgres_url: str) -> Iterator[Accounts]:
+    """The accounts of alice, bob and carol in one Postgres database."""
+    found = Accounts(postgres_url)
+    for name in ("alice", "bob", "carol"):
+        found.create_user(name)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def store(postgres_url: str, accounts: Accounts, tmp_path: Path) -> Iterator[PostgresStore]:
+    """The store of alice, bob and carol."""
+    assert len(accounts.users()) == 3
+    opened = PostgresStore(postgres_url, folder=tmp_path)
+    yield opened
+    opened.close()
 
 
 def _forms(word: str) -> set[bytes]:

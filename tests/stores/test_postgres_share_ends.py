@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,23 +16,6 @@ from triskele.stores.sharing import GranteeKind
 from triskele.types import Action, Add, Memory, Revise
 
 HERON = "the heron of Holm Bridge fishes at dawn"
-
-
-@pytest.fixture
-def accounts(postgres_url: str) -> Iterator[Accounts]:
-    found = Accounts(postgres_url)
-    for name in ("alice", "bob", "carol"):
-        found.create_user(name)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def store(postgres_url: str, accounts: Accounts, tmp_path: Path) -> Iterator[PostgresStore]:
-    assert accounts.users()
-    opened = PostgresStore(postgres_url, folder=tmp_path)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Protocol, TypeVar
 
 from triskele.base import timestamps
@@ -34,7 +33,6 @@ from triskele.types import (
     Disconnect,
     Forget,
     Link,
-    LinkKind,
     Memory,
     Revise,
     Sensitivity,
@@ -390,14 +388,14 @@ class Sync:
     def _linked(self, id: str, opening: Links, closing: Links) -> Links:
         """Open and close links; those that could not be opened."""
         now = timestamps.now()
-        changes: list[Change] = [Disconnect(_link(id, tie, now)) for tie in sorted(closing)]
+        changes: list[Change] = [Disconnect(sync_states.link_of(id, tie, now)) for tie in sorted(closing)]
         engine = self._engine.acting_as(sync_states.sync_actor(""))
         if changes:
             engine.apply(changes)
         left = set()
         for tie in sorted(opening):
             try:
-                engine.apply([Connect(_link(id, tie, now))])
+                engine.apply([Connect(sync_states.link_of(id, tie, now))])
             except (Conflict, NotFound):
                 left.add(tie)
         return frozenset(left)
@@ -454,10 +452,6 @@ def _withdrawing(known: Memory) -> list[Change]:
     private = replace(known, sensitivity=Sensitivity.PRIVATE, known_to=None)
     changes: list[Change] = [Revise(private, base=known.version), Withdraw(known.id)]
     return [*changes, *([Forget(known.id)] if known.known_to else [])]
-
-
-def _link(source: str, tie: tuple[str, str], at: datetime) -> Link:
-    return Link(source=source, kind=LinkKind(tie[0]), target=tie[1], known_from=at)
 
 
 def _targets(links: Iterable[Links]) -> set[str]:

@@ -23,7 +23,20 @@ from triskele.exchange.reconcile import ERASED, Links, Mine, Push, Standing, The
 from triskele.ingest import refuse_secret_labels
 from triskele.privacy import detect
 from triskele.stores.protocols import Document, OwnerStore
-from triskele.types import Action, Add, Change, Forget, JournalEntry, Memory, Origin, Revise, Role, Sensitivity
+from triskele.types import (
+    Action,
+    Add,
+    Change,
+    Forget,
+    JournalEntry,
+    Link,
+    LinkKind,
+    Memory,
+    Origin,
+    Revise,
+    Role,
+    Sensitivity,
+)
 
 # The kind of the documents that give a project without a remote its name on this side.
 _NAMES = "sync-project"
@@ -196,6 +209,11 @@ def links_of(store: OwnerStore, ids: Sequence[str]) -> dict[str, Links]:
         if link.source in found:
             found[link.source].add((link.kind.value, link.target))
     return {id: frozenset(links) for id, links in found.items()}
+
+
+def link_of(source: str, tie: tuple[str, str], at: datetime) -> Link:
+    """The link that leads from a memory by a kind to another."""
+    return Link(source=source, kind=LinkKind(tie[0]), target=tie[1], known_from=at)
 
 
 def sync_actor(actor: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from triskele.index.analysis import PADDING, Analyzer, memory_terms
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions
 from triskele.index.lexical import MAX_TERMS, LexicalIndex
-from triskele.index.mentions import Layers, MentionIndex, first_of_each
+from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
 from triskele.index.vectors import bytes_of, from_row, sound_vector
 from triskele.stores.corpus_store import CandidateRow, CorpusStore, FactRow, VectorQuery, WeightedTerms, WordCounts
@@ -358,13 +358,12 @@ class DatabaseCorpus:
         """The place of the concept in the request, a row that mentions it, and whether it is the row's subject."""
         if self.scope.sensitivities is None and self.scope.origins is None:
             return self._layers.holders(concepts, most)
-        place, rows, is_subject = self._layers.holders(concepts)
-        self._load_facts(rows.tolist(), 0)
-        known = [self._facts[row][1] for row in rows.tolist()]
+        holders = self._layers.holders(concepts)
+        rows = holders[1].tolist()
+        self._load_facts(rows, 0)
+        known = [self._facts[row][1] for row in rows]
         is_allowed = np.array([each is not None and each.is_readable for each in known], dtype=np.bool_)
-        place, rows, is_subject = place[is_allowed], rows[is_allowed], is_subject[is_allowed]
-        kept = first_of_each(place, most)
-        return place[kept], rows[kept], is_subject[kept]
+        return allowed(holders, is_allowed, most)
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""

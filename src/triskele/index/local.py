@@ -18,7 +18,7 @@ from triskele.index.catalog import Catalog, Columns, ScopeView
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
-from triskele.index.mentions import Layers, MentionIndex, first_of_each
+from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.vectors import DenseIndex, PlacedVectors, TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder
@@ -238,12 +238,10 @@ class LocalCorpus(LocalVectors):
         """The place of the concept in the request, a row that mentions it, and whether it is the row's subject."""
         if self._scoped.is_readable is None:
             return self._layers.holders(concepts, most)
-        place, rows, is_subject = self._layers.holders(concepts)
-        is_allowed, at = self.columns.locate(rows)
+        holders = self._layers.holders(concepts)
+        is_allowed, at = self.columns.locate(holders[1])
         is_allowed[is_allowed] = self._scoped.is_readable[at]
-        place, rows, is_subject = place[is_allowed], rows[is_allowed], is_subject[is_allowed]
-        kept = first_of_each(place, most)
-        return place[kept], rows[kept], is_subject[kept]
+        return allowed(holders, is_allowed, most)
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""

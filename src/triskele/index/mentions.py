@@ -272,12 +272,14 @@ def _concept_of(names: Ints, concepts: Ints) -> Ints:
     return grouped
 
 
-def first_of_each(place: Ints, most: int | None) -> Ints:
-    """Where the first entries of each place are, at most so many of each."""
+def allowed(holders: tuple[Ints, Ints, Bools], is_allowed: Bools, most: int | None) -> tuple[Ints, Ints, Bools]:
+    """Those holders that are allowed, at most so many of each place."""
+    place, rows, is_subject = holders[0][is_allowed], holders[1][is_allowed], holders[2][is_allowed]
     if most is None:
-        return np.arange(len(place))
+        return place, rows, is_subject
     order = np.argsort(place, kind="stable")
-    return order[np.arange(len(place)) - np.searchsorted(place[order], place[order]) < most]
+    kept = order[np.arange(len(place)) - np.searchsorted(place[order], place[order]) < most]
+    return place[kept], rows[kept], is_subject[kept]
 
 
 def _joined(found: Sequence[tuple[Ints, Ints, Bools]]) -> tuple[Ints, Ints, Bools]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from triskele.base.files import expanded, file_lock
 from triskele.config import SYNC_KEY_FILE, Settings
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _LOCK_FILE = "sync.lock"
 _LOCK_S = 30.0
+_CLOSED = (Sensitivity.PRIVATE, Sensitivity.SECRET)
+# A count has no end.
+_ALL = 2**31
 
 
 class HttpSyncServer:
@@ -81,9 +84,8 @@ def _reason(error: Exception) -> str:
 
 def status(engine: Engine) -> SyncState:
     """What a sync would have to do, and what keeps the rest; nothing is asked of the server."""
-    notes, found = Notes(engine.store), Notes(engine.store).state()
-    waiting = notes.waiting()
-    closed = {each.id for _, each in engine.store.versions() if _is_closed(each)}
+    notes = Notes(engine.store)
+    found, waiting = notes.state(), notes.waiting()
     return SyncState(
         url=engine.settings.sync.url,
         user=found.get("user", ""),
@@ -92,12 +94,8 @@ def status(engine: Engine) -> SyncState:
         unsent=tuple(id for id in notes.unsent() if id not in waiting),
         waiting=waiting,
         conflicts=tuple(notes.conflicts()),
-        left_here=len(closed),
+        left_here=len(engine.browse(all_projects=True, sensitivities=_CLOSED, limit=_ALL)),
     )
-
-
-def _is_closed(memory: Any) -> bool:
-    return memory.known_to is None and memory.sensitivity is not Sensitivity.OPEN
 
 
 def _remote(settings: Settings) -> RemoteMemory:

@@ -73,9 +73,9 @@ def test_groups_are_the_admins_and_the_quota_is_the_owners(server: Server) -> No
         triskele.connect(server.url, bob) as his,
     ):
         with pytest.raises(AccessDenied):
-            hers.store.shares.create("crew")
-        admin.store.shares.create("crew")
-        assert admin.store.shares.add("crew", "bob").members == ["bob"]
+            hers.store.groups.create("crew")
+        admin.store.groups.create("crew")
+        assert admin.store.groups.add("crew", "bob").members == ["bob"]
         ids = [hers.remember(f"{FACT} {number}", tags=["air"]).id for number in range(3)]
         hers.store.shares.share("tag", "air", "group", "crew", access="write")
         assert [each.access for each in his.store.shares.received()] == ["write"] * 3
@@ -85,9 +85,9 @@ def test_groups_are_the_admins_and_the_quota_is_the_owners(server: Server) -> No
         his.remember("one of his own")
         with pytest.raises(QuotaExceeded):
             his.remember("one too many")
-        assert admin.store.shares.remove("crew", "bob").members == []
+        assert admin.store.groups.remove("crew", "bob").members == []
         assert his.store.shares.received() == []
-        admin.store.shares.delete("crew")
+        admin.store.groups.delete("crew")
         assert hers.store.shares.groups() == [] == hers.store.shares.given()
 
 

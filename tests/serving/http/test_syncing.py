@@ -1,4 +1,4 @@
-"""What `sync --status` tells of runs that failed."""
+"""What `sync --status` tells: runs that failed, and what stays on this machine."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from triskele.errors import BadInput, Unavailable
 from triskele.exchange.sync_notes import Notes
 from triskele.serving import syncing
 from triskele.serving.syncing import AutomaticSync, Sync
+from triskele.types import Sensitivity
 
 # The discard port: nobody answers there.
 URL = "http://127.0.0.1:9"
@@ -43,6 +44,19 @@ def test_a_missing_key_is_told_by_the_status_and_the_next_run_begins_as_the_firs
         syncing.sync(engine)
     assert "does not answer" in syncing.status(engine).error
     assert Notes(engine.store).state()["address"] == URL
+
+
+def test_the_status_counts_what_is_private_or_secret_now(engine: Engine) -> None:
+    engine.remember("an open one")
+    for number in range(3):
+        engine.remember(f"private {number}", project=f"project {number}", sensitivity=Sensitivity.PRIVATE)
+    opened = engine.remember("private for a while", sensitivity=Sensitivity.PRIVATE).id
+    engine.edit(opened, sensitivity=Sensitivity.OPEN)
+    engine.forget(engine.remember("private and forgotten", sensitivity=Sensitivity.PRIVATE).id)
+    assert syncing.status(engine).left_here == 3
+    # Out of date, and still here.
+    engine.remember("private last year", sensitivity=Sensitivity.PRIVATE, valid_to="2020-01-01")
+    assert syncing.status(engine).left_here == 4
 
 
 def test_a_fault_while_syncing_by_itself_is_told_without_its_text(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -183,9 +183,9 @@ def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[tuple[
 def _groups(invocation: Invocation) -> Iterator[GroupStore]:
     """The groups of the server, over HTTP where this machine uses one."""
     if invocation.uses_server():
-        with invocation.open() as engine:
-            # Over HTTP the same requests serve shares and groups.
-            yield cast("GroupStore", engine.store.shares)
+        with invocation.open():
+            assert invocation.remote is not None
+            yield invocation.remote.store.groups
         return
     if invocation.settings().store.url.startswith("sqlite:"):
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")

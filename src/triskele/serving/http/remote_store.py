@@ -25,6 +25,7 @@ class RemoteStore:
         self._memory = memory
         self.usage = self
         self.shares = RemoteShares(memory)
+        self.groups = RemoteGroups(memory)
 
     def __getattr__(self, name: str) -> NoReturn:
         self._memory.__getattr__(name)
@@ -132,6 +133,16 @@ class RemoteShares:
         """All groups with their members, by name."""
         return self._memory.asked(list[UserGroup], "GET", "/v1/groups")
 
+    def _all(self) -> replies.SharesReply:
+        return self._memory.asked(replies.SharesReply, "GET", "/v1/shares")
+
+
+class RemoteGroups:
+    """The groups of a server, changed by its admins."""
+
+    def __init__(self, memory: RemoteMemory) -> None:
+        self._memory = memory
+
     def create(self, name: str) -> UserGroup:
         """Add a group without members."""
         return self._memory.asked(UserGroup, "POST", "/v1/groups", json={"name": name})
@@ -147,9 +158,6 @@ class RemoteShares:
     def remove(self, name: str, user: str) -> UserGroup:
         """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
         return self._memory.asked(UserGroup, "DELETE", _member(name, user))
-
-    def _all(self) -> replies.SharesReply:
-        return self._memory.asked(replies.SharesReply, "GET", "/v1/shares")
 
 
 def _member(name: str, user: str) -> str:

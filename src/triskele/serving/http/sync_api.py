@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from itertools import accumulate
 
@@ -41,8 +40,6 @@ from triskele.types import (
     Change,
     Connect,
     Disconnect,
-    Link,
-    LinkKind,
     Memory,
     Outcome,
     Revise,
@@ -317,8 +314,8 @@ class _Receiver:
     def _tied(self, item: SyncItem) -> PushResult:
         """Open and close links; those that cannot be are left out, and the first reason is told."""
         now, reasons = timestamps.now(), list[str]()
-        changes: list[Change] = [Disconnect(_link(item.id, tie, now)) for tie in item.unlinked]
-        changes += [Connect(_link(item.id, tie, now)) for tie in item.linked]
+        changes: list[Change] = [Disconnect(sync_states.link_of(item.id, tie, now)) for tie in item.unlinked]
+        changes += [Connect(sync_states.link_of(item.id, tie, now)) for tie in item.linked]
         try:
             self._engine.apply(changes)
         except (Conflict, NotFound):
@@ -354,10 +351,6 @@ def _placeholder(id: str, owner: str) -> Memory:
 
 def _standing(memory: Memory) -> Memory:
     return replace(memory, known_to=None)
-
-
-def _link(source: str, tie: tuple[LinkKind, str], at: datetime) -> Link:
-    return Link(source=source, kind=tie[0], target=tie[1], known_from=at)
 
 
 OPERATIONS: tuple[Operation, ...] = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,12 +25,11 @@ from triskele.stores.access_keys import (
     key_id,
     new_key,
 )
-from triskele.stores.postgres.connections import LOCK_OWNER, Connection, Connections, told
+from triskele.stores.postgres.connections import LOCK_OWNER, Connections, told
 from triskele.stores.postgres.migrations import DERIVED, OWNED
 from triskele.stores.postgres.shares import Groups, end_leftovers
 from triskele.validation import check_name
 
-_ENTER = "SELECT set_config('triskele.accounts', 'on', true)"
 _USER = "users.name, users.is_admin, users.created_at, users.memories, users.requests, users.model_tokens"
 _KEY = "keys.id, keys.user_name, keys.label, keys.scopes, keys.created_at, keys.expires_at, keys.revoked_at"
 _AUDIT = "entry, at, user_name, key, operation, target, status, address"
@@ -62,7 +59,7 @@ class Accounts:
         """Add a user."""
         user = User(check_user(name), is_admin, timestamps.now(), quotas)
         row = (quotas.memories, quotas.requests_per_minute, quotas.model_tokens_per_day)
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             try:
                 connection.execute(
                     "INSERT INTO users (name, is_admin, created_at, memories, requests, model_tokens)"
@@ -76,12 +73,12 @@ class Accounts:
 
     def users(self) -> list[User]:
         """All users, by name."""
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             return [_user(row) for row in connection.execute(f"SELECT {_USER} FROM users ORDER BY name").fetchall()]
 
     def user(self, name: str) -> User:
         """One user."""
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             row = connection.execute(f"SELECT {_USER} FROM users WHERE name = %s", [name]).fetchone()
         if row is None:
             raise NotFound(f"there is no user {name[:64]}")
@@ -136,7 +133,7 @@ class Accounts:
             created_at=timestamps.now(),
             expires_at=expires_at,
         )
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             connection.execute(
                 "INSERT INTO keys (id, user_name, label, hash, scopes, created_at, expires_at)"
                 " VALUES (%s, %s, %s, %s, %s, %s, %s)",
@@ -147,14 +144,14 @@ class Accounts:
     def keys(self, user: str | None = None) -> list[AccessKey]:
         """The keys of a user, or of all, oldest first."""
         condition, bindings = ("WHERE user_name = %s", [user]) if user is not None else ("", [])
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             sql = f"SELECT {_KEY} FROM keys {condition} ORDER BY created_at, id"
             return [_key(row) for row in connection.execute(sql, bindings).fetchall()]
 
     def revoke_key(self, id: str, user: str | None = None) -> AccessKey:
         """End a key at once; of one user where named."""
         mine, bindings = ("AND user_name = %s", [user]) if user is not None else ("", [])
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             sql = f"UPDATE keys SET revoked_at = coalesce(revoked_at, %s) WHERE id = %s {mine} RETURNING {_KEY}"
             row = connection.execute(sql, [_number(timestamps.now()), id, *bindings]).fetchone()
         if row is None:
@@ -167,7 +164,7 @@ class Accounts:
         if id is None:
             return None
         sql = f"SELECT hash, {_KEY}, {_USER} FROM keys JOIN users ON users.name = keys.user_name WHERE keys.id = %s"
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             row = connection.execute(sql, [id]).fetchone()
         if not is_proven(key, None if row is None else bytes(row[0])) or row is None:
             return None
@@ -177,7 +174,7 @@ class Accounts:
         """A new session of a key, told only now, and when it ends; of many sessions of one key the oldest go."""
         now, text = timestamps.now(), secrets.token_urlsafe(32)
         ends = min(now + lasts, key.expires_at or now + lasts)
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             connection.execute("DELETE FROM sessions WHERE expires_at <= %s", [_number(now)])
             connection.execute(
                 "DELETE FROM sessions WHERE hash IN"
@@ -196,18 +193,18 @@ class Accounts:
             f"SELECT {_KEY}, {_USER} FROM sessions JOIN keys ON keys.id = sessions.key"
             " JOIN users ON users.name = keys.user_name WHERE sessions.hash = %s AND sessions.expires_at > %s"
         )
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             row = connection.execute(sql, [_session(text), _number(timestamps.now())]).fetchone()
         return None if row is None else _standing(row)
 
     def end_session(self, text: str) -> None:
         """End a session at once."""
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             connection.execute("DELETE FROM sessions WHERE hash = %s", [_session(text)])
 
     def note(self, *, user: str, key: str, operation: str, target: str, status: int, address: str) -> None:
         """Add a line to the audit log."""
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             connection.execute(
                 "INSERT INTO audit (at, user_name, key, operation, target, status, address)"
                 " VALUES (%s, %s, %s, %s, %s, %s, %s)",
@@ -220,15 +217,9 @@ class Accounts:
         given = [(condition, value) for condition, value in parts if value is not None]
         where = f"WHERE {' AND '.join(condition for condition, _ in given)}" if given else ""
         sql = f"SELECT {_AUDIT} FROM audit {where} ORDER BY entry DESC LIMIT %s"
-        with self._transaction() as connection:
+        with self._connections.accounts() as connection:
             rows = connection.execute(sql, [*(value for _, value in given), limit]).fetchall()
         return [_entry(row) for row in rows]
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with told(self._connections.address), self._connections.transaction("BEGIN", "", _ENTER) as (connection, _):
-            yield connection
-            connection.execute("COMMIT")
 
 
 def _standing(row: Any) -> VerifiedKey | None:

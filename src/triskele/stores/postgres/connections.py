@@ -19,7 +19,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
-from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of
+from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
 SCHEMA = migrations.SCHEMA
 # A server that was killed is asked so often whether it is back.
@@ -34,6 +34,7 @@ _SETTINGS = (
     " set_config('lock_timeout', %s, true),"
     " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
 )
+SEE_ACCOUNTS = "SELECT set_config('triskele.accounts', 'on', true)"
 # Takes the locks of some owners, one after the other, then makes sure that they are listed.
 _LOCK = (
     "WITH locked AS MATERIALIZED (SELECT one, {take}(hashtextextended('triskele owner ' || one, 0)) AS taken"
@@ -85,10 +86,14 @@ class Connections:
         try:
             yield connection, rows
         finally:
-            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                with _ignored():
-                    connection.execute("ROLLBACK")
-            self._pool.putconn(connection)
+            give_back(self._pool, connection)
+
+    @contextmanager
+    def accounts(self) -> Iterator[Connection]:
+        """A transaction that sees users, keys and groups instead of an owner's rows, durable once it ends."""
+        with told(self.address), self.transaction(_WRITE, "", SEE_ACCOUNTS) as (connection, _):
+            yield connection
+            connection.execute("COMMIT")
 
     @property
     def is_open(self) -> bool:
@@ -140,22 +145,16 @@ class Connections:
                         connection.execute("COMMIT")
                 return connection, cursor.fetchall()
             except psycopg.OperationalError as error:
-                self._give_back(connection)
+                give_back(self._pool, connection)
                 if not is_lost(error) or time.monotonic() > until:
                     raise
             except BaseException:
-                self._give_back(connection)
+                give_back(self._pool, connection)
                 raise
 
     def _newest_position(self) -> str:
         with told(self.address), self.transaction(_READ, "", WRITTEN, ends=True) as (_, [[position]]):
             return str(position)
-
-    def _give_back(self, connection: Connection) -> None:
-        if not connection.closed:
-            with _ignored():
-                connection.execute("ROLLBACK")
-        self._pool.putconn(connection)
 
     def _borrowed(self, ends: float) -> Connection:
         """A connection of the pool; waits for a server that is starting again."""
@@ -373,11 +372,3 @@ def _explained(error: psycopg.Error, address: str) -> TriskeleError:
     if is_lost(error):
         return StoreUnavailable(f"the store {address} does not answer ({reason}): nothing was written; try again")
     return StoreUnavailable(f"the store {address} refused: {reason}")
-
-
-@contextmanager
-def _ignored() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.Error:
-        return

@@ -299,7 +299,7 @@ class _Spread:
             versions = self._versions()
             links = self._links()
             made = connection.execute(_MADE, [owner, [each.content_hash for each in versions], HOSTED]).fetchall()
-        theirs = _writer_for_reader(self.writer, self.performer, self.reader)
+            theirs = _writer_for(self.writer, self.performer, self.reader)
         with rows_of(connection, self.reader, self.performer.owner, sharing=True):
             taken = self._taken()
             self._remove(theirs)
@@ -414,12 +414,6 @@ class _Spread:
             "INSERT INTO shared_memories (owner, id, reader, access) VALUES (%s, %s, %s, %s)",
             [(owner, id, self.reader, self.after[id]) for id in sorted(there)],
         )
-
-
-def _writer_for_reader(writer: PostgresWriter, performer: Performer, reader: str) -> PostgresWriter:
-    """A writer in the rows of a reader."""
-    with rows_of(writer.connection, writer.owner, performer.owner):
-        return _writer_for(writer, performer, reader)
 
 
 def _write_link(theirs: PostgresWriter, link: Link) -> None:

@@ -97,6 +97,14 @@ def epoch_of(connection: Connection) -> str:
     return str(row[0]) if row else ""
 
 
+def give_back(pool: ConnectionPool[Connection], connection: Connection) -> None:
+    """End what is left of a transaction, and let others use the connection."""
+    if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        with suppress(psycopg.Error):
+            connection.execute("ROLLBACK")
+    pool.putconn(connection)
+
+
 class Replica:
     """A bounded pool of connections to a replica, which never gets a write."""
 
@@ -155,10 +163,7 @@ class Replica:
 
     def give_back(self, connection: Connection) -> None:
         """End the transaction, and let others use the connection."""
-        if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            with suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
-        self._pool.putconn(connection)
+        give_back(self._pool, connection)
 
     def close(self) -> None:
         """Close every connection."""

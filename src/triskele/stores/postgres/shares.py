@@ -13,7 +13,7 @@ from triskele.base.ids import new_batch
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.stores.access_keys import check_user
 from triskele.stores.postgres import erasure
-from triskele.stores.postgres.connections import LOCK_OWNER, Connection, Connections, OwnerTransactions, told
+from triskele.stores.postgres.connections import LOCK_OWNER, SEE_ACCOUNTS, Connection, Connections, OwnerTransactions
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
 from triskele.stores.postgres.postgres_rows import PostgresWriter
 from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
@@ -24,8 +24,7 @@ _ADMIN = "admin"
 _MOST_TRIES = 10
 _SHARE = "owner, subject, target, grantee_kind, grantee, access, at"
 _SAME = "owner = %s AND subject = %s AND target = %s AND grantee_kind = %s AND grantee = %s"
-_ENTER = "SELECT set_config('triskele.accounts', 'on', true)"
-_LEAVE = "SELECT set_config('triskele.accounts', '', true)"
+_GIVEN = f"SELECT {_SHARE} FROM shares WHERE owner = %s ORDER BY at, subject, target, grantee_kind, grantee"
 
 
 class PostgresShares:
@@ -85,8 +84,7 @@ class PostgresShares:
 
     def given(self) -> list[Share]:
         """What this user shares, oldest first."""
-        sql = f"SELECT {_SHARE} FROM shares WHERE owner = %s ORDER BY at, subject, target, grantee_kind, grantee"
-        return [_to_share(row) for row in self._transactions.all(sql, [self._owner])]
+        return [_to_share(row) for row in self._transactions.all(_GIVEN, [self._owner])]
 
     def received(self) -> list[ReceivedMemory]:
         """The memories that others share with this user, by owner and id."""
@@ -127,12 +125,12 @@ class Groups:
 
     def all(self) -> list[UserGroup]:
         """All groups with their members, by name."""
-        with self._accounts() as connection:
+        with self._connections.accounts() as connection:
             return _groups(connection.execute(_GROUPS).fetchall())
 
     def create(self, name: str) -> UserGroup:
         """Add a group without members."""
-        with self._accounts() as connection:
+        with self._connections.accounts() as connection:
             try:
                 connection.execute(
                     "INSERT INTO groups VALUES (%s, %s)", [check_user(name), timestamps.to_micros(timestamps.now())]
@@ -147,21 +145,21 @@ class Groups:
         for _ in range(_MOST_TRIES):
             for member in self._one(name).members:
                 self.remove(name, member)
-            for owner in self._sharers(["group"], [name]):
+            for owner in self._sharers("group", name):
                 self._unshared(owner, "group", name)
-            with self._accounts() as connection:
+            with self._connections.accounts() as connection:
                 # Held by those who share with it, or change who is in it: none of them comes between.
                 connection.execute("SELECT 1 FROM groups WHERE name = %s FOR UPDATE", [name])
                 sql = "SELECT 1 FROM group_members WHERE group_name = %s"
                 is_used = connection.execute(sql, [name]).fetchone() is not None
-                if not is_used and not self._sharers_in(connection, ["group"], [name]):
+                if not is_used and not _sharers(connection, "group", name):
                     connection.execute("DELETE FROM groups WHERE name = %s", [name])
                     return
         raise StoreUnavailable(f"somebody goes on sharing with the group {name}: try again")
 
     def add(self, name: str, user: str) -> UserGroup:
         """Add a user to a group; what is shared with the group is shared with the user at once."""
-        with self._accounts() as connection:
+        with self._connections.accounts() as connection:
             _check_user(connection, user)
         sql = "INSERT INTO group_members VALUES (%s, %s) ON CONFLICT DO NOTHING"
         return self._changed(name, user, lambda connection: connection.execute(sql, [name, user]))
@@ -178,7 +176,7 @@ class Groups:
         for group in self.all():
             if user in group.members:
                 self.remove(group.name, user)
-        for owner in self._sharers(["user"], [user]):
+        for owner in self._sharers("user", user):
             self._unshared(owner, "user", user)
         for kind, grantee in {(share.grantee_kind, share.grantee) for share in self._shares(user).given()}:
             self._unshared(user, kind, grantee)
@@ -199,7 +197,7 @@ class Groups:
             with _accounts_of(connection):
                 # Those who share with the group hold this row while they read its members.
                 connection.execute("SELECT 1 FROM groups WHERE name = %s FOR UPDATE", [name])
-                sharers = self._sharers_in(connection, ["group"], [name])
+                sharers = _sharers(connection, "group", name)
                 change(connection)
             performer = Performer(user, _ADMIN, locked)
             performer.require(sharers)
@@ -213,13 +211,9 @@ class Groups:
         in_order(OwnerTransactions(self._connections, user), work)
         return self._one(name)
 
-    def _sharers(self, kinds: list[str], grantees: list[str]) -> list[str]:
-        with self._accounts() as connection:
-            return self._sharers_in(connection, kinds, grantees)
-
-    def _sharers_in(self, connection: Connection, kinds: list[str], grantees: list[str]) -> list[str]:
-        sql = "SELECT DISTINCT owner FROM shares WHERE grantee_kind = ANY(%s) AND grantee = ANY(%s) ORDER BY 1"
-        return [str(owner) for (owner,) in connection.execute(sql, [kinds, grantees]).fetchall()]
+    def _sharers(self, kind: GranteeKind, grantee: str) -> list[str]:
+        with self._connections.accounts() as connection:
+            return _sharers(connection, kind, grantee)
 
     def _shares(self, owner: str) -> PostgresShares:
         return PostgresShares(OwnerTransactions(self._connections, owner))
@@ -229,12 +223,6 @@ class Groups:
             if group.name == name:
                 return group
         raise NotFound(f"there is no group {name[:64]}")
-
-    @contextmanager
-    def _accounts(self) -> Iterator[Connection]:
-        with told(self._connections.address), self._connections.transaction("BEGIN", "", _ENTER) as (connection, _):
-            yield connection
-            connection.execute("COMMIT")
 
 
 def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
@@ -269,8 +257,7 @@ def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
 
 def end_leftovers(connection: Connection, kind: GranteeKind, name: str) -> None:
     """Let a new user or group begin with nothing, in the transaction of accounts that makes it."""
-    sql = "SELECT DISTINCT owner FROM shares WHERE grantee_kind = %s AND grantee = %s"
-    owners = {str(owner) for (owner,) in connection.execute(sql, [kind, name]).fetchall()}
+    owners = set(_sharers(connection, kind, name))
     readers = [name] if kind == "user" else []
     sql = "SELECT DISTINCT owner FROM shared_memories WHERE reader = ANY(%s)"
     owners |= {str(owner) for (owner,) in connection.execute(sql, [readers]).fetchall()}
@@ -303,9 +290,9 @@ def _end_share(writer: PostgresWriter, share: Share) -> None:
 @contextmanager
 def _accounts_of(connection: Connection) -> Iterator[None]:
     """Let a transaction of an owner see users and groups for a while."""
-    connection.execute(_ENTER)
+    connection.execute(SEE_ACCOUNTS)
     yield
-    connection.execute(_LEAVE)
+    connection.execute("SELECT set_config('triskele.accounts', '', true)")
 
 
 def _check_shareable(writer: PostgresWriter, id: str) -> None:
@@ -324,20 +311,27 @@ def _check_grantee(connection: Connection, kind: GranteeKind, name: str) -> None
             raise NotFound(f"there is no {kind} {name[:64]}")
 
 
+def _sharers(connection: Connection, kind: GranteeKind, grantee: str) -> list[str]:
+    """Who shares anything with a user or a group."""
+    sql = "SELECT DISTINCT owner FROM shares WHERE grantee_kind = %s AND grantee = %s ORDER BY 1"
+    return [str(owner) for (owner,) in connection.execute(sql, [kind, grantee]).fetchall()]
+
+
 def _check_user(connection: Connection, name: str) -> None:
     if connection.execute("SELECT 1 FROM users WHERE name = %s", [name]).fetchone() is None:
         raise NotFound(f"there is no user {name[:64]}")
 
 
 def _covered(writer: PostgresWriter, share: Share) -> set[str]:
-    """The memories that a share may be about, and those that its owner has shared so far."""
-    connection, owner = writer.connection, writer.owner
-    rows = connection.execute(
+    """The memory of a share, or those that its tag may be about and those that its owner has shared so far."""
+    if share.subject == "memory":
+        return {share.target}
+    rows = writer.connection.execute(
         "SELECT DISTINCT id FROM versions WHERE owner = %s AND known_to IS NULL AND shared_by IS NULL"
         " AND jsonb_exists(tags::jsonb, %s) UNION SELECT id FROM shared_memories WHERE owner = %s",
-        [owner, share.target, owner],
+        [writer.owner, share.target, writer.owner],
     ).fetchall()
-    return {share.target} if share.subject == "memory" else {str(id) for (id,) in rows}
+    return {str(id) for (id,) in rows}
 
 
 def _note(writer: PostgresWriter, action: Action, subject: Subject, target: str, grantee: str) -> None:
@@ -345,8 +339,7 @@ def _note(writer: PostgresWriter, action: Action, subject: Subject, target: str,
 
 
 def _given(connection: Connection, owner: str) -> list[Share]:
-    rows = connection.execute(f"SELECT {_SHARE} FROM shares WHERE owner = %s", [owner]).fetchall()
-    return [_to_share(row) for row in rows]
+    return [_to_share(row) for row in connection.execute(_GIVEN, [owner]).fetchall()]
 
 
 def _groups(rows: Iterable[Any]) -> list[UserGroup]:
