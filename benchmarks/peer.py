@@ -39,7 +39,7 @@ class HybridPeer:
 
 
 def open_peer(folder: Path, contents: Sequence[str], vectors: NDArray[np.float32]) -> HybridPeer | None:
-    """The peer, or None where it is not installed."""
+    """The peer, or None if it is not installed."""
     try:
         return HybridPeer(folder, contents, vectors)
     except ImportError:

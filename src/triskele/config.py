@@ -438,7 +438,7 @@ def _check(settings: Settings) -> None:
         try:
             re.compile(pattern)
         except re.error:
-            raise BadInput(f"setting curation.learn_skip: {pattern!r} is no regular expression") from None
+            raise BadInput(f"setting curation.learn_skip: {pattern!r} is not a regular expression") from None
     bounds: list[tuple[str, float, float, float]] = [
         ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
         ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),

@@ -361,7 +361,7 @@ class Engine:
         return replace(plan, prior=self.settings.recall.importance_prior, order=order, rerank=rerank)
 
     def adopted(self) -> Adopted | None:
-        """The plan that the user's own questions put in force; None where it was measured with another model."""
+        """The plan that the user's own questions put in force; None if it was measured with another model."""
         found = plans.adopted(self.store)
         semantic = self.semantic() if found else None
         return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
@@ -375,7 +375,7 @@ class Engine:
         return why_not(self.get(reference), text, options, recall)
 
     def semantic(self) -> SemanticIndex | None:
-        """The local model and its indexes, opened when first needed; None where there is no model."""
+        """The local model and its indexes, opened when first needed; None if there is no model."""
         return self.runtime.semantic()
 
     def embed(
@@ -456,7 +456,7 @@ class Engine:
 
     @property
     def maintenance(self) -> Maintenance:
-        """Care for the store's files; raise where it has none."""
+        """Care for the store's files; raise if it has none."""
         if self._maintenance is None:
             raise BadInput("the store has no files of its own: use the tools of its database")
         return self._maintenance

@@ -254,7 +254,7 @@ def client_actor(name: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one change; `seq` is None where it wrote nothing, `batch` is what undo takes.
+    """What became of one change; `seq` is None if it wrote nothing, `batch` is what undo takes.
 
     `project` and `sensitivity` are those of the memory after the change.
     """

@@ -114,7 +114,7 @@ def check_name(text: str, what: str, limit: int = 200) -> str:
 
 
 def check_speaker(text: str) -> str | None:
-    """The name of the speaker; None where it is empty."""
+    """The name of the speaker; None if it is empty."""
     return check_name(text, "the speaker") or None
 
 

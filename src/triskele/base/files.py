@@ -53,7 +53,7 @@ def settle_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """An absolute path with `~` and `~user` replaced; BadInput where there is no such user."""
+    """An absolute path with `~` and `~user` replaced; BadInput if there is no such user."""
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:

@@ -182,7 +182,7 @@ def memory_time(memory: Memory) -> datetime:
 
 
 def held(memory: Memory) -> Period | None:
-    """The time in which a memory is valid; None where it always is."""
+    """The time in which a memory is valid; None if it always is."""
     always = memory.valid_from is None and memory.valid_to is None
     return None if always else Period(memory.valid_from, memory.valid_to)
 
@@ -396,7 +396,7 @@ def _in_year(day: date, shift: int) -> date:
 
 
 def _modified(text: str, point: Point) -> list[Point]:
-    """A time with the words before it; none where it is counted from, as in two days before 3 May."""
+    """A time with the words before it; none if it is counted from, as in two days before 3 May."""
     found = _MODIFIER.search(text, max(0, point.begin - _REACH), point.begin)
     kind = found.lastgroup if found else None
     if found is None or kind is None:

@@ -31,7 +31,7 @@ _ANY_CASE = frozenset({"github.com", "gitlab.com", "bitbucket.org", "codeberg.or
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder where work is done; `remote` is empty where no git remote is known."""
+    """A folder where work is done; `remote` is empty if no git remote is known."""
 
     root: Path
     remote: str = ""
@@ -84,7 +84,7 @@ def is_gone(key: str) -> bool:
 
 
 def _remote(git: Path) -> str:
-    """The address of `origin`, else of the only remote; empty where there is none or several."""
+    """The address of `origin`, else of the only remote; empty if there is none or several."""
     config = git / "config"
     if not _is(config, Path.is_file):
         return ""
@@ -130,7 +130,7 @@ def _main_checkout(marker: Path) -> Path:
 
 
 def _pointed_at(file: Path, prefix: bytes = b"") -> Path | None:
-    """The path written in the file, relative to its folder; nothing where the file holds no path."""
+    """The path written in the file, relative to its folder; nothing if the file holds no path."""
     if not _is(file, Path.is_file):
         return None
     content = _head(file, _MAX_POINTER_BYTES + 1)

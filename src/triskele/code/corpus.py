@@ -78,7 +78,7 @@ class CodeCorpus:
         return self._digests[row]
 
     def secrets_of(self, row: int) -> tuple[Span, ...] | None:
-        """Where the secrets of a file lie; None where another version of detection searched it."""
+        """Where the secrets of a file lie; None if another version of detection searched it."""
         content = int(self.content_of[row])
         if detector() == UNKNOWN or int(self._detectors[content]) != detector():
             return None

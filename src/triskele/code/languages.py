@@ -120,7 +120,7 @@ def language_of(path: str, head: bytes = b"") -> str | None:
 
 
 def require() -> None:
-    """Raise Unavailable with the missing extra's name where no grammars are installed."""
+    """Raise Unavailable with the missing extra's name if no grammars are installed."""
     try:
         import tree_sitter_language_pack  # noqa: F401
     except ImportError as error:
@@ -129,7 +129,7 @@ def require() -> None:
 
 @cache
 def grammar(language: str) -> Grammar | None:
-    """The grammar of a language; None where the wheel has none."""
+    """The grammar of a language; None if the wheel has none."""
     require()
     from tree_sitter import Query, QueryError
     from tree_sitter_language_pack import get_language, get_parser

@@ -82,7 +82,7 @@ class ParsedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Syntax:
-    """What the grammar tells about a text; empty where there is none."""
+    """What the grammar tells about a text; empty if there is none."""
 
     definitions: tuple[Definition, ...] = ()
     comments: tuple[tuple[int, int], ...] = ()

@@ -98,7 +98,7 @@ class QuestionView:
 
     @cached_property
     def nearness(self) -> tuple[Floats, Floats]:
-        """The cosines of chunks and of files with the question; NaN where there is no vector."""
+        """The cosines of chunks and of files with the question; NaN if there is no vector."""
         if self.vectors is None or self.vector is None:
             return np.full(len(self.corpus.chunk_content), np.nan, np.float32), np.full(self.size, np.nan, np.float32)
         return self.vectors.cosines(self.vector)
@@ -155,7 +155,7 @@ class QuestionView:
         return rows[order], cosines[rows[order]]
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        """The cosines of some files with the question; NaN where a file has no vector yet."""
+        """The cosines of some files with the question; NaN if a file has no vector yet."""
         del vector
         return self.nearness[1][rows]
 

@@ -25,7 +25,7 @@ Span = tuple[int, int]
 
 @cache
 def detector() -> int:
-    """The version of detection, from its source; UNKNOWN where it cannot be read."""
+    """The version of detection, from its source; UNKNOWN if it cannot be read."""
     known = blake2b(repr(sys.version_info[:2]).encode(), digest_size=7)
     try:
         for module in _DETECTION:

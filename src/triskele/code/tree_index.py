@@ -103,7 +103,7 @@ class TreeIndex:
         return self._written_at() == self._read_at
 
     def manifest(self) -> TreeManifest:
-        """The state on disk; NotFound where the tree was never indexed."""
+        """The state on disk; NotFound if the tree was never indexed."""
         try:
             self._read_at = self._written_at()
             values = json.loads((self.folder / MANIFEST_FILE).read_bytes())

@@ -76,6 +76,6 @@ def counts(found: Iterable[str]) -> dict[int, float]:
 
 
 def telling(found: Iterable[str]) -> list[str]:
-    """Words that are no stop words, in their order; all of them where there are no others."""
+    """Words that are no stop words, in their order; all of them if there are no others."""
     asked = list(found)
     return [word for word in asked if word.lower() not in STOP_WORDS] or asked

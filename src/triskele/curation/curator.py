@@ -44,7 +44,7 @@ class Curated:
 
     @property
     def batch(self) -> str:
-        """The batch that undoes what was applied; empty where nothing was."""
+        """The batch that undoes what was applied; empty if nothing was."""
         return self.outcomes[0].batch if self.outcomes else ""
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from triskele.privacy.clearance import Cleared
 
 RULE = "language model"
-SPENT = "the calls of today are spent (curation.llm_calls)"
+SPENT = "the calls of today are used up (curation.llm_calls)"
 # What a model read is never as sure as what the user asked for: at the usual dial it waits for a review.
 _READ, _LOOSELY_READ = 0.75, 0.65
 _LEAST_WORDS = 2
@@ -74,7 +74,7 @@ class FactReader:
         self._project = project
 
     def model(self) -> Llm | None:
-        """The language model of the settings, where they let it read; None where there is none."""
+        """The language model of the settings, where they let it read; None if there is none."""
         services = self._host.runtime.services() if self._host.settings.curation.llm else None
         return services.judge if services is not None else None
 
@@ -173,7 +173,7 @@ def _has_user(batch: Sequence[_Shown]) -> bool:
 
 
 def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
-    """A fact as a candidate of its least trusted turn; None where its turns do not say it."""
+    """A fact as a candidate of its least trusted turn; None if its turns do not say it."""
     sources = [batch[place] for place in fact.turns]
     support = supporting([sentence for source in sources for sentence in source.sentences], fact.text)
     if support is None:
@@ -185,7 +185,7 @@ def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
 
 
 def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
-    """The sentences that hold every word of a fact; None where they do not, only ask it, or deny it."""
+    """The sentences that hold every word of a fact; None if they do not, only ask it, or deny it."""
     said = _said(_THE_USER.sub("I", fact))
     if len(said) < _LEAST_WORDS:
         return None

@@ -40,7 +40,7 @@ _FIRST_PERSON = frozenset({"i", "me", "my", "we", "us", "our", SPEAKER})
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What reading the rest of a store would cost; None where the settings name no price."""
+    """What reading the rest of a store would cost; None if the settings name no price."""
 
     memories: int
     withheld: int
@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What a run read, how many memories are left, and why it ended early; empty where it did not."""
+    """What a run read, how many memories are left, and why it ended early; empty if it did not."""
 
     memories: int = 0
     triples: int = 0
@@ -123,7 +123,7 @@ class RelationReader:
 
     def _call(self) -> None:
         if not self._may_call():
-            raise _BudgetSpentError("the calls of today are spent (curation.llm_calls)")
+            raise _BudgetSpentError("the calls of today are used up (curation.llm_calls)")
 
     def _pending(self) -> tuple[list[Memory], int]:
         """Open memories of which nothing was read, one for each content, and how many may not be shown to a model."""

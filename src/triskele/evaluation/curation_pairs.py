@@ -38,7 +38,7 @@ class VerdictScore:
 
     @property
     def precision(self) -> float:
-        """The share of what is judged so that is right; 1 where nothing is."""
+        """The share of what is judged so that is right; 1 if nothing is."""
         return self.right / self.judged if self.judged else 1.0
 
     @property

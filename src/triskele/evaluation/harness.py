@@ -85,7 +85,7 @@ class Harness(ABC):
 
     @property
     def moments(self) -> Mapping[str | None, datetime]:
-        """When the queries of a project are asked; none where they are asked now."""
+        """When the queries of a project are asked; none if they are asked now."""
         return {}
 
     @abstractmethod

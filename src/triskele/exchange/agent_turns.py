@@ -20,7 +20,7 @@ _MOST_BYTES = 2**28
 # Lines that a program wrote in the place of a speaker.
 _CLAUDE_PROGRAMS = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "toolUseResult")
 _CODEX_PROGRAMS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>")
-_NO_TRANSCRIPT = "this is no transcript of Claude Code, Codex or Gemini: `triskele import` reads notes and exports"
+_NO_TRANSCRIPT = "this is not a transcript of Claude Code, Codex or Gemini: `triskele import` reads notes and exports"
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gemini": "assistant", "model": "assistant"}
 
 

@@ -53,11 +53,11 @@ class SyncServer(Protocol):
     """The server, however it is reached; any call may fail after the server has carried it out."""
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
-        """Tell of changes that one actor made; refused where the key is not the user's."""
+        """Tell of changes that one actor made; refused if the key is not the user's."""
         ...
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
-        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
+        """Ask what changed since a cursor; refused if a user is named and the key is not theirs."""
         ...
 
 
@@ -275,7 +275,7 @@ class Sync:
             self._notes.put_state(pulled=page.cursor)
             if page.is_end:
                 return
-        raise Unavailable("the server repeats what it told already, and comes to no end: try again later")
+        raise Unavailable("the server keeps sending the same changes: try again later")
 
     def _merge(self, items: Sequence[Shown]) -> None:
         """Merge states of the server; again, where a memory was changed here meanwhile."""
@@ -382,7 +382,7 @@ class Sync:
             if there - left != agreed[id].links:
                 self._notes.put_agreed({id: replace(agreed[id], links=there - left)})
             if left:
-                reason = "a link of the server would close a circle of supersedes here"
+                reason = "a link of the server would make memories supersede each other in a cycle"
                 self._notes.put_waiting({id: reason}, links={id: left})
             elif wanted != there:
                 self._notes.put_waiting({id: RETRY})

@@ -71,7 +71,7 @@ class Notes:
         if is_moved and state.get("user") and not is_elsewhere:
             raise BadInput(
                 f"this store was synced with {state['address']} as {state['user']}:"
-                f" `triskele sync --elsewhere` begins anew with {address}"
+                f" `triskele sync --elsewhere` starts over with {address}"
             )
         if is_moved or is_elsewhere:
             self.start_over()

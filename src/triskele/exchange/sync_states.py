@@ -161,7 +161,7 @@ def token_of(memory: Memory) -> str:
 
 
 def version_in(token: str) -> int:
-    """The version that a token was made of; 0 where it names none."""
+    """The version that a token was made of; 0 if it names none."""
     number = token.rpartition(":")[2].partition(".")[0]
     return int(number) if number.isdecimal() else 0
 
@@ -349,7 +349,7 @@ def taken(memory: Memory, known: Memory | None) -> Memory:
 
 
 def tombstone(store: OwnerStore, id: str, withdrawn: Mapping[str, str]) -> str:
-    """The token of a memory that has no versions; empty where there never was one."""
+    """The token of a memory that has no versions; empty if there never was one."""
     erasure, is_own = None, True
     for entry in store.journal(id=id, limit=ALL_ENTRIES):
         if entry.id != id:

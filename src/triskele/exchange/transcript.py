@@ -52,7 +52,7 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
             position = positions[session] = positions.get(session, -1) + 1
             yield Note(place=place, content=text, session=session, position=position, **details)
     if not positions:
-        yield Problem("the file", "is empty, or nobody says anything in it")
+        yield Problem("the file", "is empty, or contains no messages")
 
 
 def _pieces(record: dict[str, Any], settings: MemorySettings) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -229,7 +229,7 @@ def shape(identifier: str) -> str:
 
 
 def _spaced(text: str) -> re.Pattern[str] | None:
-    """The pattern that finds the words of a text; None where some are not set apart by spaces."""
+    """The pattern that finds the words of a text; None if some are not set apart by spaces."""
     if text.isascii():
         return _ASCII_TOKEN
     return None if IS_UNSPACED.search(text) else _token()

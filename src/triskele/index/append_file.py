@@ -93,7 +93,7 @@ class AppendFile:
     width: int
 
     def open(self, epoch: str) -> Records | None:
-        """The records up to the stamp; None where the files are missing, cut short or of another epoch."""
+        """The records up to the stamp; None if the files are missing, cut short or of another epoch."""
         try:
             stamp = json.loads((self.path / "stamp.json").read_text())
             if (stamp[_EPOCH], stamp["width"], stamp["dtype"]) != (epoch, self.width, self.dtype):

@@ -27,7 +27,7 @@ _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1)
 
 
 class ScopeView(NamedTuple):
-    """Which entries a scope contains, and which its reader may read at all; None where it may read every one."""
+    """Which entries a scope contains, and which its reader may read at all; None if it may read every one."""
 
     is_visible: NDArray[np.bool_]
     is_readable: NDArray[np.bool_] | None
@@ -108,7 +108,7 @@ class Columns:
         return seen
 
     def _readable(self, scope: Scope) -> NDArray[np.bool_] | None:
-        """Which versions the sensitivities and origins of a scope allow; None where it allows all of them."""
+        """Which versions the sensitivities and origins of a scope allow; None if it allows all of them."""
         if scope.sensitivities is None and scope.origins is None:
             return None
         # A copy: another thread may be adding pairs.
@@ -242,7 +242,7 @@ class Catalog(DerivedIndex[_Kept, _Changes, Columns]):
         return _Changes(columns, vectors.newly_placed(self.fingerprint, after=kept.slot), is_all=False)
 
     def _changed_since(self, cursor: Cursor) -> set[str] | None:
-        """The memories that changed; None where some were erased, so that all have to be read again."""
+        """The memories that changed; None if some were erased, so that all have to be read again."""
         changed: set[str] = set()
         while (page := self._store.changes_since(cursor)).entries:
             if any(entry.action is Action.ERASED for entry in page.entries):

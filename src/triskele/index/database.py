@@ -257,20 +257,20 @@ class DatabaseCorpus:
         return np.array([each.row for each in found], dtype=np.int64)
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        """The cosines of some rows; NaN where a row has no vector."""
+        """The cosines of some rows; NaN if a row has no vector."""
         if not self._indexes.fingerprint:
             return np.full(len(rows), np.nan, dtype=np.float32)
         return self.vectors(rows) @ vector
 
     def closest_anywhere(self, vector: Floats) -> float:
-        """The highest cosine in all projects of the owner; -1 where there are no others, or nothing has a vector."""
+        """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
         if self.scope.projects is None:
             return -1.0
         _, cosines = DatabaseCorpus(self._indexes, replace(self.scope, projects=None), self._heads).nearest(vector, 1)
         return float(cosines[0]) if len(cosines) else -1.0
 
     def vectors(self, rows: Ints) -> Floats:
-        """The sentence vectors of some rows; NaN where a row has none."""
+        """The sentence vectors of some rows; NaN if a row has none."""
         listed = rows.tolist()
         self._load_vectors(listed)
         found = np.full((len(listed), self._indexes.dimensions), np.nan, dtype=np.float32)

@@ -70,7 +70,7 @@ def read_names(
 
 @contextmanager
 def _reading(store: OwnerStore, lease_s: float, *, wait: bool) -> Iterator[bool]:
-    """Be the only reader of names for a while; False where another one is. The lease of a killed one runs out."""
+    """Be the only reader of names for a while; False if another one is. The lease of a killed one runs out."""
     began = time.monotonic()
     is_reader = bool(store.jobs.claim(_READER, lease_s=lease_s, wait=wait))
     if not is_reader:

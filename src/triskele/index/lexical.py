@@ -103,7 +103,7 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         self._whole: set[FileMark] = set()
 
     def behind(self) -> int | None:
-        """The number of journal entries that the index on disk lacks; None where there is no index."""
+        """The number of journal entries that the index on disk lacks; None if there is no index."""
         disk = self._open(self._store.epoch())
         return None if disk is None else sum(1 for _ in self._entries_since(disk.stamp.cursor))
 

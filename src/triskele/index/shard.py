@@ -106,7 +106,7 @@ class Shard:
 
     @staticmethod
     def open(path: Path, whole: set[FileMark]) -> Shard | None:
-        """The shard in a folder; None where it is missing or damaged. Files marked as whole are not read again."""
+        """The shard in a folder; None if it is missing or damaged. Files marked as whole are not read again."""
         if damaged_files(path, whole):
             return None
         try:

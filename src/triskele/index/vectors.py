@@ -70,7 +70,7 @@ class _Vectors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVectors:
-    """Vectors with the place of each entry of a catalog among them; −1 where an entry has none."""
+    """Vectors with the place of each entry of a catalog among them; −1 if an entry has none."""
 
     vectors: _Vectors
     places: Ints
@@ -91,14 +91,14 @@ class PlacedVectors:
         return allowed[best], cosines[best]
 
     def cosines(self, vector: Floats, at: Ints) -> Floats:
-        """The cosines of some entries of the catalog; NaN where an entry has no sound vector."""
+        """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
         own = self.places[at]
         found = np.full(len(at), np.nan, dtype=np.float32)
         found[own >= 0] = self.vectors.gather(own[own >= 0]) @ vector
         return np.where(_is_cosine(found), found, np.float32(np.nan))
 
     def gather(self, at: Ints) -> Floats:
-        """The vectors of some entries of the catalog; NaN where an entry has none."""
+        """The vectors of some entries of the catalog; NaN if an entry has none."""
         own = self.places[at]
         found = np.full((len(at), self.vectors.file.shape[1]), np.nan, dtype=np.float32)
         found[own >= 0] = self.vectors.gather(own[own >= 0])
@@ -220,7 +220,7 @@ class TokenVectors:
     tail: Mapping[int, Bits]
 
     def gather(self, slots: Ints) -> tuple[Bits, Ints]:
-        """The token vectors of some slots in one array, and the count of each slot; 0 where there are none yet."""
+        """The token vectors of some slots in one array, and the count of each slot; 0 if there are none yet."""
         if not self.tail:
             return self._in_file(slots)
         pieces = [self.tail[slot] if slot in self.tail else self._in_file(np.array([slot]))[0] for slot in slots]
@@ -428,7 +428,7 @@ def to_row(bits: Bits) -> bytes:
 
 
 def from_row(raw: bytes, dimensions: int) -> Bits | None:
-    """The token vectors in a row, which may still be int8; None where they are damaged."""
+    """The token vectors in a row, which may still be int8; None if they are damaged."""
     width = bytes_of(dimensions)
     if raw[:1] == _BITS_MARK and len(raw) % width == 1:
         return np.frombuffer(raw, np.uint8, offset=1).reshape(-1, width)
@@ -455,7 +455,7 @@ def _sound(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDAr
 
 
 def sound_vector(raw: bytes, width: int) -> Floats | None:
-    """A sentence vector as a store keeps it; None where it has another size or is not of length 1."""
+    """A sentence vector as a store keeps it; None if it has another size or is not of length 1."""
     vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
     return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= _TOLERANCE else None
 

@@ -68,7 +68,7 @@ def _claim(store: OwnerStore, count: int, *, wait: bool) -> dict[str, str]:
 
 
 def _wait_for_others(store: OwnerStore) -> bool:
-    """Wait until another process embeds more of what it claimed or its lease ends; False where nothing waits."""
+    """Wait until another process embeds more of what it claimed or its lease ends; False if nothing waits."""
     waiting, ends = store.jobs.count(EMBED), time.monotonic() + LEASE_S
     while store.jobs.count(EMBED) == waiting > 0 and time.monotonic() < ends:
         time.sleep(_POLL_S)
@@ -92,7 +92,7 @@ def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: Semant
 
 
 def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> int:
-    """Embed claimed texts one by one; raise where the model refuses all of them."""
+    """Embed claimed texts one by one; raise if the model refuses all of them."""
     errors: list[Exception] = []
     for digest, text in texts.items():
         try:

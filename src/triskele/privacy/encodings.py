@@ -40,14 +40,14 @@ class DecodedText:
 
 
 def compatible(text: str) -> DecodedText | None:
-    """The text in compatibility form (NFKC) without invisible characters; None where nothing changes."""
+    """The text in compatibility form (NFKC) without invisible characters; None if nothing changes."""
     if text.isascii() or (unicodedata.is_normalized("NFKC", text) and not _INVISIBLE.search(text)):
         return None
     return _view(text, _CLUSTER, _as_compatible)
 
 
 def percent_decoded(text: str) -> DecodedText | None:
-    """The text with percent signs decoded, also where they were encoded twice; None where there are none."""
+    """The text with percent signs decoded, also where they were encoded twice; None if there are none."""
     if "%" not in text or not _PERCENT.search(text):
         return None
     once = _view(text, _PERCENT, _as_decoded)

@@ -92,7 +92,7 @@ def has_signs(best: Candidate) -> bool:
 
 
 def _spread(found: CandidateSet, row: int) -> float:
-    """The deviation of a candidate's own matches over the query's tokens; 0 where it was not scored by them."""
+    """The deviation of a candidate's own matches over the query's tokens; 0 if it was not scored by them."""
     late, weights = found.late, found.token_weights
     if late is None or weights is None or not (is_row := late.rows == row).any():
         return 0.0

@@ -53,7 +53,7 @@ def role_asked(text: str) -> Role | None:
 
 
 def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
-    """How far each candidate holds the words asked for, from 0 to 1; None where anybody's words will do."""
+    """How far each candidate holds the words asked for, from 0 to 1; None if anybody's words will do."""
     names = corpus.speakers(distinct(facts.speakers).tolist())
     if (speaker := speaker_asked(text, names)) is not None:
         return _shares(facts.speakers, speaker)
@@ -72,7 +72,7 @@ def _shares(codes: Ints, wanted: int) -> Floats:
 
 
 def by_time(period: Period | None, facts: Facts) -> Floats | None:
-    """How near each candidate is to the time asked for, from 0 to 1; None where the query names no time."""
+    """How near each candidate is to the time asked for, from 0 to 1; None if the query names no time."""
     return None if period is None else nearness(period, facts)
 
 

@@ -138,7 +138,7 @@ class Nearness:
     """Cosines between a query and memories: of the local model, or the mean of both where a hosted one was asked.
 
     The hosted model's cosines are scaled to the mean and spread of the local ones, so that a memory that it may not
-    read is comparable. `scale` is a factor and an offset; None where there is nothing to compare.
+    read is comparable. `scale` is a factor and an offset; None if there is nothing to compare.
     """
 
     vector: Floats
@@ -147,7 +147,7 @@ class Nearness:
     scale: tuple[float, float] | None = None
 
     def cosines(self, rows: Ints) -> Floats:
-        """The cosines of some rows; NaN where a row has no vector."""
+        """The cosines of some rows; NaN if a row has no vector."""
         local = self.corpus.cosines(self.vector, rows)
         if self.hosted is None or self.scale is None:
             return local
@@ -252,7 +252,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _thread_counts() -> tuple[Callable[[], int], Callable[[int], object]] | None:
-    """The functions of numpy's OpenBLAS that read and write its number of threads; None where it has another."""
+    """The functions of numpy's OpenBLAS that read and write its number of threads; None if it has another."""
     package = Path(np.__file__).parent
     for folder in (package.parent / "numpy.libs", package / ".dylibs"):
         for path in sorted(folder.glob("*openblas*")):

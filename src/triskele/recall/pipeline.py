@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from triskele.recall.second_stage import SecondStage
 
 MAX_RESOLUTIONS = 3
-WORDS_ALONE = "words alone answered"
+WORDS_ALONE = "searched by words only"
 WITHOUT_MODEL = f"{WORDS_ALONE}: no model is installed"
 # A text repeats another when more than this share of its words stands there already.
 REPEATED = 0.8
@@ -81,7 +81,7 @@ def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, s
 
 
 def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, int | None]:
-    """The rank of a memory in each retrieving leg of a plan, within the query's depth; None where a leg lacks it."""
+    """The rank of a memory in each retrieving leg of a plan, within the query's depth; None if a leg lacks it."""
     with sources.store.snapshot():
         corpus = sources.corpus(query.scope)
         query, _ = _respelled(query, corpus)

@@ -51,7 +51,7 @@ class Switched:
 
 
 def switched(store: OwnerStore) -> Switched | None:
-    """The last switch of models; None where there was none."""
+    """The last switch of models; None if there was none."""
     found = store.documents.all(_KIND).get(_KEY)
     return Switched(**found) if found else None
 
@@ -131,7 +131,7 @@ class ModelRuntime:
         return self._worker is not None
 
     def semantic(self) -> SemanticIndex | None:
-        """The local model and its indexes; None where no model is in force."""
+        """The local model and its indexes; None if no model is in force."""
         return self._opened_as(self.model)
 
     def _opened_as(self, model: str) -> SemanticIndex | None:
@@ -175,7 +175,7 @@ class ModelRuntime:
         return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def services(self) -> HostedServices | None:
-        """The models that the settings name besides the local one; None where they name none, the default."""
+        """The models that the settings name besides the local one; None if they name none, the default."""
         settings = self._settings
         if not (settings.hosted.service or settings.rerank.service or settings.rerank.model or settings.llm.service):
             return None
@@ -298,7 +298,7 @@ class ModelRuntime:
         rows = self._store.corpus
         if self._settings.store.corpus != DATABASE or rows is None:
             return ()
-        return (f"{rows.problem}: the local corpus serves",) if rows.problem else (rows.warning,) * bool(rows.warning)
+        return (f"{rows.problem}: the local corpus is used",) if rows.problem else (rows.warning,) * bool(rows.warning)
 
     def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""

@@ -71,7 +71,7 @@ class SecondStage:
         except TimeoutError:
             return replace(found, missing=(*found.missing, f"{self.scorer.name} took longer than {self.seconds:g} s"))
         except Unavailable as error:
-            return replace(found, missing=(*found.missing, f"not read again: {error}"))
+            return replace(found, missing=(*found.missing, f"not reranked: {error}"))
         return replace(found, fused=_moved(found.fused, top, logits))
 
     def _logits(self, question: str, texts: Sequence[str], contexts: Sequence[Context]) -> Floats:

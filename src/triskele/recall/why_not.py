@@ -27,7 +27,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LegRanks:
-    """The rank of a memory in each leg, None where the leg does not find it; `depth` is how deep recall looks."""
+    """The rank of a memory in each leg, None if the leg does not find it; `depth` is how deep recall looks."""
 
     ranks: Mapping[str, int | None]
     depth: int

@@ -183,7 +183,7 @@ class Application:
         return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
 
     def _run_command(self, payload: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
-        """The output of a command; None where the client runs it, with memories that it is to ask about."""
+        """The output of a command; None if the client runs it, with memories that it is to ask about."""
         from triskele.serving.cli import remote
         from triskele.serving.cli.related_memories import OnlyClientAsks
 
@@ -311,7 +311,7 @@ def _seconds(milliseconds: str | None) -> float:
 
 MAX_BODY = 1_000_000
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
-_UNKNOWN_TOKEN = "this token is not known here: check it, or ask for another one"
+_UNKNOWN_TOKEN = "unknown token: check it, or ask for another one"
 _BEARER = "bearer "
 SIGN_IN = "/sign-in"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -408,7 +408,7 @@ class Guard:
         return None, principal
 
     async def _principal(self, request: Request) -> Principal | None:
-        """Who sends the request; None where it does not prove it."""
+        """Who sends the request; None if it does not prove it."""
         given, rules = request.headers.getlist("authorization"), self._rules
         if rules.verify is not None:
             if len(given) != 1 or not given[0].lower().startswith(_BEARER):

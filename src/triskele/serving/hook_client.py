@@ -113,7 +113,7 @@ def check_folder(path: str) -> None:
 
 
 def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
-    """A connection to the resident process; FileNotFoundError or ConnectionRefusedError where none listens."""
+    """A connection to the resident process; FileNotFoundError or ConnectionRefusedError if none listens."""
     if place.is_tcp:
         return _connect_tcp(place, kind, timeout_s)
     check_folder(place.sockets)
@@ -128,7 +128,7 @@ def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
 
 
 def start(place: Address, environ: Mapping[str, str]) -> bool:
-    """Start a resident process that outlives this one; False where another one is starting.
+    """Start a resident process that outlives this one; False if another one is starting.
 
     It inherits the start lock, but no pipes and nothing of the prompt.
     """
@@ -222,7 +222,7 @@ class HookRequest:
 
 
 def choice_headers(place: Address) -> tuple[str, ...]:
-    """What the environment chooses, as an HTTP header; none where it chooses nothing."""
+    """What the environment chooses, as an HTTP header; none if it chooses nothing."""
     if not any(place.choice):
         return ()
     return (f"X-Triskele-Choice: {','.join(_percent_encoded(value) for value in place.choice)}",)
@@ -300,7 +300,7 @@ def _is_name(text: str) -> bool:
 
 
 def _token(text: str) -> str:
-    """A token as it may stand in a header; empty where it is none."""
+    """A token as it may stand in a header; empty if it is none."""
     return text if len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum() else ""
 
 
@@ -380,7 +380,7 @@ def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
 
 
 def _ports(place: Address) -> tuple[int, int, str]:
-    """Ports and token of the resident process; refused where its lock is free: the ports may be another program's."""
+    """Ports and token of the resident process; refused if its lock is free: the ports may be another program's."""
     with open(place.file("lock"), "rb+") as lock, open(place.file("ports"), encoding="ascii") as ports:
         if not _is_held(lock.fileno()):
             raise ConnectionRefusedError

@@ -99,7 +99,7 @@ def serve(
     inherited: int | None = None,
     ready: Callable[[dict[str, str]], None] = lambda _: None,
 ) -> None:
-    """Serve until told to stop, idle or replaced; Conflict where another process serves.
+    """Serve until told to stop, idle or replaced; Conflict if another process serves.
 
     `inherited` is the file descriptor of the start lock, where the parent process passed it on.
     """
@@ -133,7 +133,7 @@ def serve(
 
 
 def health(place: Address, timeout_s: float = _HEALTH_S) -> dict[str, Any] | None:
-    """The /health answer of the resident process; None where there is none."""
+    """The /health answer of the resident process; None if there is none."""
     import json
 
     with suppress(OSError, ValueError, hook_client.NoAnswer):
@@ -144,7 +144,7 @@ def health(place: Address, timeout_s: float = _HEALTH_S) -> dict[str, Any] | Non
 
 
 def stop(place: Address, timeout_s: float = 30.0) -> dict[str, Any] | None:
-    """Stop the resident process and wait for its end; its last /health answer, or None where none ran."""
+    """Stop the resident process and wait for its end; its last /health answer, or None if none ran."""
     found = health(place)
     if found is not None:
         os.kill(int(found["pid"]), signal.SIGTERM)

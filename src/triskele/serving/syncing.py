@@ -33,12 +33,12 @@ class HttpSyncServer:
         self._memory = memory
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
-        """Tell of changes that one actor made; refused where the key is not the user's."""
+        """Tell of changes that one actor made; refused if the key is not the user's."""
         body = {"items": items, "actor": actor, "user": user}
         return self._memory.asked(PushReply, "POST", "/v1/sync", json=body)
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
-        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
+        """Ask what changed since a cursor; refused if a user is named and the key is not theirs."""
         return self._memory.asked(PulledPage, "GET", "/v1/sync", params={"cursor": cursor, "user": user})
 
 

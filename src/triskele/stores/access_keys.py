@@ -87,7 +87,7 @@ def new_key() -> tuple[str, str, bytes]:
 
 
 def key_id(key: str) -> str | None:
-    """The id in a key; None where it cannot be one."""
+    """The id in a key; None if it cannot be one."""
     parts = key.split("_", 2)
     is_key = len(parts) == 3 and parts[0] == _PREFIX and re.fullmatch("[0-9a-f]{12}", parts[1])
     return parts[1] if is_key else None

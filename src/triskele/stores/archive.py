@@ -399,9 +399,9 @@ def _refuse_unreadable(table: str, row: Values) -> None:
         memory = to_memory([row.get(name) for name in VERSION_COLUMNS.split(", ")])
         tags = json.loads(row["tags"])
         if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-            raise TypeError("tags that are no list of texts")
+            raise TypeError("tags that are not a list of texts")
         if memory.content_hash != content_hash(memory.content) or not isfinite(memory.importance):
-            raise ValueError("a content with the hash of another one, or an importance that is no number")
+            raise ValueError("a content that does not match its hash, or an importance that is not a number")
     elif table == "links":
         to_link([*row.values()])
     elif table == "journal":

@@ -44,7 +44,7 @@ class VectorQuery:
 
 
 class CandidateRow(NamedTuple):
-    """A row that a leg found, with its BM25 score and its cosine; None where the leg did not find it."""
+    """A row that a leg found, with its BM25 score and its cosine; None if the leg did not find it."""
 
     row: int
     score: float | None
@@ -54,7 +54,7 @@ class CandidateRow(NamedTuple):
 
 
 class FactRow(NamedTuple):
-    """What is known of a row; `before` and `after` are the turns beside it, the nearest first, -1 where unreadable.
+    """What is known of a row; `before` and `after` are the turns beside it, the nearest first, -1 if unreadable.
 
     `vector` and `tokens` are what a model made of its content, as the store keeps them, where they were asked for.
     """
@@ -79,7 +79,7 @@ class CorpusStore(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why the database cannot rank; empty where it can."""
+        """Why the database cannot rank; empty if it can."""
         ...
 
     @property

@@ -155,7 +155,7 @@ class VectorStore(Protocol):
         ...
 
     def token_page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, bytes]]:
-        """A page of a model's token vectors past a slot, as (slot, vectors); none where the store keeps none."""
+        """A page of a model's token vectors past a slot, as (slot, vectors); none if the store keeps none."""
         ...
 
     def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:
@@ -166,7 +166,7 @@ class VectorStore(Protocol):
         ...
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
-        """Take contents off the queue of a model; nothing where they are queued for another one by now."""
+        """Take contents off the queue of a model; nothing if they are queued for another one by now."""
         ...
 
     def contents(self, slots: Sequence[int], *, queued: bool = True) -> dict[int, str]:

@@ -336,7 +336,7 @@ class Truth(Protocol):
         ...
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
-        """Memories of a scope in order of recency or importance; none where the scope names another owner."""
+        """Memories of a scope in order of recency or importance; none if the scope names another owner."""
         ...
 
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
@@ -396,7 +396,7 @@ class OwnerStore(Truth, Protocol):
 
     @property
     def corpus(self) -> CorpusStore | None:
-        """What ranks inside the database; None where files beside the store alone do."""
+        """What ranks inside the database; None if files beside the store alone do."""
         ...
 
     @property
@@ -421,7 +421,7 @@ class OwnerStore(Truth, Protocol):
 
     @property
     def shares(self) -> ShareStore | None:
-        """What is shared with other users; None where there are none."""
+        """What is shared with other users; None if there are none."""
         ...
 
 
@@ -486,7 +486,7 @@ class Store(Protocol):
 
     @property
     def maintenance(self) -> Maintenance | None:
-        """Care for its files; None where it has none."""
+        """Care for its files; None if it has none."""
         ...
 
     def of(self, owner: str) -> OwnerStore:

@@ -102,7 +102,7 @@ class GroupStore(Protocol):
 
 
 def shares_of(shares: ShareStore | None) -> ShareStore:
-    """The shares of a store; raise where it belongs to one person."""
+    """The shares of a store; raise if it belongs to one person."""
     if shares is None:
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
     return shares

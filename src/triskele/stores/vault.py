@@ -81,7 +81,7 @@ class StoreVault:
         return self._stored() is not None
 
     def problem(self) -> str | None:
-        """Why secrets can be neither read nor written; None where they can."""
+        """Why secrets can be neither read nor written; None if they can."""
         try:
             with self._lock:
                 if self.exists():

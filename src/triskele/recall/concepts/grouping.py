@@ -15,7 +15,7 @@ from triskele.stores.protocols import OwnerStore
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:
-    """The names that were merged into a concept, or split from one; empty where nothing changed."""
+    """The names that were merged into a concept, or split from one; empty if nothing changed."""
 
     names: tuple[str, ...]
     concept: Concept

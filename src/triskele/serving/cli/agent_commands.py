@@ -78,12 +78,12 @@ def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
     from triskele.serving.cli.config_commands import store_setting
 
     if (dial := invocation.settings().curation.learn) != "off":
-        click.echo(f"Conversations are learned from already (curation.learn = {dial}).", err=True)
+        click.echo(f"triskele already learns from conversations (curation.learn = {dial}).", err=True)
     elif dry_run:
-        click.echo("Conversations would be learned from (curation.learn = normal).", err=True)
+        click.echo("triskele would learn from conversations (curation.learn = normal).", err=True)
     else:
         file = store_setting(invocation, "curation.learn", "normal")
-        click.echo(f"Conversations are learned from now on (curation.learn = normal in {file}).", err=True)
+        click.echo(f"triskele learns from conversations from now on (curation.learn = normal in {file}).", err=True)
 
 
 @click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))

@@ -193,7 +193,7 @@ def split(invocation: Invocation, name: str) -> None:
     ),
 )
 @click.option("--dry-run", is_flag=True, help="Show how much is left to read and what it would cost; send nothing.")
-@click.option("--limit", type=click.IntRange(1), default=None, help="Read at most so many memories.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="Read at most this many memories.")
 @common
 @click.pass_context
 def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit: int | None) -> None:

@@ -206,7 +206,7 @@ def _empty_memory(settings: Settings) -> Iterator[Engine]:
 
 
 def _passphrase(prompt: str, is_new: bool) -> str | None:
-    """A passphrase from the terminal; None where there is no terminal."""
+    """A passphrase from the terminal; None if there is no terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
     said: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)

@@ -66,7 +66,7 @@ def related(invocation: Invocation, engine: Engine, memory: Memory, *, is_stored
 def ask(invocation: Invocation, engine: Engine, memory: Memory) -> tuple[str | None, list[PairDecision]]:
     """The memory that a new one is to replace, as the user says, and what it is related to; None keeps both.
 
-    Raise where nothing is to be added.
+    Raise if nothing is to be added.
 
     The resident process cannot ask: the client does it then, about what the resident process found.
     """

@@ -373,7 +373,7 @@ def sync_state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
 def resolved(id: str, kept: str) -> RenderableType:
     """That a conflict is settled."""
     side = "The version of this machine" if kept == "mine" else "The version of the server"
-    return note(f"{side} of {id} is kept; the next sync tells the server.")
+    return note(f"{side} of {id} is kept; the next sync sends it to the server.")
 
 
 def conflicts(found: Sequence[SyncConflict], short: Mapping[str, str]) -> RenderableType:

@@ -81,7 +81,7 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
 
 
 def _sound_memories(invocation: Invocation) -> int:
-    """The number of memories that a restore would replace; 0 where the store is missing or damaged."""
+    """The number of memories that a restore would replace; 0 if the store is missing or damaged."""
     from triskele.errors import StoreUnavailable
     from triskele.stores import factory
 

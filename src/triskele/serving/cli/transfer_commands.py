@@ -127,7 +127,7 @@ def _elsewhere(store: OwnerStore) -> str:
         return ""
     names = ", ".join(found[:_SHOWN_PROJECTS]) + (", …" if len(found) > _SHOWN_PROJECTS else "")
     binding = f"triskele projects merge {quote(here)} {quote(found[0]) if len(found) == 1 else 'PROJECT'}"
-    return f"None of them is in {here}, the project of this folder, but in {names}: `{binding}` makes it this folder's."
+    return f"The memories are in {names}, not in {here}, the project of this folder: `{binding}` changes that."
 
 
 def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
@@ -270,8 +270,8 @@ def _exported_to(target: Path | None, stream: TextIO) -> dict[str, Any]:
         "triskele sync --resolve 1kpn46 --keep theirs",
     ),
 )
-@click.option("--status", "is_status", is_flag=True, help="Show what waits and why; ask the server nothing.")
-@click.option("--elsewhere", "is_elsewhere", is_flag=True, help="Begin anew with another server or user than before.")
+@click.option("--status", "is_status", is_flag=True, help="Show what waits and why, without contacting the server.")
+@click.option("--elsewhere", "is_elsewhere", is_flag=True, help="Start over with another server or user.")
 @click.option("--resolve", metavar="ID", help="Settle the conflict of a memory.")
 @click.option("--keep", type=click.Choice(["mine", "theirs"]), help="The version that --resolve keeps.")
 @common

@@ -118,7 +118,7 @@ def plan_install(client: Client, target: InstallTarget) -> list[Change]:
 def _purpose(file: ConfigFile) -> str:
     """What the entries in a file are for."""
     if file.events is None:
-        return "the MCP server triskele, which the agent asks and tells"
+        return "the MCP server triskele, with tools to recall and store memories"
     return f"hooks that give memories to the agent ({', '.join(file.events)})"
 
 

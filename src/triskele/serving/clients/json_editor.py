@@ -28,7 +28,7 @@ class Slot:
 
 
 def parse(text: str) -> Any:
-    """The value of a document; ValueError where it is not valid JSON."""
+    """The value of a document; ValueError if it is not valid JSON."""
     value, end = _value(text, _skip(text, 0))
     if _skip(text, end) != len(text):
         raise ValueError("there is text after the end")

@@ -187,7 +187,7 @@ def has_tool_hooks(client: Client, path: str) -> bool:
 
 @cache
 def _version(program: str) -> tuple[int, ...]:
-    """The version that a program tells; empty where it tells none."""
+    """The version that a program tells; empty if it tells none."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -197,7 +197,7 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def tool_hook(event: str) -> dict[str, Any] | None:
-    """The entry with which a client asks the running server at an event; None where no server runs then."""
+    """The entry with which a client asks the running server at an event; None if no server runs then."""
     if event not in _CONNECTED:
         return None
     given = {"event": event, **{name: f"${{{name}}}" for name in _HOOK_FIELDS}}

@@ -54,15 +54,15 @@ class AccessPolicy(Protocol):
         ...
 
     def admit(self, principal: Principal) -> None:
-        """Count a request; raise QuotaExceeded where the user has sent too many."""
+        """Count a request; raise QuotaExceeded if the user has sent too many."""
         ...
 
     def admit_memories(self, principal: Principal, count: int) -> None:
-        """Raise QuotaExceeded where the user may not store so many memories more."""
+        """Raise QuotaExceeded if the user may not store so many memories more."""
         ...
 
     def admit_models(self, principal: Principal) -> None:
-        """Raise QuotaExceeded where the user has used up the tokens of hosted models for today."""
+        """Raise QuotaExceeded if the user has used up the tokens of hosted models for today."""
         ...
 
     def wrote(self, principal: Principal) -> None:

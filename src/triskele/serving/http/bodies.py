@@ -261,7 +261,7 @@ class SyncItem(Strict):
 
 
 class SyncBody(Strict):
-    """Up to 100 changes of one actor; refused where the key is not that of the user, if one is named."""
+    """Up to 100 changes of one actor; refused if the key is not that of the user, if one is named."""
 
     items: Annotated[list[SyncItem], Field(min_length=1, max_length=MAX_BATCH)]
     actor: Name = ""

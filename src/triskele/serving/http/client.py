@@ -395,7 +395,7 @@ class RemoteMemory:
 
 
 def _other_version(answer: httpx.Response) -> str:
-    """That the server is of another version, in words; empty where it is of this one, or does not say."""
+    """That the server is of another version, in words; empty if it is of this one, or does not say."""
     version = answer.headers.get(VERSION_HEADER, __version__)
     if version == __version__:
         return ""

@@ -38,7 +38,7 @@ class MemoryReply(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitReply(MemoryReply):
-    """A memory that answers, with its evidence by leg; a term's `start` is -1 where it is in tags or keywords."""
+    """A memory that answers, with its evidence by leg; a term's `start` is -1 if it is in tags or keywords."""
 
     score: float
     reason: str

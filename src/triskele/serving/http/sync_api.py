@@ -254,7 +254,7 @@ class _Receiver:
         for item in items:
             try:
                 if item.id in others:
-                    raise BadInput(f"{others[item.id]} shares a memory with this id: it is theirs to change")
+                    raise BadInput(f"{others[item.id]} shares the memory with this id: only they can change it")
                 memory = self._memory(item)
             except BadInput as error:
                 planned.append(_Planned(item, PushResult(item.id, Status.REFUSED, reason=str(error))))
@@ -328,7 +328,7 @@ class _Receiver:
         return PushResult(item.id, status, reason="; ".join(reasons[:1]), links=links)
 
     def _refusal(self, change: Change) -> str:
-        """Why one change cannot be made; empty where it was made."""
+        """Why one change cannot be made; empty if it was made."""
         try:
             self._engine.apply([change])
         except (Conflict, NotFound) as error:
@@ -365,7 +365,7 @@ OPERATIONS: tuple[Operation, ...] = (
         name="sync_push",
         method="POST",
         path="/v1/sync",
-        summary="Take changes of a laptop; those made on a stale base are left to it",
+        summary="Apply changes of a laptop, except those made on a stale base",
         run=push,
         reply=PushReply,
         tag="sync",

@@ -70,7 +70,7 @@ class Tenants:
         return self._settings.server
 
     def verify(self, key: str) -> Principal | None:
-        """Who a key belongs to; None where it is not valid."""
+        """Who a key belongs to; None if it is not valid."""
         found = self.accounts.verify(key)
         return None if found is None else _principal(found)
 
@@ -83,7 +83,7 @@ class Tenants:
         return text, (ends - timestamps.now()).total_seconds(), _principal(found)
 
     def session(self, text: str) -> Principal | None:
-        """Whose browser session it is, with what the key allows now; None where it has ended."""
+        """Whose browser session it is, with what the key allows now; None if it has ended."""
         found = self.accounts.session(text)
         return None if found is None else _principal(found)
 

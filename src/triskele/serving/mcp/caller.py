@@ -141,7 +141,7 @@ def _token_of(request: Request) -> str:
 
 
 def client_name(request: Request) -> str | None:
-    """The name that the client gives itself, as its install name; None where it gives none."""
+    """The name that the client gives itself, as its install name; None if it gives none."""
     said = request.session.client_params
     if said is None:
         return None

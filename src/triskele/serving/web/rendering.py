@@ -53,11 +53,11 @@ NAVIGATION = (
 LOCAL_PAGES = frozenset({"code"})
 _NOTES = {
     "unchanged": {"text": "Nothing changed.", "can_undo": False},
-    "settled": {"text": "Settled; the next sync takes it to the server.", "can_undo": False},
+    "settled": {"text": "Settled; the next sync sends it to the server.", "can_undo": False},
     "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
     "user": {"text": "Added a user. Make a key for them next.", "can_undo": False},
-    "revoked": {"text": "Revoked; the key and its sessions open nothing any more.", "can_undo": False},
-    "duplicate": {"text": "This text is known already: here it is.", "can_undo": False},
+    "revoked": {"text": "Revoked; the key and its sessions no longer work.", "can_undo": False},
+    "duplicate": {"text": "This text is already stored as this memory.", "can_undo": False},
 }
 _DONE = {
     Action.ADDED: "Added",

@@ -79,7 +79,7 @@ def conversation(asked: PageRequest) -> Response:
     given = usage.given(key)
     talk = next((each for each in usage.conversations(_EVERY) if each.conversation == key), None)
     if talk is None:
-        raise NotFound("this conversation is not known, or not any more: they are kept for 30 days")
+        raise NotFound("unknown conversation: conversations are kept for 30 days")
     memories = asked.engine.store.memories([each.id for each in given])
     return page(
         asked,

@@ -68,7 +68,7 @@ class PageSessions(ABC):
         return (self._signed_out(), None) if principal is None else (None, principal)
 
     async def exchange(self, request: Request, proof: str) -> Response:
-        """A session cookie for a proof; 401 where it proves nothing."""
+        """A session cookie for a proof; 401 if it proves nothing."""
         made = await self.opened(request, proof)
         if made is None:
             return self._signed_out()
@@ -95,11 +95,11 @@ class PageSessions(ABC):
 
     @abstractmethod
     async def opened(self, request: Request, proof: str) -> OpenedSession | None:
-        """A new session; None where the proof is none."""
+        """A new session; None if the proof is none."""
 
     @abstractmethod
     async def principal(self, value: str) -> Principal | None:
-        """Whose session a cookie belongs to; None where it is not open."""
+        """Whose session a cookie belongs to; None if it is not open."""
 
     @abstractmethod
     async def closed(self, value: str) -> None:

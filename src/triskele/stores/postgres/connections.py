@@ -256,7 +256,7 @@ class OwnerTransactions:
         return replica.begun(SNAPSHOT, settings, str(self.written), asked, newest)
 
     def _leaves_replica(self) -> bool:
-        """Let the primary go on with a snapshot that the replica broke off; False where none of it is under way."""
+        """Let the primary go on with a snapshot that the replica broke off; False if none of it is under way."""
         instead: ExitStack | None = getattr(self._local, "instead", None)
         if instead is None or self.connections.replica is None:
             return False

@@ -129,7 +129,7 @@ class PostgresCorpus:
 
     @property
     def problem(self) -> str:
-        """Why the database cannot rank; empty where it can."""
+        """Why the database cannot rank; empty if it can."""
         return self._extension.problem
 
     @property

@@ -144,7 +144,7 @@ def carry_out(writer: PostgresWriter, changes: Sequence[Change], locked: frozens
 
 
 def refuse_shared(writer: PostgresWriter, ids: Iterable[str], what: str) -> None:
-    """Raise where a memory is another user's: only its owner does this."""
+    """Raise if a memory is another user's: only its owner does this."""
     for id, owner in shared_ids(writer, ids).items():
         raise NotAllowed(f"{id} is shared by {owner}: only {owner} can {what} it")
 
@@ -176,7 +176,7 @@ def _owner_of(change: Change, sharers: Mapping[str, str]) -> str | None:
 
 
 def _refuse_replacing(change: Change, sharers: Mapping[str, str]) -> None:
-    """Raise where a memory of one's own is to replace another's: its owner would not know."""
+    """Raise if a memory of one's own is to replace another's: its owner would not know."""
     if isinstance(change, Connect) and change.link.kind is LinkKind.SUPERSEDES and change.link.target in sharers:
         owner = sharers[change.link.target]
         raise NotAllowed(f"{change.link.target} is shared by {owner}: only {owner} can replace it")

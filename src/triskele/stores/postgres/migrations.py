@@ -322,7 +322,7 @@ def prepare(connection: psycopg.Connection[Any]) -> str:
 
 
 def refuse_newer(least: int) -> None:
-    """Raise where a newer triskele has changed the tables so that this one cannot use them."""
+    """Raise if a newer triskele has changed the tables so that this one cannot use them."""
     if least > len(MIGRATIONS):
         raise StoreNewer(
             f"the store was written by a newer triskele (format {least}, this one knows {len(MIGRATIONS)}):"
@@ -390,7 +390,7 @@ def _role(connection: psycopg.Connection[Any], *, is_changed: bool) -> str:
         if is_changed or not _is_granted(connection):
             _grant(connection)
     if _passes_policies(connection, APP_ROLE):
-        raise StoreUnavailable(f"the role {APP_ROLE} passes over row-level security: ALTER ROLE {APP_ROLE} NOBYPASSRLS")
+        raise StoreUnavailable(f"the role {APP_ROLE} bypasses row-level security: ALTER ROLE {APP_ROLE} NOBYPASSRLS")
     return APP_ROLE
 
 

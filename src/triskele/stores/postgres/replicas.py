@@ -42,7 +42,7 @@ OWNER_EPOCH = (
 
 
 class Position:
-    """The furthest position that reads of an owner must have reached; empty where nothing was written."""
+    """The furthest position that reads of an owner must have reached; empty if nothing was written."""
 
     def __init__(self, newest: Callable[[], str]) -> None:
         self._text = ""
@@ -106,7 +106,7 @@ class Replica:
         except psycopg.ProgrammingError:
             # Its own message would show the password.
             raise BadInput(
-                "setting store.read_url is no address (write postgresql://user@host:5432/database)"
+                "setting store.read_url is not an address (write postgresql://user@host:5432/database)"
             ) from None
         self._epoch: str | None = epoch
         self._pool: ConnectionPool[Connection] = ConnectionPool(
@@ -117,7 +117,7 @@ class Replica:
     def begun(
         self, begin: str, settings: tuple[str, Sequence[Any]], position: str, asked: tuple[str, Any], rows: Any
     ) -> Connection | None:
-        """A connection on which a transaction has begun that sees a position; None where the primary has to answer.
+        """A connection on which a transaction has begun that sees a position; None if the primary has to answer.
 
         So it has where the statement that it was `asked` brings other rows here; None stands for any.
         """

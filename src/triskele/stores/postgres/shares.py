@@ -157,7 +157,7 @@ class Groups:
                 if not is_used and not self._sharers_in(connection, ["group"], [name]):
                     connection.execute("DELETE FROM groups WHERE name = %s", [name])
                     return
-        raise StoreUnavailable(f"somebody goes on sharing with the group {name}: try again")
+        raise StoreUnavailable(f"new shares with the group {name} are being made: try again")
 
     def add(self, name: str, user: str) -> UserGroup:
         """Add a user to a group; what is shared with the group is shared with the user at once."""

@@ -63,9 +63,9 @@ def judge(version: str, schema: str) -> VectorExtension:
     numbers = tuple(map(int, re.findall(r"\d+", version)))
     advice = "upgrade it, then run ALTER EXTENSION vector UPDATE"
     if numbers < LEAST:
-        problem = f"pgvector {version} cannot go on where a filter starves a scan, 0.8 or later is needed: {advice}"
+        problem = f"pgvector {version} has no iterative scans, 0.8 or later is needed: {advice}"
         return VectorExtension(schema, problem)
-    warning = f"pgvector {version} can damage an HNSW index in a vacuum, 0.8.3 cannot: {advice}"
+    warning = f"pgvector {version} can damage an HNSW index in a vacuum, 0.8.3 fixes this: {advice}"
     return VectorExtension(schema, warning="" if numbers >= SOUND else warning)
 
 

@@ -160,7 +160,7 @@ class PostgresVectors:
         return len(rows)
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
-        """Take contents off the queue of a model; nothing where they are queued for another one by now."""
+        """Take contents off the queue of a model; nothing if they are queued for another one by now."""
         with self._transactions.writing(wait=wait) as connection:
             _complete(connection, self._owner, fingerprint, hashes)
 

@@ -189,7 +189,7 @@ class Writer:
         return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
 
     def refuse_foreign(self, memory: Memory) -> None:
-        """Raise where a memory is another owner's, as for an unknown id."""
+        """Raise if a memory is another owner's, as for an unknown id."""
         if memory.owner != self.owner:
             raise NotFound(f"no memory {memory.id}")
 

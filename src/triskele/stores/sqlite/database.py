@@ -113,7 +113,7 @@ class Database:
         connection.close()
 
     def _renew(self) -> None:
-        """Open the file again where another one took its place; raise where there is none."""
+        """Open the file again where another one took its place; raise if there is none."""
         found = _file_number(self.path)
         if found == self._file:
             return
@@ -368,7 +368,7 @@ def looks_like_one(path: Path) -> bool:
 
 
 def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
-    """Raise where the database is missing or empty, and a log or other files show that there was one."""
+    """Raise if the database is missing or empty, and a log or other files show that there was one."""
     if _left_of(path, traces) and _lock_of(path).exists():
         # Another process may be setting the store up: it takes its lock before it makes any of these files.
         with suppress(OSError), file_lock(_lock_of(path), timeout_s=_SET_UP_S):
@@ -376,7 +376,7 @@ def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
     if found := _left_of(path, traces):
         raise StoreDamaged(
             f"the database {path} is {'empty' if path.exists() else 'missing'}, and {found[0].name} beside it shows"
-            " that it held memories: run `triskele restore FILE` with a backup, or, to begin anew, remove"
+            " that it held memories: run `triskele restore FILE` with a backup, or, to start empty, remove"
             f" {', '.join(trace.name for trace in found)}; nothing was created"
         )
 

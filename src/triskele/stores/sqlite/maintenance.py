@@ -194,7 +194,7 @@ def replace_damaged(path: Path, source: Path, *, timeout_s: float, owner: str) -
 
 
 def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:
-    """Erase memories from a copy; False where it cannot be opened or has none of them."""
+    """Erase memories from a copy; False if it cannot be opened or has none of them."""
     with suppress(TriskeleError):
         database = Database(copy, busy_timeout_s=0, owner=owner, traces=())
         try:

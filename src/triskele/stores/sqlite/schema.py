@@ -203,7 +203,7 @@ def _take(step: Step, connection: apsw.Connection, owner: str) -> None:
 
 
 def refuse_foreign(connection: apsw.Connection) -> None:
-    """Raise where the file is a newer triskele's or another program's."""
+    """Raise if the file is a newer triskele's or another program's."""
     _refuse_newer(connection)
     if not is_empty(connection) and connection.pragma("application_id") != APPLICATION_ID:
         if _has_our_tables(connection):
@@ -217,7 +217,7 @@ def _has_our_tables(connection: apsw.Connection) -> bool:
 
 
 def refuse_other_format(connection: apsw.Connection) -> None:
-    """Raise where an open file has not the format of this version, because another triskele changed it meanwhile."""
+    """Raise if an open file has not the format of this version, because another triskele changed it meanwhile."""
     _refuse_newer(connection)
     version = connection.pragma("user_version")
     if version < len(MIGRATIONS):

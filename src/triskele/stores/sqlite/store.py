@@ -225,7 +225,7 @@ class SqliteOwnerStore:
             yield to_link(row)
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
-        """Memories of a scope in order of recency or importance; none where the scope names another owner."""
+        """Memories of a scope in order of recency or importance; none if the scope names another owner."""
         if sort not in _ORDERS:
             raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
         condition, bindings = _in_scope(scope)
