@@ -67,7 +67,7 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecallSettings:
-    """How answers are ranked and how long they are; with `half_life_days` importance counts half after so many days."""
+    """How answers are ranked and how long they are; with `half_life_days` importance halves after that many days."""
 
     limit: int = 10
     depth: int = 100
@@ -92,7 +92,7 @@ class PrivacySettings:
 
 @dataclass(frozen=True, slots=True)
 class HostedSettings:
-    """A hosted embedding model, used beside the local one; none without `service`."""
+    """A hosted embedding model, used in addition to the local one; off without `service`."""
 
     service: str = ""
     model: str = ""
@@ -137,7 +137,7 @@ class LlmSettings:
 
 @dataclass(frozen=True, slots=True)
 class CurationSettings:
-    """How the store is kept clean: `propose` fills the review queue, `apply` lets sure decisions act by themselves.
+    """How the store is kept clean: `propose` fills the review queue, `apply` applies sure decisions without a review.
 
     `daily_share` of the memories is the most that may be changed in a day without a review. `learn` lets conversations
     be learned from: off, strict, normal or all; a message that fits a pattern of `learn_skip` is left out. `llm` lets
@@ -177,7 +177,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A server for others: names it answers to, proxies it believes, TLS files, quotas per user (0: none).
+    """A server for others: accepted host names, trusted proxies, TLS files, quotas per user (0: none).
 
     `url` points commands, hooks and agents of this machine at such a server; the key is in `key_file`, by default
     `server.key` in the data folder.

@@ -43,7 +43,7 @@ class Place:
 
     @property
     def root_key(self) -> str:
-        """The folder as a key; a path that is no text is written with escapes."""
+        """The folder as a key; a path that is not valid text is escaped."""
         return f"{ROOT}{_written(self.root)}" if self.root.name else ""
 
     @property
@@ -101,7 +101,7 @@ def _remote(git: Path) -> str:
 
 
 def normalised(url: str) -> str:
-    """A remote as host/path, without scheme, user, password, port and `.git`; a local path is no remote."""
+    """A remote as host/path, without scheme, user, password, port and `.git`; a local path is not a remote."""
     found = _WITH_SCHEME.fullmatch(url) or _SCP.fullmatch(url)
     if found is None or not found["host"] or len(url) > _MAX_REMOTE_CHARACTERS or not url.isprintable():
         return ""
@@ -146,7 +146,7 @@ def _pointed_at(file: Path, prefix: bytes = b"") -> Path | None:
 
 
 def _head(file: Path, most: int) -> bytes:
-    """The first bytes of a file; without waiting where it became a pipe."""
+    """The first bytes of a file; does not block if the file has become a pipe."""
     try:
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError):

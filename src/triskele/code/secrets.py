@@ -57,13 +57,13 @@ def masked(text: str, start: int, end: int, spans: Iterable[Span]) -> str:
 
 
 def masked_line(text: str) -> str:
-    """A short text with its secrets replaced; nothing is known about what stands around it."""
+    """A short text with its secrets replaced; the text around it is unknown."""
     return masked(text, 0, len(text), secrets_in(text))
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """A source file as it is now; `known` are the secrets found when these very bytes were indexed, None for others."""
+    """A source file as it is now; `known` are the secrets found when the same bytes were indexed, None for others."""
 
     text: str
     known: Sequence[Span] | None = None

@@ -40,7 +40,7 @@ TOO_LARGE, BINARY, GENERATED, UNREADABLE, TOO_MANY = "too large", "binary", "gen
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A source file of a tree, by its path inside, with what tells whether it changed."""
+    """A source file of a tree, by its path inside, with the values that show whether it changed."""
 
     path: str
     size: int

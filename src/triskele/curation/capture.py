@@ -137,7 +137,7 @@ def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
 def on_record(turns: Iterable[SpokenTurn]) -> list[SpokenTurn]:
     """The turns that may be learned from: typed, in no session with the skip marker, not off the record.
 
-    What is answered to a turn that is off the record is left out with it.
+    The answer to a turn that is off the record is left out too.
     """
     typed = [turn for turn in turns if turn.is_typed]
     skipped = marked_sessions(typed)
@@ -182,7 +182,7 @@ def _candidate(sentence: str, turn: SpokenTurn) -> CapturedText | None:
 
 
 def _told(sentence: str, turn: SpokenTurn) -> list[CapturedText]:
-    """What a sentence tells beside what it asks for."""
+    """What a sentence states besides its question."""
     if len(sentence) > _LONGEST or _REPORTED.search(sentence) or _POINTING.search(sentence):
         return []
     return [CapturedText(_capitalised(each), _PASSED, "facts", _IN_PASSING, turn) for each in told(sentence)]

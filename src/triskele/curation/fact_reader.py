@@ -1,4 +1,4 @@
-"""Facts of a conversation by a language model: which turns it is shown, and what of its reply stands in them.
+"""Facts of a conversation by a language model: which turns are sent, and which facts of its reply occur in them.
 
 Nothing of a private session is shown. A fact must consist of the words of the turns that it names, so that a text which
 one turn smuggles into the prompt cannot speak for another one.
@@ -74,12 +74,12 @@ class FactReader:
         self._project = project
 
     def model(self) -> Llm | None:
-        """The language model of the settings, where they let it read; None if there is none."""
+        """The configured language model, if the settings let it read conversations; None otherwise."""
         services = self._host.runtime.services() if self._host.settings.curation.llm else None
         return services.judge if services is not None else None
 
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:
-        """The candidates of the turns; where a request fails, those of the requests before it."""
+        """The candidates of the turns; if a request fails, those of the requests before it."""
         reading = ModelReading(private_sessions=set(private))
         shown = list(self._shown(turns))
         reading.private_sessions |= {each.turn.session for each in shown if each.cleared is None}
@@ -115,7 +115,7 @@ class FactReader:
                 yield _Shown(places[id(turn)], turn, part, cleared)
 
     def _told_together(self, shown: Sequence[_Shown]) -> set[str]:
-        """The sessions in which only several turns together tell a secret or something private."""
+        """The sessions in which only several turns together reveal a secret or something private."""
         texts: dict[str, list[str]] = {}
         for each in shown:
             texts.setdefault(each.turn.session, []).append(" ".join(each.sentences))
@@ -185,7 +185,7 @@ def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
 
 
 def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
-    """The sentences that hold every word of a fact; None if they do not, only ask it, or deny it."""
+    """The sentences that contain every word of a fact; None if some are missing, or the sentences ask or negate it."""
     said = _said(_THE_USER.sub("I", fact))
     if len(said) < _LEAST_WORDS:
         return None
@@ -198,7 +198,7 @@ def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
 
 
 def _said(text: str) -> list[str]:
-    """The words that tell something, all words for the speaker as one."""
+    """The content words, with all words for the speaker as one word."""
     return forms(content(words(_OWN.sub("I", text))))
 
 

@@ -1,4 +1,4 @@
-"""Whether a text states something that lasts: a subject that means the same elsewhere, and a verb; no chatter, no wish,
+"""Whether a text is a lasting statement: a subject that means the same out of context, and a verb; no chatter, no wish,
 no question, nothing of the moment. Only such a text can replace or extend another one without being read by a person.
 """
 

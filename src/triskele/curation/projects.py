@@ -1,7 +1,7 @@
 """Which project a folder belongs to, and moving the memories of a whole project.
 
-A folder becomes known when a memory is first written from it. From then on its project goes by its git remote or its
-path; another folder of the same name gets another project.
+A folder becomes known when a memory is first written from it. From then on its git remote or its path identifies its
+project; another folder of the same name gets another project.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Workplace:
         return project_of(self._store, self._folder) if self._named is None else self._named
 
     def placed(self, changes: Sequence[Change]) -> Sequence[Change]:
-        """The changes, after the folder was made known if they store memories of its project.
+        """The changes; registers the folder first if they store memories of its project.
 
         Another folder may have taken the name since it was looked up.
         """
@@ -56,9 +56,9 @@ class Workplace:
 
 
 def project_of(store: OwnerStore, folder: Path, *, writing: bool = False) -> str:
-    """The project of a folder; one that is not known yet has the name that it would get.
+    """The project of a folder; an unknown folder has the name that it would get.
 
-    `writing` makes the folder known, so that no other folder of its name mixes with it.
+    `writing` registers the folder, so that another folder of the same name gets another project.
     """
     place, known = project.discover(folder), store.places()
     if writing and not set(place.keys) <= {each.key for each in known}:
@@ -76,7 +76,7 @@ def _moved_to(change: Change, name: str) -> Change:
 
 
 def _chosen(place: Place, known: Sequence[KnownPlace]) -> str:
-    """The project of a place, by what is known of it and of others."""
+    """The project of a place, by the known places."""
     projects = {each.key: each.project for each in known}
     here = projects.get(place.root_key)
     others = {each.key for each in known if each.project == here and each.key.startswith(REMOTE)}

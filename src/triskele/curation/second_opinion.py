@@ -30,9 +30,9 @@ def reconsidered(
     *,
     may_call: Callable[[], bool],
 ) -> list[PairDecision]:
-    """The decisions, those that are not sure with the model's opinion; as they were where it fails or may not be asked.
+    """The decisions, those that are not sure with the model's opinion; unchanged if it fails or may not be asked.
 
-    Only open memories are shown to it.
+    Only open memories are sent to it.
     """
     result = {id(each): each for each in decisions}
     asked = []

@@ -1,4 +1,4 @@
-"""What a sentence tells about its speaker in passing: "My library has 45 sources now, how can I sort them?". Pure."""
+"""Facts that a sentence mentions in passing: "My library has 45 sources now, how can I sort them?". Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SPECIFIC = frozenset({WordKind.NUMBER, WordKind.DATE, WordKind.NAME})
 
 
 def told(sentence: str) -> list[str]:
-    """The clauses of a sentence that tell something of its speaker, without what it asks for."""
+    """The clauses of a sentence that state something about its speaker, without its question."""
     clauses = [_OPENING.sub("", clause.strip(" ,;-–—")) for clause in _BREAK.split(sentence)]
     found = [clause.strip(" ,;") for clause in clauses if not clause.rstrip().endswith("?")]
     return [clause for clause in found if _is_told(clause)]

@@ -163,7 +163,7 @@ def stem(form: str) -> str:
 
 
 def content(sequence: Iterable[ComparedWord]) -> list[ComparedWord]:
-    """The words that tell the fact: no punctuation, determiners, fillers or negations; directions stay."""
+    """The content words: no punctuation, determiners, fillers or negations; directions stay."""
     return [word for word in sequence if _tells(word)]
 
 

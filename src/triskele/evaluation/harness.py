@@ -98,7 +98,7 @@ class Harness(ABC):
         return self._open()
 
     def retriever(self, arm: Arm, *, limit: int | None = None) -> Retriever:
-        """What this arm asks; a `limit` replaces the number of results."""
+        """The retriever of this arm; a `limit` replaces the number of results."""
         if arm.plan is None:
             return FtsRetriever(self._baseline, self.windows, limit or self.baseline_limit)
         plan = self.plan_of(arm.plan)

@@ -25,7 +25,7 @@ _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gemini": "
 
 
 def read_turns(path: Path, offset: int = 0) -> tuple[list[SpokenTurn], int]:
-    """What was said after an offset, and the offset to go on from; a shorter file is read from its start."""
+    """The turns after an offset, and the offset to continue from; a shorter file is read from its start."""
     source = sources.resolved(path)
     data = sources.content(source, _MOST_BYTES)
     start = offset if offset <= len(data) else 0
@@ -94,7 +94,7 @@ def _codex_turn(record: dict[str, Any], session: str, is_subagent: bool) -> Spok
 
 
 def _document_turns(data: bytes, start: int) -> tuple[list[SpokenTurn], int]:
-    """Gemini's session or log: the offset is that of a document which is written anew each time."""
+    """Gemini's session or log: the offset is that of a document that is rewritten each time."""
     document = parse(sources.decoded(data))
     messages = document.get("messages") if isinstance(document, dict) else document
     named = str(document.get("sessionId") or "") if isinstance(document, dict) else ""

@@ -1,6 +1,6 @@
 """Archives: everything of an owner, or of all owners of a store, with its vectors, to move it to another store.
 
-Nothing is embedded on the way. Secrets stay sealed: they open where the key of their vault is.
+Nothing is embedded again. Secrets stay sealed: reading them needs the key of their vault.
 """
 
 from __future__ import annotations

@@ -53,17 +53,17 @@ class SyncServer(Protocol):
     """The server, however it is reached; any call may fail after the server has carried it out."""
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
-        """Tell of changes that one actor made; refused if the key is not the user's."""
+        """Push changes made by one actor; refused if the key is not the user's."""
         ...
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
-        """Ask what changed since a cursor; refused if a user is named and the key is not theirs."""
+        """Pull the changes since a cursor; refused if a user is named and the key is not theirs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What one sync did: changes told and taken, and what is left."""
+    """The result of one sync: changes pushed and pulled, and what is left."""
 
     pushed: int
     pulled: int
@@ -88,7 +88,7 @@ class _Merged:
 
 
 class Sync:
-    """Brings one owner's store and a server together; `address` tells servers apart."""
+    """Syncs one owner's store with a server; `address` identifies the server."""
 
     def __init__(self, engine: SyncEngine, server: SyncServer, address: str) -> None:
         self._engine = engine
@@ -131,7 +131,7 @@ class Sync:
         self._notes.put_state(pushed=cursor)
 
     def _push_records(self, ids: Sequence[str], actors: Mapping[str, str]) -> list[str]:
-        """Tell the server of memories that changed; which it was told of."""
+        """Push memories that changed; returns those that were pushed."""
         known, projects = sync_states.latest(self._store, ids), ProjectNames(self._store)
         agreed = self._with_resolved(ids, known)
         conflicts = self._notes.conflicts(ids)
@@ -187,7 +187,7 @@ class Sync:
                 self._adopt(result.id, result.known)
 
     def _told(self, batch: Sequence[Outgoing], actor: str) -> PushReply:
-        """Push a batch; one by one where the server does not take it, so that a single item does not keep the rest."""
+        """Push a batch; one by one if the server refuses it, so that a single item does not block the rest."""
         try:
             return self._server.push(batch, actor, self._user)
         except NotFound:
@@ -201,7 +201,7 @@ class Sync:
         return PushReply(results, self._user)
 
     def _untied(self, withdrawn: Sequence[str]) -> dict[str, Agreed]:
-        """What is agreed of memories that link to what the server has no more: if it comes back, the links are new."""
+        """The synced states without links to withdrawn memories: if these come back, the links count as new."""
         sources = {link.source for link in self._store.links(withdrawn)} if withdrawn else set()
         agreed = self._notes.agreed(sources)
         return {
@@ -232,7 +232,7 @@ class Sync:
         return self._notes.forget_waiting([id])
 
     def _push_links(self, ids: Sequence[str]) -> list[str]:
-        """Tell the server of links that changed; whose it was told of."""
+        """Push links that changed; returns the memories whose links were pushed."""
         links = sync_states.links_of(self._store, ids)
         agreed = self._notes.agreed({*ids, *_targets(links.values())})
         agreed |= self._notes.agreed(_targets(agreed[id].links for id in ids) - agreed.keys())
@@ -278,7 +278,7 @@ class Sync:
         raise Unavailable("the server keeps sending the same changes: try again later")
 
     def _merge(self, items: Sequence[Shown]) -> None:
-        """Merge states of the server; again, where a memory was changed here meanwhile."""
+        """Merge states of the server; repeat if a memory was changed here meanwhile."""
         if not items:
             return
         for _ in range(_TRIES):
@@ -352,7 +352,7 @@ class Sync:
         self._pulled += merged.taken + len(merged.erasing) + len(merged.closing)
 
     def _seal(self, id: str) -> None:
-        """Make a memory secret; private at least, where the vault is locked."""
+        """Make a memory secret; or private, if the vault is locked."""
         try:
             self._engine.seal(id)
         except Unavailable:
@@ -421,7 +421,7 @@ def _outgoing(push: Push, id: str, agreed: Agreed, memory: Memory | None, projec
 
 
 def _tying(id: str, linked: Sequence[tuple[str, str]], unlinked: Sequence[tuple[str, str]]) -> list[Outgoing]:
-    """Changes of links in items of a bounded size; closed first, because an open one may stand in the way."""
+    """Changes of links in items of a bounded size; closed ones first, because an open link may conflict with them."""
     closing = [Outgoing(id, Push.NOTHING, unlinked=tuple(some)) for some in _chunks(unlinked, MOST_TIES)]
     return closing + [Outgoing(id, Push.NOTHING, linked=tuple(some)) for some in _chunks(linked, MOST_TIES)]
 

@@ -94,7 +94,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushResult:
-    """The server's answer for one memory; `known` is what it has instead, `links` what leads from the memory now."""
+    """The server's answer for one memory; `known` is what it has instead, `links` the links from the memory now."""
 
     id: str
     status: Status
@@ -114,7 +114,7 @@ class PushReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledPage:
-    """What changed since a cursor; `is_reset` where the server does not have the cursor any more."""
+    """What changed since a cursor; `is_reset` if the server no longer has the cursor."""
 
     items: tuple[Shown, ...]
     cursor: str
@@ -137,7 +137,7 @@ class Outgoing:
 
 
 def fingerprint(memory: Memory) -> str:
-    """A hash that changes with anything that a memory says on this side, and with its standing."""
+    """A hash of everything that a memory contains on this side, and of its standing."""
     said = [getattr(memory, name) for name in _SAID]
     values = [standing_of(memory), memory.project, *said]
     return hashlib.sha256(json.dumps(values, default=_plain).encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -199,7 +199,7 @@ def links_of(store: OwnerStore, ids: Sequence[str]) -> dict[str, Links]:
 
 
 def sync_actor(actor: str) -> str:
-    """How the journal names someone who changed a memory on the other side; `undo` does not take it for its own."""
+    """The actor in the journal of a change on the other side; `undo` does not count it as the user's own."""
     return f"{_ACTOR}{actor or 'user'}"
 
 
@@ -221,7 +221,7 @@ class ProjectNames:
         return (*remotes[: MOST_KEYS - len(names[:1])], *names)[:MOST_KEYS] or (f"{_NAME}{name}",)
 
     def note(self, name: str) -> None:
-        """Remember that a project without a remote is known by its name."""
+        """Record that a project without a remote is matched by its name."""
         own = f"{_NAME}{name}"
         if own in self.keys(name) and own not in self._names:
             self._keep([own], name)
@@ -286,7 +286,7 @@ def memory_of(id: str, record: Record, owner: str, projects: ProjectNames) -> Me
 
 
 def secret_in(memory: Memory) -> str:
-    """Why the text of an open memory stays on its machine, or nothing: who called it open may not think of a server."""
+    """Why the text of an open memory is not synced, or nothing: the user may have opened it only for this machine."""
     kinds = [detect.label_of(finding.kind) for finding in detect.find(memory.content)]
     return f"its text looks like a secret ({kinds[0]}): it stays on this machine" if kinds else ""
 
@@ -329,7 +329,7 @@ def theirs_of(shown: Shown, owner: str, projects: ProjectNames) -> tuple[Theirs,
 
 
 def taking(memory: Memory, known: Memory | None, *, verbatim: bool = True) -> list[Change]:
-    """The changes that give a memory another state; they fail where it was changed meanwhile."""
+    """The changes that give a memory another state; they fail if it was changed meanwhile."""
     if known is None:
         standing = replace(memory, known_to=None)
         return [Add(standing, verbatim=verbatim), *([Forget(memory.id)] if memory.known_to else [])]

@@ -1,6 +1,6 @@
-"""A transcript of Claude Code: one JSON object a line, of which what the user and the assistant said is taken.
+"""A transcript of Claude Code: one JSON object a line; only messages of the user and the assistant are read.
 
-Tool calls, thoughts, summaries, commands and the talk of subagents are left out.
+Tool calls, thoughts, summaries, commands and messages of subagents are left out.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Token(NamedTuple):
 
 
 class _Cache(dict[str, tuple[str, ...]]):
-    """The terms of words already met; emptied when full, which is rare and cheaper than keeping their order."""
+    """A cache of the terms of words; emptied when full, which is rare and cheaper than keeping their order."""
 
     def __init__(self, make: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class _Cache(dict[str, tuple[str, ...]]):
         return made
 
     def forms(self, terms: Iterable[str], words: Iterable[str]) -> set[str]:
-        """Among some words, and others met before, those with any of these terms."""
+        """Among some words, and the cached ones, those with any of these terms."""
         for word in filterfalse(self.__contains__, words):
             self[word]
         return {form for term in terms for form in self._words.get(term, ())}
@@ -201,7 +201,7 @@ def memory_terms(memory: Memory, analyzer: Analyzer) -> dict[str, list[str]]:
 
 
 def _spoken_date(memory: Memory) -> str:
-    """The date of a turn: people ask for what was said by its date, so that the date is a part of the text."""
+    """The date of a turn: people search for a turn by its date, so the date is a part of the text."""
     return memory.created_at.strftime("%d %B %Y").lstrip("0") if memory.session is not None else ""
 
 
@@ -257,7 +257,7 @@ def _stop_terms(language: str) -> frozenset[str]:
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word has neither parts nor accents, as most have not."""
+    """Whether a word has neither parts nor accents, like most words."""
     is_one_case = word.islower() or word[1:].islower() or word.isupper() or word.isdigit()
     return is_one_case and word.isascii() and word.isalnum()
 

@@ -54,8 +54,8 @@ class Records:
     def read(self, places: Ints) -> NDArray[Any]:
         """The values of some records in a row.
 
-        Read instead of mapped where the system can: access to one mapped page maps its neighbours too, and in time the
-        whole file would count as memory of the process.
+        Read instead of mapped if the system supports it: access to a mapped page maps its neighbours too, and in time
+        the whole file would count as memory of the process.
         """
         starts, stops = self.starts[places], self.starts[places + 1]
         if self.file is None or not len(places):
@@ -110,7 +110,7 @@ class AppendFile:
             return None
 
     def state(self) -> object:
-        """A value that differs after every change: the clock alone may stand still between two."""
+        """A value that differs after every change: the clock may not advance between two changes."""
         try:
             with open(self.path / "stamp.json", "rb") as stamp:
                 return os.fstat(stamp.fileno()).st_mtime_ns, stamp.read()

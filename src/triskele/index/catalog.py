@@ -122,11 +122,11 @@ class Columns:
         return None if is_allowed.all() else is_allowed[self.access]
 
     def find(self, rows: Sequence[int] | Ints) -> Ints:
-        """The places of some rows, all of them known."""
+        """The positions of some rows, all of which are in the catalog."""
         return np.searchsorted(self.rows, np.asarray(rows, dtype=np.int64)).astype(np.int64)
 
     def locate(self, rows: Ints) -> tuple[NDArray[np.bool_], Ints]:
-        """Whether each row is known, and the places of those that are."""
+        """Whether each row is in the catalog, and the positions of those that are."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_), np.empty(0, dtype=np.int64)
         first, last = self.rows[0], self.rows[-1]

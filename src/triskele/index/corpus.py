@@ -117,7 +117,7 @@ class Corpus(Words, Vectors, Protocol):
         ...
 
     def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
-        """Told what both legs will be asked, so that a corpus behind a connection can answer both at once."""
+        """Announce the queries of both legs, so that a corpus behind a connection can answer both at once."""
         ...
 
     def vectors(self, rows: Ints) -> Floats:

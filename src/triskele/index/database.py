@@ -1,6 +1,6 @@
 """The corpus inside the database: words and vectors are ranked there, and only what is known of candidates is fetched.
 
-The database keeps the words as this house analyses them and scores them by BM25 with the statistics of the owner, as
+The database stores the words as the analyzer writes them and scores them by BM25 with the statistics of the owner, as
 the embedded index does. Half-precision vectors choose the nearest rows; the model's own vectors order them.
 """
 
@@ -148,7 +148,7 @@ class DatabaseCorpus:
     # Words
 
     def _know(self, terms: Iterable[str]) -> None:
-        """Read the statistics of terms that are not known yet."""
+        """Read the statistics of terms that are not cached yet."""
         unknown = [term for term in terms if term not in self._frequencies]
         if unknown or self._documents < 0:
             found = self._rows.statistics(unknown)
@@ -201,7 +201,7 @@ class DatabaseCorpus:
     def _asked(
         self, words: WeightedTerms, vector: VectorQuery | None, limit: int, *, sort: Sort = Sort.RELEVANCE
     ) -> list[CandidateRow]:
-        """The candidates; where the scope holds too few of the best by words, all of them are looked up."""
+        """The candidates; if the scope contains too few of the best by words, all rows are looked up."""
         scope, model = self.scope, self._indexes.fingerprint
         if self.size > EXACT_LIMIT and self._indexes.has_few(scope, self.size):
             return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, is_narrow=True)
@@ -381,7 +381,7 @@ def _hit(found: CandidateRow) -> DatabaseHit:
 
 
 def _beside(known: FactRow | None, reach: int) -> list[int]:
-    """The turns beside a row: one before, one after, two before, …"""
+    """The turns next to a row: one before, one after, two before, …"""
     sides: tuple[Sequence[int], ...] = () if known is None else (known.before, known.after)
     if not sides:
         return [-1] * (2 * reach)

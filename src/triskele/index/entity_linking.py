@@ -49,8 +49,8 @@ def read_names(
 ) -> int:
     """Read the names of memories that wait, oldest first; returns how many were read.
 
-    One reader at a time: a text is read for all names known before it. Without `wait` other writers go first; with it
-    and without a limit the call ends when nothing waits, in other processes either.
+    One reader at a time: a text is read for all names known before it. Without `wait` other writers come first; with it
+    and without a limit the call ends when nothing waits, here or in other processes.
     """
     done = 0
     while (limit is None or done < limit) and (waiting := store.entities.count_unread()):
@@ -151,7 +151,7 @@ def _by_search(known: _Known, wanted: Mapping[str, str], store: OwnerStore, befo
 def _by_reading(
     known: _Known, wanted: Mapping[str, str], store: OwnerStore, before: int
 ) -> Iterator[tuple[int, Named]]:
-    """Read every older text once for all names: cheaper where there are many new ones."""
+    """Read every older text once for all names: cheaper if there are many new ones."""
     for row, memory in store.versions():
         if row >= before:
             return

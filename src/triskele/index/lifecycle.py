@@ -100,7 +100,7 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
 
 @cache
 def _malloc_trim() -> Callable[[int], object]:
-    """What gives freed memory back to the system; nothing if the C library cannot."""
+    """The function that returns freed memory to the system; one without effect if the C library has none."""
     import ctypes
 
     try:
@@ -150,7 +150,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         return is_held
 
     def settle(self) -> bool:
-        """Let files hold all that is read, so that answers depend on the store alone and not on when it was read.
+        """Write everything read so far to files, so that answers depend only on the store and not on when it was read.
 
         False if another process is writing.
         """
@@ -189,7 +189,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         return self._join(kept, tail)
 
     def _has_caught_up(self) -> bool:
-        """Catch up on behalf of a reader; False if the folder cannot be written and memory has to serve."""
+        """Catch up on behalf of a reader; False if the folder cannot be written, so that the tail stays in RAM."""
         try:
             return self.catch_up(wait_s=0 if self.path.exists() else FIRST_INDEX_TIMEOUT_S)
         except (OSError, IndexUnavailable):

@@ -201,7 +201,7 @@ class LocalCorpus(LocalVectors):
         return len(self.columns.rows)
 
     def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
-        """Nothing: each leg reads an index of its own."""
+        """Do nothing: each leg reads its own index."""
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""

@@ -88,7 +88,7 @@ class Bipartite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layers:
-    """Old and new mentions read as one; a memory has mentions in both where an older text was read again."""
+    """Old and new mentions read as one; a memory has mentions in both if an older text was read again."""
 
     settled: Bipartite
     fresh: Bipartite

@@ -1,7 +1,7 @@
 """The vectors of one model: sentence vectors for the dense leg, token vectors for late interaction.
 
-Sentence vectors lie in a memory-mapped file that is scanned whole with the filter inside. Up to EXACT_LIMIT vectors the
-scan is exact; above, one bit per dimension, in a file of its own, chooses candidates that the exact vectors then order.
+Sentence vectors are in a memory-mapped file; a search scans all of it and filters in the scan. Up to EXACT_LIMIT vectors
+the scan is exact; above, one bit per dimension, in a separate file, selects candidates, which the exact vectors order.
 Token vectors have two bits per dimension, without stop words and punctuation.
 """
 
@@ -241,7 +241,7 @@ class TokenVectors:
 class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     """The token vectors of every embedded content.
 
-    A store that keeps them is followed like any other. Where it does not, there is no tail: the worker adds them, and
+    A store that keeps them is followed like any other. If it does not, there is no tail: the worker adds them, and
     computes missing ones again. Files of format 1, with int8 vectors, are converted by the first process that reads.
     """
 

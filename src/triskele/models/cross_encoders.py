@@ -47,7 +47,7 @@ class CrossEncoder(Protocol[Text]):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What stands around a turn of a conversation: its date, and the turns before it, nearest first."""
+    """The context of a turn of a conversation: its date, and the turns before it, nearest first."""
 
     date: str = ""
     before: tuple[str, ...] = ()

@@ -241,7 +241,7 @@ class CommandLlm:
         return f"the command {self._command.program}"
 
     def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
-        """What the command prints for the joined parts; it is not told the limit of tokens."""
+        """What the command prints for the joined parts; it does not get the limit of tokens."""
         text = "".join(self._allowed(part) for part in parts)
         left_s = self._rests_until - self._clock()
         if left_s > 0:

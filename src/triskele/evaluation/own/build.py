@@ -225,7 +225,7 @@ class WeightedWord:
 
     @property
     def is_stop_word(self) -> bool:
-        """Whether it carries no meaning by itself."""
+        """Whether it is a stop word."""
         return self.text.lower() in STOP_WORDS
 
 
