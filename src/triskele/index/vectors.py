@@ -1,7 +1,7 @@
 """The vectors of one model: sentence vectors for the dense leg, token vectors for late interaction.
 
-Sentence vectors are in a memory-mapped file; a search scans all of it and filters in the scan. Up to EXACT_LIMIT vectors
-the scan is exact; above, one bit per dimension, in a separate file, selects candidates, which the exact vectors order.
+Sentence vectors are in a memory-mapped file; a search scans all of it and filters in the scan. Up to EXACT_LIMIT
+vectors the scan is exact; above, one bit per dimension, in a separate file, selects candidates for the exact vectors.
 Token vectors have two bits per dimension, without stop words and punctuation.
 """
 

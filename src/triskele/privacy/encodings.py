@@ -1,6 +1,6 @@
 """Other encodings of a text: percent signs, escapes, hexadecimal, base64, compatibility forms, backwards.
 
-A `DecodedText` knows where each of its characters stands in the original; `decodings` and `readings` are plain texts.
+A `DecodedText` maps each of its characters to the original; `decodings` and `readings` are plain texts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def compatible(text: str) -> DecodedText | None:
 
 
 def percent_decoded(text: str) -> DecodedText | None:
-    """The text with percent signs decoded, also where they were encoded twice; None if there are none."""
+    """The text with percent signs decoded, also if they were encoded twice; None if there are none."""
     if "%" not in text or not _PERCENT.search(text):
         return None
     once = _view(text, _PERCENT, _as_decoded)

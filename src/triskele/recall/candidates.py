@@ -49,7 +49,7 @@ _LOOKED_AT = 30
 class CandidateSet:
     """The scored candidates, best first; `seeds` are the rows whose connections the graph leg followed.
 
-    `late` and `token_weights` tell how each candidate matches the query's tokens, where late interaction ran.
+    `late` and `token_weights` are how each candidate matches the query's tokens, if late interaction ran.
     `elsewhere` is how much nearer to the query a memory of another project is than any of these.
     """
 
@@ -71,7 +71,7 @@ def in_order(ranking: Ranking) -> list[Candidate]:
 
 
 def smoothed(ranking: Ranking, beside: Ints, corpus: Corpus) -> Ranking:
-    """The ranking with a fifth of each turn's score added to the visible turns beside it."""
+    """The ranking with a fifth of each turn's score added to the visible turns next to it."""
     has = beside >= 0
     if not has.any():
         return ranking
@@ -100,7 +100,7 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
 
 
 def conversation_share(neighbours: Ints) -> float:
-    """The share of some rows that have a turn beside them."""
+    """The share of some rows that have a neighbouring turn."""
     return float((neighbours[:, :2] >= 0).any(axis=1).mean()) if len(neighbours) else 0.0
 
 
@@ -121,7 +121,7 @@ def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
 
 
 def _foreignness(text: str, encoding: Encoding) -> float:
-    """From 0, words that the model knows whole, to 1, words that it knows in fragments or not at all."""
+    """From 0, words that are whole tokens of the model, to 1, words that it splits into pieces or lacks."""
     if not any(character.isalpha() for character in text):
         return 0.0
     if not text.isascii():
@@ -218,7 +218,7 @@ def _has_speakers(found: Rankings, corpus: Corpus) -> bool:
 
 
 def _evidence_weight(name: str, encoded: EncodedQuery) -> float:
-    """What evidence in full adds; time adds the more, the more of the query tells of it."""
+    """The weight of full evidence; time weighs more the more of the query is about it."""
     period = encoded.query.period
     if name != TIME or period is None:
         return BY_EVIDENCE[name]
@@ -256,7 +256,7 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> Ranking
 
 
 def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> list[Candidate]:
-    """One of the textbook fusions, with late interaction mixed into the best candidates where the plan says so."""
+    """One of the textbook fusions, with late interaction mixed into the best candidates if the plan says so."""
     plan = encoded.plan
     config = FusionConfig(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=encoded.query.depth)
     if GRAPH in plan.legs:
@@ -322,7 +322,7 @@ def few_of_each_text(fused: list[Candidate], corpus: Corpus) -> list[Candidate]:
 def _texts(rows: Ints, beside: Ints, corpus: Corpus) -> list[int]:
     """Per row the first known piece of the text that it was cut from.
 
-    Turns of one speaker or role that stand beside each other and have the same time are pieces of one text.
+    Adjacent turns of one speaker or role with the same time are pieces of one text.
     """
     everyone = distinct(np.concatenate([rows, beside[beside >= 0]]))
     facts = corpus.facts(everyone, reach=1)

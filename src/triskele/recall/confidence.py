@@ -42,10 +42,10 @@ _WORD = re.compile(r"\w+")
 
 
 def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
-    """What speaks for the best candidate and against it.
+    """The signs for and against the best candidate.
 
-    Words shared without nearness of meaning, and tokens of which some match well and others hardly, tell of a memory
-    about the same thing that does not say what was asked. What another project knows better is asked of that project.
+    Words shared without nearness of meaning, and tokens of which some match well and others hardly, indicate a
+    memory about the same thing that does not answer. So does a nearer memory in another project.
     """
     best, *others = expanded(found.fused[: COMPARED + 1])
     shares = [_share(each) for each in others]
@@ -71,7 +71,7 @@ def identifiers(query: QueryTerms) -> list[str]:
 
 
 def names_exactly(query: QueryTerms, covered: frozenset[str], memories: int) -> bool:
-    """Whether a memory holds the identifiers of a query, a rare one among them, and at least half of what it asks."""
+    """Whether a memory contains the identifiers of a query, a rare one among them, and half of its terms by rarity."""
     named = identifiers(query)
     if not named or not covered.issuperset(named) or query.ceiling <= 0:
         return False

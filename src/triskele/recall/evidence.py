@@ -1,4 +1,4 @@
-"""Evidence beside the legs: whose words a query asks for and the time that it names, and which candidates fit."""
+"""Evidence besides the legs: the speaker and the time that a query asks for, and which candidates match."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def role_asked(text: str) -> Role | None:
 
 
 def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
-    """How far each candidate holds the words asked for, from 0 to 1; None if anybody's words will do."""
+    """How far each candidate matches the speaker asked for, from 0 to 1; None if the query asks for none."""
     names = corpus.speakers(distinct(facts.speakers).tolist())
     if (speaker := speaker_asked(text, names)) is not None:
         return _shares(facts.speakers, speaker)

@@ -2,7 +2,7 @@
 
 Title edges connect a memory with those that mention its subject; shared edges connect memories that mention the same
 concept, the stronger the fewer do. A name that very many memories mention connects none of them. A candidate gains
-where a walk from the best two arrives, and where it matches query tokens that a linked one does not match. All of it
+if a walk from the best two reaches it, and if it matches query tokens that a linked one does not match. All of it
 counts more the more query tokens the best candidate leaves unmatched (docs/decisions/0014). Then the list is built from
 the top: a connected candidate gains by what it matches beyond all those above it, so that memories that repeat the
 first one do not fill the list (docs/decisions/0034).
@@ -268,7 +268,7 @@ WALKS: Mapping[str, Walk] = {"pagerank": pagerank, "hops": hop_decay}
 
 
 def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> Ranking:
-    """The graph as a leg of its own, for the textbook fusions: where a walk from the best of the other legs arrives."""
+    """The graph as a separate leg, for the textbook fusions: the rows that a walk from the best of others reaches."""
     starts: dict[int, float] = {}
     for ranking in rankings:
         for rank, row in enumerate(ranking.rows[:SEEDS], start=1):
@@ -288,7 +288,7 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
 
 
 def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
-    """Memories whose subject stands in the query, and the weight of the query tokens that name it."""
+    """Memories whose subject occurs in the query, and the weight of the query tokens that name it."""
     text, listed = encoded.query.text, parts(encoded.query.text)
     texts = [part.text for part in listed]
     sizes = range(1, MAX_PARTS + 1)
@@ -418,13 +418,13 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
 
 
 def _footing(matches: Floats, weights: Floats, between: tuple[float, float]) -> float:
-    """From 0 to 1, how far the mean match of the first candidate lies between two values."""
+    """From 0 to 1, the position of the first candidate's mean match between two values."""
     low, high = between
     return min(max((float(matches @ weights) - low) / (high - low), 0.0), 1.0)
 
 
 def _acquaintance(rows: Ints, dense: Ranking, named: Ints) -> Floats:
-    """From 0, a stranger to the query, to 1; a memory without a vector is none.
+    """From 0, unrelated to the query, to 1; a memory without a vector counts as related.
 
     What a seed names by its own title may be further from the query than what shares a name with the seed.
     """
@@ -455,7 +455,7 @@ def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:
 
 
 def _arriving(walk: str, edges: Edged, starts: Ints, rows: Ints) -> Floats:
-    """The share of a walk's mass that arrives at each row; where it started it counts for nothing."""
+    """The share of a walk's mass that arrives at each row; the rows where it started get none."""
     walkers = starts[:WALKERS]
     if not len(edges.around(walkers)[0]):
         return np.zeros(len(rows), dtype=np.float32)

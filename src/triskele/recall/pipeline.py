@@ -42,7 +42,7 @@ _HAS_IDENTIFIER = re.compile(r"[\d_]").search
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What recall reads and asks; without an embedder the lexical leg answers alone."""
+    """The store, corpus and models of a recall; without an embedder only the lexical leg runs."""
 
     store: OwnerStore
     corpus: Callable[[Scope], Corpus]
@@ -186,7 +186,7 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
 
 
 def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:
-    """The candidates in the order of the cross-encoder, where the plan asks for it."""
+    """The candidates in the order of the cross-encoder, if the plan says so."""
     if plan.rerank != CROSS or sources.reranker is None or query.sort is not Sort.RELEVANCE:
         return found
     # Imported here: few plans ask for it.

@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def asks_meaning(self) -> bool:
-        """Whether the plan needs the model: the lexical leg alone does not, unless late interaction rescores it."""
+        """Whether the plan needs the model: the lexical leg does not, unless late interaction rescores it."""
         return "dense" in self.legs or self.rerank == "late"
 
 

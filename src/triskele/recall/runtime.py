@@ -167,7 +167,7 @@ class ModelRuntime:
                 loaded.result()
 
     def rival(self, name: str) -> SemanticIndex:
-        """Another local model over the same store, beside the one in force; one of the hub is downloaded."""
+        """Another local model over the same store, next to the one in use; a model of the hub is downloaded."""
         from triskele.index.local import SemanticIndex
         from triskele.models.local import local_embedder
 
@@ -188,7 +188,7 @@ class ModelRuntime:
 
     @cached_property
     def egress_policy(self) -> EgressPolicy:
-        """Which texts may leave this machine: it knows what quotes something private or secret."""
+        """Decides which texts may leave this machine: none that quotes something private or secret."""
         from triskele.recall.hosted.egress_policy import EgressPolicy
 
         return EgressPolicy(self._store, self._vault())
@@ -230,7 +230,7 @@ class ModelRuntime:
         model: SemanticIndex | None = None,
         embed_first: int = 0,
     ) -> Sources:
-        """What recall reads and asks for a query, by another `model` if given; a hosted model encodes it if it may."""
+        """The sources of recall for a query, with another `model` if given; a hosted model encodes it if allowed."""
         from triskele.recall.pipeline import WITHOUT_MODEL, Sources
 
         is_by_relevance = query.sort is Sort.RELEVANCE
@@ -274,7 +274,7 @@ class ModelRuntime:
         return database.corpus if database is not None else self.indexes(semantic).corpus
 
     def database(self, semantic: SemanticIndex | None) -> DatabaseIndexes | None:
-        """The words and vectors inside the database, where the settings say so and the database can rank."""
+        """The words and vectors inside the database, if the settings say so and the database can rank."""
         rows = self._store.corpus
         if self._settings.store.corpus != DATABASE or rows is None or rows.problem:
             return None
@@ -294,7 +294,7 @@ class ModelRuntime:
             return self._databases[fingerprint]
 
     def corpus_notes(self) -> tuple[str, ...]:
-        """What to know where the settings ask for the corpus inside the database."""
+        """Problems and warnings if the settings choose the corpus inside the database."""
         rows = self._store.corpus
         if self._settings.store.corpus != DATABASE or rows is None:
             return ()
@@ -418,7 +418,7 @@ class ModelRuntime:
 
 
 def _second_stage(plan: Plan) -> SecondStage | None:
-    """The bundled cross-encoder, where the plan asks for it."""
+    """The bundled cross-encoder, if the plan says so."""
     if plan.rerank != GATED:
         return None
     from triskele.models.bundled import bundled_cross_encoder

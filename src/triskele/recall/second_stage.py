@@ -1,6 +1,6 @@
-"""The second stage: the bundled cross-encoder reads the best candidates of an answer that is neither sure nor hopeless.
+"""The second stage: the bundled cross-encoder scores the best candidates of an answer of middling confidence.
 
-What it thinks of them is one more contribution: it moves the candidates that it has read, and none of the others.
+Its score is one more contribution: it moves the candidates that it has read, and none of the others.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SecondStage:
         return HOPELESS <= confidence < SURE
 
     def read(self, question: str, found: CandidateSet, corpus: Corpus, store: OwnerStore) -> CandidateSet:
-        """The candidates with what the cross-encoder thinks of the best ones; as they were where it takes too long."""
+        """The candidates with the cross-encoder's scores of the best ones; unchanged if it takes too long."""
         top = found.fused[:READ]
         memories = store.rows(candidate.row for candidate in top)
         top = [candidate for candidate in top if candidate.row in memories]

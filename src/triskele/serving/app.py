@@ -183,7 +183,7 @@ class Application:
         return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
 
     def _run_command(self, payload: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
-        """The output of a command; None if the client runs it, with memories that it is to ask about."""
+        """The output of a command; None if the client has to run it, with the memories to ask the user about."""
         from triskele.serving.cli import remote
         from triskele.serving.cli.related_memories import OnlyClientAsks
 
@@ -319,7 +319,7 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The host names and origins that a request may have, and the token or the keys where one is required."""
+    """The host names and origins that a request may have, and the token or the keys if one is required."""
 
     hosts: frozenset[str]
     token: str | None = None
@@ -329,10 +329,10 @@ class Rules:
     """who a key belongs to, on a server with users"""
     origins: frozenset[str] = frozenset()
     proxies: frozenset[str] = frozenset()
-    """the addresses of proxies whose X-Forwarded-For is believed"""
+    """the addresses of proxies whose X-Forwarded-For is trusted"""
     challenge: str = "Bearer"
     metadata: dict[str, Any] | None = None
-    """what is told of the protected resource to whom has no key"""
+    """the metadata of the protected resource, for requests without a key"""
 
     @classmethod
     def local(cls, token: str | None = None, port: int | None = None) -> Rules:
@@ -398,7 +398,7 @@ class Guard:
         return None
 
     async def _admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
-        """Who sends the request, or the refusal of who proves it neither by a key nor, for pages, by a session."""
+        """The sender of the request, or a refusal if there is no valid key and, for pages, no session."""
         if is_page(request.scope["path"]):
             return await self._sessions.admitted(request)
         principal = await self._principal(request)
@@ -408,7 +408,7 @@ class Guard:
         return None, principal
 
     async def _principal(self, request: Request) -> Principal | None:
-        """Who sends the request; None if it does not prove it."""
+        """The sender of the request; None without a valid key."""
         given, rules = request.headers.getlist("authorization"), self._rules
         if rules.verify is not None:
             if len(given) != 1 or not given[0].lower().startswith(_BEARER):
@@ -417,7 +417,7 @@ class Guard:
         return OWNER if rules.token is None or _holds(given, rules.token) else None
 
     def _client(self, request: Request) -> tuple[str, int] | None:
-        """The address of the client: of the nearest hop that is no proxy of ours."""
+        """The address of the client: that of the nearest hop that is not a trusted proxy."""
         peer = request.scope.get("client")
         hops = [hop.strip() for value in request.headers.getlist("x-forwarded-for") for hop in value.split(",")]
         while peer is not None and peer[0] in self._rules.proxies and hops:
@@ -426,7 +426,7 @@ class Guard:
 
 
 def _versioned(send: Send) -> Send:
-    """Tell who was admitted which version answers: a client of another one can say so."""
+    """Add the version of this process for admitted senders, so that another version can report the difference."""
 
     async def next_message(message: Message) -> None:
         if message["type"] == "http.response.start":

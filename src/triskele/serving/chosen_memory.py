@@ -49,7 +49,7 @@ def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) ->
 
 
 def hints_of(engine: Engine, memory: Memory) -> list[PairDecision]:
-    """What a stored memory repeats, extends or contradicts; a server finds it where the store is."""
+    """What a stored memory repeats, extends or contradicts; with a server, the server finds them."""
     if engine.settings.server.url:
         from triskele.serving.http.client import RemoteMemory
 

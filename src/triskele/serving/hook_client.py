@@ -72,7 +72,7 @@ class Address:
         return _joined(self.sockets, f"{self.key}.{kind}")
 
     def file(self, kind: str) -> str:
-        """The path of a file beside the sockets: lock, starting, ports, token."""
+        """The path of a file next to the sockets: lock, starting, ports, token."""
         return _joined(self.run, f"{self.key}.{kind}")
 
 
@@ -168,7 +168,7 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
 
 
 def is_running(place: Address) -> bool:
-    """Whether a resident process serves; asks its lock and opens no connection."""
+    """Whether a resident process serves; checks its lock and opens no connection."""
     try:
         with open(place.file("lock"), "rb+") as lock:
             return _is_held(lock.fileno())
@@ -202,7 +202,7 @@ def log(place: Address, line: str) -> None:
 
 
 class HookRequest:
-    """An event, the project where the environment names one, and the token of the client's installed entry."""
+    """An event, the project if the environment names one, and the token of the client's installed entry."""
 
     __slots__ = ("event", "project", "token")
 
@@ -235,7 +235,7 @@ def _percent_encoded(text: str) -> str:
 def ask(
     place: Address, request: HookRequest, body: bytes, ends: float, environ: Mapping[str, str]
 ) -> tuple[bytes, bool]:
-    """The answer of the resident process and whether it is outdated; where none listens, one is started."""
+    """The answer of the resident process and whether it is outdated; starts a process if none listens."""
     is_started = False
     while True:
         left_s = ends - time.monotonic()
@@ -300,7 +300,7 @@ def _is_name(text: str) -> bool:
 
 
 def _token(text: str) -> str:
-    """A token as it may stand in a header; empty if it is none."""
+    """A token that is valid in a header; empty if it is not."""
     return text if len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum() else ""
 
 
@@ -365,7 +365,7 @@ def exchange(
 
 
 def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
-    """Connect over loopback, where there are no unix sockets; a stream begins with the token."""
+    """Connect over loopback on systems without unix sockets; a stream begins with the token."""
     http, stream, token = _ports(place)
     made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     try:

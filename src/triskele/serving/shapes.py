@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
 
 
 def memory(value: Memory, *, superseded: bool = False) -> Shape:
-    """One memory with all its details; the text of a superseded one says so, `owner` is whose memory it is."""
+    """One memory with all its details; the text of a superseded one says so, `owner` is the user whose memory it is."""
     shape: Shape = plain(value)
     shape["owner"] = shape.pop("shared_by") or value.owner
     shape["content"] = shown_content(value, superseded)

@@ -37,7 +37,7 @@ USUAL_QUOTAS = Quotas()
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone with memories of their own; an admin manages users, keys and the audit log."""
+    """A user with separate memories; an admin manages users, keys and the audit log."""
 
     name: str
     is_admin: bool
@@ -47,7 +47,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessKey:
-    """A key without its secret part, which nothing but its holder knows."""
+    """A key without its secret part, which is not stored."""
 
     id: str
     user: str

@@ -74,7 +74,7 @@ def install(
 
 
 def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
-    """Turn learning on, unless the settings say already how much to learn."""
+    """Turn learning on, unless it is already set."""
     from triskele.serving.cli.config_commands import store_setting
 
     if (dial := invocation.settings().curation.learn) != "off":
@@ -246,7 +246,7 @@ def hook(invocation: Invocation, event: str, explain: bool) -> None:
 
 
 def _explain_hook(invocation: Invocation, event: str) -> None:
-    """What the hook does with the event on standard input, and why; in this folder where the event names none."""
+    """What the hook does with the event on standard input, and why; in this folder if the event names none."""
     import json
 
     from triskele.serving import shapes

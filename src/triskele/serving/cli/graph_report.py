@@ -220,7 +220,7 @@ def extracted(done: Extracted) -> Iterator[RenderableType]:
 
 
 def relations(edges: Sequence[RelationEdge], short: Short) -> Iterator[RenderableType]:
-    """Relations with the memory that tells each."""
+    """Relations with the memory that states each."""
     if not edges:
         yield note("No relations yet: `triskele graph extract` lets the language model read them.")
         return

@@ -51,7 +51,7 @@ def health(found: Health, *, deep: bool) -> RenderableType:
 
 
 def _lost(found: Health) -> list[RenderableType]:
-    """Acknowledged writes that are gone, and what is still known of them."""
+    """Acknowledged writes that were lost, and what is still known of them."""
     lines: list[RenderableType] = []
     for each in found.lost:
         last = minute(each.entries[-1].at)

@@ -34,7 +34,7 @@ DEADLINE_S = 0.15
 
 
 class OnlyClientAsks(Conflict):
-    """The resident process found what the user has to be asked about; `ids` are the memories."""
+    """The resident process found memories to ask the user about; `ids` names them."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         super().__init__("only the client can ask")
@@ -42,9 +42,9 @@ class OnlyClientAsks(Conflict):
 
 
 def related(invocation: Invocation, engine: Engine, memory: Memory, *, is_stored: bool = True) -> list[PairDecision]:
-    """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere.
+    """What a memory repeats, extends or contradicts: by recall in the resident process, otherwise by words only.
 
-    Where recall takes longer than the deadline, words answer too. A server finds it by recall.
+    If recall takes longer than the deadline, words are used too. A server uses recall.
     """
     if invocation.remote is not None:
         # A secret does not travel before it is stored.
@@ -68,7 +68,7 @@ def ask(invocation: Invocation, engine: Engine, memory: Memory) -> tuple[str | N
 
     Raise if nothing is to be added.
 
-    The resident process cannot ask: the client does it then, about what the resident process found.
+    The resident process cannot ask: the client asks about the memories that the resident process found.
     """
     everything = related(invocation, engine, memory, is_stored=False)
     found = [each for each in everything if each.is_sure]

@@ -64,7 +64,7 @@ class RemoteInvocation(Invocation):
         self.output.write(text + "\n")
 
     def encodes_all(self) -> bool:
-        """Whether the client's output takes every character; it asks only if it does."""
+        """Whether the client's output takes every character; the client asks only if it does."""
         return True
 
     def console(self) -> Console:

@@ -217,7 +217,7 @@ def _details(memory: Memory) -> Text:
 
 
 def said_by(memory: Memory) -> list[str]:
-    """The speaker and the role of a memory, where it has them."""
+    """The speaker and the role of a memory, if it has them."""
     return [part for part in (memory.speaker, memory.role) if part]
 
 

@@ -159,7 +159,7 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
 
 
 def _clients_without_token(settings: Settings) -> list[str]:
-    """Clients that the settings show private memories to, but that have no installed token to prove who they are."""
+    """Clients that may see private memories by the settings, but have no installed token to identify themselves."""
     from triskele.serving.clients.config_files import TokenFile
 
     known = TokenFile.of(settings.home).clients()

@@ -119,7 +119,7 @@ def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None
 
 
 def _elsewhere(store: OwnerStore) -> str:
-    """Where the memories of a store are if none is in the project of this folder, and how it becomes one of theirs."""
+    """The projects of a store's memories if none is in that of this folder, and the command that merges them."""
     from triskele.curation.projects import project_of, summaries
 
     here, found = project_of(store, Path.cwd()), [each.name for each in summaries(store) if each.memories]
@@ -131,7 +131,7 @@ def _elsewhere(store: OwnerStore) -> str:
 
 
 def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
-    """Write an archive where the store is."""
+    """Write an archive of a local store."""
     invocation.refuse_server()
     if target is None and invocation.as_json:
         raise BadInput("an archive is a file: name one")

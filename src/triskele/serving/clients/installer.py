@@ -27,7 +27,7 @@ class FileRefused(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one file: None stands for no file; `original` is what uninstall restores."""
+    """The change of one file: None means no file; `original` is what uninstall restores."""
 
     path: Path
     before: bytes | None
@@ -201,7 +201,7 @@ def _without_entries(
     *,
     unknown: bytes | None = None,
 ) -> tuple[bytes | None, tuple[Path, ...]]:
-    """The file without the entries, and the folders made for it; `unknown` stands in for an unknown original."""
+    """The file without the entries, and the folders made for it; `unknown` replaces an unknown original."""
     if before is None:
         return None, ()
     receipt = target.backups.receipt(path)

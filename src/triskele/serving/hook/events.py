@@ -1,7 +1,7 @@
 """Answers to hook events: one JSON document for the model, or nothing.
 
 A payload is the client's JSON. The server adds, where known, `client` (its name), `project` (named by the user) and
-`answer_by` (monotonic clock): after that time the client is gone, and nothing counts as given.
+`answer_by` (monotonic clock): after that time the client has stopped waiting, and nothing counts as given.
 """
 
 from __future__ import annotations

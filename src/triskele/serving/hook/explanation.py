@@ -35,7 +35,7 @@ class Explanation:
 
 
 def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanation:
-    """Why the hook would speak or be silent."""
+    """Why the hook would give memories or none."""
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
     if event in _SILENT:

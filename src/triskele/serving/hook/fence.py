@@ -52,7 +52,7 @@ def line(memory: Memory, short: Mapping[str, str]) -> str:
 
 
 def label(memory: Memory, short: Mapping[str, str]) -> str:
-    """What stands before the text: id, date, origin, project, and who said or shares it where that is known."""
+    """The label before the text: id, date, origin, project, and who said or shares it, if known."""
     date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
     place = quoted(memory.project[:LONGEST_NAME] or "everywhere")

@@ -245,7 +245,7 @@ def current(engine: Engine, memories: Iterable[Memory], conversation: Conversati
 
 
 def sees_private(engine: Engine, payload: Mapping[str, Any]) -> bool:
-    """Whether the client may see private memories: by the settings, or as the machine that it runs on says."""
+    """Whether the client may see private memories: by the settings, or by the machine that it runs on."""
     return payload.get("sees_private") is True or engine.settings.agents.shows_private_to(text_in(payload, "client"))
 
 

@@ -28,7 +28,7 @@ class UserBody(Strict):
 
 
 class KeyBody(Strict):
-    """A key to create; it is told once."""
+    """A key to create; it is shown once."""
 
     user: Annotated[str, Field(max_length=64)]
     label: Annotated[str, Field(max_length=100)] = ""
@@ -52,7 +52,7 @@ class AuditQuery(Strict):
 
 @dataclass(frozen=True, slots=True)
 class NewKeyReply:
-    """A new key; it is not told again."""
+    """A new key; it is not shown again."""
 
     key: str
     details: AccessKey

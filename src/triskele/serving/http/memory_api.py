@@ -20,14 +20,14 @@ from triskele.types import JournalEntry, Link, LinkKind, Memory, Outcome, Sort
 
 
 def remember(call: Call) -> Outcome:
-    """Store one memory; an agent may not store what recall gave it."""
+    """Store one memory; an agent may not store text that recall returned to it."""
     if call.client:
         echo.refuse(call.engine.store, call.body.content, project=call.body.project)
     return call.engine.remember(**given(call.body))
 
 
 def remember_all(call: Call) -> list[Outcome]:
-    """Store several memories in one transaction; an agent may not store what recall gave it."""
+    """Store several memories in one transaction; an agent may not store text that recall returned to it."""
     if call.client:
         for each in call.body.memories:
             echo.refuse(call.engine.store, each.content, project=each.project)

@@ -134,7 +134,7 @@ def _query_parameters(operation: Operation, schemas: _Schemas) -> list[Schema]:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """A schema for a query string, which cannot say null: what is left out is."""
+    """A schema for a query string, which cannot hold null: an omitted parameter is null."""
     if "anyOf" not in schema:
         return schema
     (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})

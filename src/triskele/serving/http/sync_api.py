@@ -162,7 +162,7 @@ class _Receiver:
         return results + [self._tied(item) for item in items if item.push is Push.NOTHING]
 
     def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
-        """Erasing wins, whatever the base was; what was taken back is erased once more, for those who kept it."""
+        """Erase a memory regardless of its base; a withdrawn one is erased again, for laptops that kept it."""
         ids = [item.id for item in items]
         known = sync_states.latest(self._store, ids) if ids else {}
         marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
@@ -175,7 +175,7 @@ class _Receiver:
         return [PushResult(item.id, Status.DONE, str(Standing.ERASED)) for item in items]
 
     def _withdrawn(self, items: Sequence[SyncItem]) -> list[PushResult]:
-        """Erase what is private elsewhere now, unless it was changed here: that would be lost."""
+        """Erase a memory that became private on a laptop, unless it was changed here: that change would be lost."""
         ids = [item.id for item in items]
         known, marks = (
             (sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
@@ -198,7 +198,7 @@ class _Receiver:
         return results
 
     def _closed(self, memory: Memory, sensitivity: Sensitivity) -> bool:
-        """Mark a memory and make it private before it is erased: that fails where it was changed meanwhile."""
+        """Mark a memory and make it private before it is erased: that fails if it was changed meanwhile."""
         self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
         private = replace(_standing(memory), sensitivity=Sensitivity.PRIVATE)
         try:
@@ -296,7 +296,7 @@ class _Receiver:
         return _Planned(item, self._stale(item))
 
     def _was_forgotten(self, version: Memory) -> bool:
-        """Whether a version was forgotten once, though a later one stands."""
+        """Whether a version was forgotten and a later one is current."""
         entries = self._store.journal(id=version.id)
         return any(each.action is Action.FORGOTTEN and each.previous == version.version for each in entries)
 
@@ -315,7 +315,7 @@ class _Receiver:
         return planned
 
     def _tied(self, item: SyncItem) -> PushResult:
-        """Open and close links; those that cannot be are left out, and the first reason is told."""
+        """Open and close links; those that cannot be are left out, and the first reason is returned."""
         now, reasons = timestamps.now(), list[str]()
         changes: list[Change] = [Disconnect(_link(item.id, tie, now)) for tie in item.unlinked]
         changes += [Connect(_link(item.id, tie, now)) for tie in item.linked]
@@ -337,7 +337,7 @@ class _Receiver:
 
 
 def _placeholder(id: str, owner: str) -> Memory:
-    """A memory without words that nobody sees."""
+    """A private memory without content, to be erased so that the journal names its id."""
     now, text = timestamps.now(), "erased"
     return Memory(
         id=id,

@@ -48,7 +48,7 @@ class Wire(Protocol):
         """Send all of it."""
 
     def recv(self, size: int, /) -> bytes:
-        """Up to so many bytes; empty at the end."""
+        """Up to `size` bytes; empty at the end."""
 
     def close(self) -> None:
         """Close it."""

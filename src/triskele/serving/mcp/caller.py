@@ -41,7 +41,7 @@ class RequestSource:
     """what admits requests on a server with users"""
 
     def named(self, engine: Engine, *, writing: bool = False) -> str:
-        """The project of the requests; `writing` makes their folder known."""
+        """The project of the requests; `writing` registers their folder."""
         given = self.project or engine.settings.project
         if given is None and self.folder is not None and self.folder.is_absolute():
             return project_of(engine.store, self.folder, writing=writing)

@@ -19,7 +19,7 @@ _MICROS = 1_000_000
 
 
 def show(asked: PageRequest) -> Response:
-    """The state of everything that can be told without a search for damage."""
+    """The state of everything that needs no check for damage."""
     engine, is_local = asked.engine, asked.viewer.user is None
     secrets = listing.find(engine, Filters(state="secret"), limit=_SECRETS)
     return page(

@@ -24,7 +24,7 @@ _OWN_ARMS = ("now", "default")
 
 @dataclass(frozen=True, slots=True)
 class ScoreCell:
-    """One figure of an arm, and its difference to the baseline where that was tested."""
+    """One figure of an arm, and its difference to the baseline if that was tested."""
 
     value: float | None
     delta: str = ""

@@ -1,4 +1,4 @@
-"""The review page: conflicts of a sync and what curation proposes, side by side, and what agents were handed."""
+"""The review page: conflicts of a sync and proposals of curation, side by side, and what agents were given."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EVERY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ShownProposal:
-    """A proposal with what it says and how its two texts differ."""
+    """A proposal with its wording and the difference of its two texts."""
 
     proposal: Proposal
     verb: str

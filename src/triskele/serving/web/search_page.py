@@ -133,7 +133,7 @@ class SearchForm:
 
 
 def show(asked: PageRequest) -> Response:
-    """The page, with its answer where the address asks a question."""
+    """The page, with its answer if the address has a query."""
     form, counts = SearchForm.of(asked), listing.counts(asked.engine)
     choices: dict[str, Any] = {
         "projects": sorted(counts.projects),
@@ -147,7 +147,7 @@ def show(asked: PageRequest) -> Response:
 
 
 def hits(asked: PageRequest) -> Response:
-    """The answer alone, for every change of the form."""
+    """Only the answer, for every change of the form."""
     form = SearchForm.of(asked)
     # The address follows what is asked, so that it can be reloaded and kept.
     headers = {"HX-Replace-Url": f"{PREFIX}{query(asked.values)}"}

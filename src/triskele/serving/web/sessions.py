@@ -1,4 +1,4 @@
-"""Browser sessions: what proves who someone is buys a cookie, and the cookie opens the pages until it expires."""
+"""Browser sessions: a code or key is exchanged for a cookie, and the cookie gives access until it expires."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class OpenedSession(NamedTuple):
 
 
 class PageSessions(ABC):
-    """Sessions of whatever kind: the cookie, which requests pass, and the answer to who is signed out."""
+    """Sessions of either kind: the cookie, which requests are admitted, and the response without a session."""
 
     signed_out_page: str
 
     async def admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
-        """The refusal of a request to the pages, or who sent it; files and the sign-in itself need nobody."""
+        """The refusal of a request to the pages, or its sender; static files and the sign-in need no session."""
         path = request.scope["path"]
         if request.method not in ("GET", "HEAD") and not _is_own(request):
             return Response("This request does not come from a page of triskele.", 403, HEADERS), None
@@ -68,7 +68,7 @@ class PageSessions(ABC):
         return (self._signed_out(), None) if principal is None else (None, principal)
 
     async def exchange(self, request: Request, proof: str) -> Response:
-        """A session cookie for a proof; 401 if it proves nothing."""
+        """A session cookie for a code or key; 401 if it is not valid."""
         made = await self.opened(request, proof)
         if made is None:
             return self._signed_out()
@@ -95,11 +95,11 @@ class PageSessions(ABC):
 
     @abstractmethod
     async def opened(self, request: Request, proof: str) -> OpenedSession | None:
-        """A new session; None if the proof is none."""
+        """A new session; None if the code or key is not valid."""
 
     @abstractmethod
     async def principal(self, value: str) -> Principal | None:
-        """Whose session a cookie belongs to; None if it is not open."""
+        """The user of a session cookie; None if the session is not open."""
 
     @abstractmethod
     async def closed(self, value: str) -> None:
@@ -136,7 +136,7 @@ class Sessions(PageSessions):
         return OpenedSession(self._new(self._open, SESSION_S), SESSION_S)
 
     async def principal(self, value: str) -> Principal | None:
-        """The owner, where the session is open."""
+        """The owner, if the session is open."""
         with self._mutex:
             self._drop_expired(self._open)
             return OWNER if _digest(value) in self._open else None
