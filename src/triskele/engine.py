@@ -259,7 +259,7 @@ class Engine:
         return self.apply(planned.changes, undoes=planned.entries[0].seq)
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
-        """Carry out changes as one journaled transaction."""
+        """Apply changes as one journaled transaction."""
         sealed = [self.vault.sealed(change) for change in self._workplace.placed(changes)]
         outcomes = self.store.apply(sealed, batch=batch or new_batch(), actor=self.actor, undoes=undoes)
         if any(map(withholds, changes)):

@@ -36,7 +36,7 @@ class SyncEngine(Protocol):
         ...
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
-        """Carry out changes as one journaled transaction."""
+        """Apply changes as one journaled transaction."""
         ...
 
     def erase(self, *references: str) -> list[Outcome]:

@@ -137,7 +137,7 @@ class Corpus(Words, Vectors, Protocol):
         ...
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, at most so many of each row."""
+        """The concepts that some rows mention, up to a limit for each row."""
         ...
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:

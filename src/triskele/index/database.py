@@ -351,7 +351,7 @@ class DatabaseCorpus:
     # Mentions
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, at most so many of each row."""
+        """The concepts that some rows mention, up to a limit for each row."""
         return self._layers.mentions(rows, most)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:

@@ -99,7 +99,7 @@ class Layers:
         return _joined([layer.concepts.of(rows, most) for layer in self._filled])
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, at most so many of each row, with how common they are."""
+        """The concepts that some rows mention, up to a limit for each row, with how common they are."""
         place, concepts, is_subject = self.concepts(rows, most)
         frequency = self.frequency(concepts)
         reach = np.maximum(frequency, self._written(concepts))

@@ -1,4 +1,4 @@
-"""Sync with the server of the settings: over HTTP, one run at a time, and automatically while the resident process runs."""
+"""Sync with the server of the settings: over HTTP, one run at a time, and regularly while the resident process runs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from triskele.stores.sqlite.store import SqliteStore
 
 
 class _Kind(Protocol):
-    """What is asked of a kind of store before one is open."""
+    """The operations of a kind of store that need no open store."""
 
     def open(self, settings: Settings) -> Store: ...
 
@@ -57,7 +57,7 @@ def _kind(settings: Settings) -> _Kind:
 
 
 class _Sqlite:
-    """A file on this machine; what is derived from it is in folders beside it."""
+    """A file on this machine; derived data is in folders next to it."""
 
     def open(self, settings: Settings) -> Store:
         path = sqlite_path(settings.store.url)

@@ -120,7 +120,7 @@ class Accounts:
     def create_key(
         self, user: str, *, label: str = "", scopes: tuple[str, ...] = SCOPES[:2], expires_at: datetime | None = None
     ) -> tuple[str, AccessKey]:
-        """A new key, told only now, and what is kept of it."""
+        """A new key, returned only here, and its stored part."""
         if expires_at is not None and expires_at <= timestamps.now():
             raise BadInput("the key would have expired already: name a later time")
         owner = self.user(user)
@@ -174,7 +174,7 @@ class Accounts:
         return _standing(row[1:])
 
     def open_session(self, key: AccessKey, lasts: timedelta) -> tuple[str, datetime]:
-        """A new session of a key, told only now, and when it ends; of many sessions of one key the oldest go."""
+        """A new session of a key, returned only here, and its end; beyond a limit the oldest sessions of a key end."""
         now, text = timestamps.now(), secrets.token_urlsafe(32)
         ends = min(now + lasts, key.expires_at or now + lasts)
         with self._transaction() as connection:

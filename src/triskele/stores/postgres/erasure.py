@@ -25,7 +25,7 @@ _TABLES = (
 
 
 def erase(writer: PostgresWriter, ids: Sequence[str]) -> list[Outcome]:
-    """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
+    """Delete every row that holds anything of these memories; the journal keeps only their ids."""
     connection, owner = writer.connection, writer.owner
     mark(connection, owner)
     outcomes = []
@@ -81,7 +81,7 @@ def mark(connection: Connection, owner: str) -> None:
 
 
 def begin_epoch(connection: Connection, owner: str) -> None:
-    """Let every instance make the files of an owner again: they may hold what is gone."""
+    """Make every instance rebuild the index files of an owner: they may contain erased texts."""
     connection.execute(
         "INSERT INTO marks AS known VALUES (%s, %s, '1')"
         " ON CONFLICT (owner, name) DO UPDATE SET value = known.value::bigint + 1",
@@ -102,7 +102,7 @@ def vacuum(transactions: OwnerTransactions, done: str) -> None:
 
 
 def vacuum_tables(connections: Connections, *, full: bool = False) -> None:
-    """Vacuum every table that holds words; `full` writes them anew, and locks each for as long."""
+    """Vacuum every table that holds words; `full` rewrites them, and locks each while it runs."""
     with connections.direct() as connection:
         has_embeddings = connection.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.{EMBEDDINGS}"]).fetchone() != (None,)
         for table in (*_TABLES, *([EMBEDDINGS] if has_embeddings else [])):

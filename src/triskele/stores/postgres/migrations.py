@@ -1,8 +1,8 @@
 """The Postgres schema as a list of forward steps, and the role under which every statement runs.
 
-The owner leads every primary key and every index, so that tables can be partitioned or distributed by it. Every table
+Every primary key and every index starts with the owner, so tables can be partitioned or distributed by it. Every table
 with an owner has row-level security, forced on the table's owner too: a statement sees the rows of the owner that its
-transaction has set, and no others, whatever its own conditions say.
+transaction has set, and no others, regardless of its own conditions.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ EMBEDDINGS = "embeddings"
 
 
 def secured(*tables: str) -> str:
-    """The statements that let each owner see and write its own rows of some tables alone."""
+    """The statements that restrict each owner to its own rows of some tables."""
     return _secured(tables, "owner = (SELECT nullif(current_setting('triskele.owner', true), ''))")
 
 
@@ -284,7 +284,7 @@ def _secured(tables: Sequence[str], condition: str) -> str:
 class Migration:
     """One step: SQL in which `{text}` is text in binary order.
 
-    A step adds; what older programs need is taken away by a later step, which says so by `breaks`.
+    A step adds; a later step that removes what older programs need is marked with `breaks`.
     """
 
     sql: str
@@ -311,7 +311,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def prepare(connection: psycopg.Connection[Any]) -> str:
-    """Bring a database up to this version; the role to work under, `none` where the user's own is bound by policies."""
+    """Bring a database up to this version; returns the role to work under, `none` if policies bind the login role."""
     if connection.info.server_version < LEAST_SERVER:
         raise StoreUnavailable(f"Postgres {LEAST_SERVER // 10000} or later is needed")
     taken = _format(connection)
@@ -331,7 +331,7 @@ def refuse_newer(least: int) -> None:
 
 
 def _migrate(connection: psycopg.Connection[Any]) -> None:
-    """Take the missing steps, each in a transaction of its own; the lock lets one of several processes take it."""
+    """Run the missing steps, each in a separate transaction; a lock lets only one process at a time run them."""
     while True:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('triskele migration', 0))")

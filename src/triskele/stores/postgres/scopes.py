@@ -14,7 +14,7 @@ READ_COLUMNS = f"{VERSION_COLUMNS}, shared_by"
 
 
 def standing(known_at: datetime | None) -> tuple[str, list[Any]]:
-    """Versions that stand now, or stood at a moment."""
+    """Versions that are current now, or were at a moment."""
     if known_at is None:
         return "known_to IS NULL", []
     moment = timestamps.to_micros(known_at)

@@ -69,7 +69,7 @@ class PostgresShares:
     def unshare(
         self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, actor: str = USER
     ) -> Share:
-        """End a share; what it alone gave is gone from the reader's memory at once."""
+        """End a share; memories that only it shared leave the reader at once."""
 
         def work(writer: PostgresWriter) -> Share:
             row = writer.connection.execute(
@@ -143,7 +143,7 @@ class Groups:
         return UserGroup(name, ())
 
     def delete(self, name: str) -> None:
-        """Remove a group; what was shared with it is no longer."""
+        """Remove a group, and end all shares with it."""
         for _ in range(_MOST_TRIES):
             for member in self._one(name).members:
                 self.remove(name, member)
@@ -167,7 +167,7 @@ class Groups:
         return self._changed(name, user, lambda connection: connection.execute(sql, [name, user]))
 
     def remove(self, name: str, user: str) -> UserGroup:
-        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        """Remove a user from a group; memories that only the group shared leave the user at once."""
         if user not in self._one(name).members:
             raise NotFound(f"{user[:64]} is not in the group {name}")
         sql = "DELETE FROM group_members WHERE group_name = %s AND user_name = %s"
@@ -191,7 +191,7 @@ class Groups:
                 shares.unshare(share.subject, share.target, kind, grantee, actor=_ADMIN)
 
     def _changed(self, name: str, user: str, change: Callable[[Connection], Any]) -> UserGroup:
-        """Change who is in a group, and bring the rows of that user to it under the locks of all who share with it."""
+        """Change the members of a group, and update that user's rows under the locks of all who share with it."""
         self._one(name)
         batch = new_batch()
 
@@ -238,7 +238,7 @@ class Groups:
 
 
 def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
-    """Bring all readers to what is shared now, where a backup holds the shares and copies of another day.
+    """Update the rows of all readers after a restore: the backup holds older shares and copies.
 
     Users and groups are in no backup. The caller keeps all others from the tables; its own rows are those of nobody.
     """

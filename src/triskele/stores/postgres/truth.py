@@ -92,7 +92,7 @@ class PostgresStore:
 
 
 class PostgresOwnerStore:
-    """The memories of one owner; every statement names the owner, and row-level security holds where one does not."""
+    """The memories of one owner; every statement names the owner, and row-level security is a second guard."""
 
     def __init__(self, connections: Connections, owner: str) -> None:
         self.owner = owner
@@ -206,7 +206,7 @@ class PostgresOwnerStore:
         return {id: id[: max(shortest, shared[id] + 1)] for id in wanted}
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
-        """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
+        """The versions that are current now, or were at a moment; forgotten and unknown ids are left out."""
         condition, bindings = standing(known_at)
         if not (listed := list(ids)):
             return {}
@@ -248,7 +248,7 @@ class PostgresOwnerStore:
     def links(
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
-        """The links that touch any of these memories and stand now, or stood at a moment."""
+        """The links of any of these memories that are open now, or were at a moment."""
         condition, bindings = standing(known_at)
         if kind is not None:
             condition, bindings = condition + " AND kind = %s", [*bindings, kind.value]
@@ -301,7 +301,7 @@ class PostgresOwnerStore:
         return Cursor(newest)
 
     def holds(self, cursor: Cursor) -> bool:
-        """Whether the journal has the entry that a cursor follows; it has not where a replica without it took over."""
+        """Whether the journal has the entry that a cursor follows; a promoted replica may lack it."""
         if cursor == START:
             return True
         _, _, at = cursor.partition("@")

@@ -50,7 +50,7 @@ class PostgresUsage:
         return [ConversationUse(*row)._replace(at=timestamps.from_micros(row[1])) for row in rows]
 
     def lose(self, conversation: str) -> None:
-        """A conversation was compacted: what it was given is no longer in its context."""
+        """Record that a conversation was compacted: what it was given is no longer in its context."""
         self._write(_Lost(conversation))
 
     def forget(self, conversation: str) -> None:
@@ -80,7 +80,7 @@ class PostgresUsage:
         return {count.id: count for count in self._counted(sql, list(ids))}
 
     def most_used(self, limit: int = 10) -> list[UseCount]:
-        """The memories that were handed out most often."""
+        """The memories that were recalled and injected most often."""
         order = "recalled + injected DESC, last DESC, id"
         return self._counted(f"SELECT {_COUNTS} FROM usage_counts WHERE owner = %s ORDER BY {order} LIMIT %s", limit)
 
@@ -124,7 +124,7 @@ class PostgresUsage:
 
 
 class _Entry(Protocol):
-    """Something to write; until it is, what is read is told of it by replaying."""
+    """A queued write; until it is written, reads replay it."""
 
     @property
     def conversation(self) -> str | None: ...

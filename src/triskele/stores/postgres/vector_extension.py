@@ -36,7 +36,7 @@ CREATE TABLE {table} (
 
 @dataclass(frozen=True, slots=True)
 class VectorExtension:
-    """pgvector as it was found: its schema, why it cannot be used, and what to know if it can."""
+    """pgvector as it was found: its schema, why it cannot be used, and a warning if it can."""
 
     schema: str = ""
     problem: str = ""
@@ -44,7 +44,7 @@ class VectorExtension:
 
 
 def install(connections: Connections) -> VectorExtension:
-    """Find pgvector, or add it to the database; it is not used where it is too old."""
+    """Find pgvector, or add it to the database; it is not used if it is too old."""
     with told(connections.address), connections.direct() as connection:
         found = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
         if found is None:
@@ -110,7 +110,7 @@ def _make_index(connection: Connection, extension: VectorExtension, fingerprint:
 
 
 def _exists(connection: Connection, name: str, condition: str = "true") -> bool:
-    """Whether there is a table or index, which meets a condition."""
+    """Whether there is a table or index that meets a condition."""
     source = "pg_class LEFT JOIN pg_index ON indexrelid = pg_class.oid"
     sql = f"SELECT 1 FROM {source} WHERE pg_class.oid = to_regclass(%s) AND {condition}"
     return connection.execute(sql, [f"{SCHEMA}.{name}"]).fetchone() is not None

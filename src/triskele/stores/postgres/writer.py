@@ -54,7 +54,7 @@ _SAME = " AND ".join(
 
 
 class WrittenEntry(NamedTuple):
-    """What a journal entry of this transaction tells, and its number."""
+    """A journal entry of this transaction, and its number."""
 
     seq: int
     action: Action
@@ -69,8 +69,8 @@ class WrittenEntry(NamedTuple):
 class PostgresWriter:
     """Writes the changes of one transaction, all of one owner, at one moment and under one batch.
 
-    What belongs to another owner is unknown here. `entries` and `touched` tell what was done so far, to those that the
-    memories are shared with.
+    Rows of another owner are unknown here. `entries` and `touched` record the changes so far, for the copies of shared
+    memories.
     """
 
     connection: Connection
@@ -292,7 +292,7 @@ class PostgresWriter:
         return to_memory(values) if values else None
 
     def latest(self, id: str) -> Memory:
-        """The newest version of a memory, standing or not."""
+        """The newest version of a memory, current or not."""
         values = self._one(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = %s ORDER BY version DESC LIMIT 1", id
         )
@@ -328,7 +328,7 @@ class PostgresWriter:
         return (values[0], to_link(values[1:])) if values else None
 
     def _is_superseded_by(self, id: str, suspect: str) -> bool:
-        """Whether `suspect` stands anywhere above `id` in its chain of successors."""
+        """Whether `suspect` is a direct or indirect successor of `id`."""
         found = self.connection.execute(
             'WITH RECURSIVE above (id) AS (SELECT %(id)s::text COLLATE "C" UNION SELECT links.source FROM links'
             " JOIN above ON links.owner = %(owner)s AND links.target = above.id WHERE links.kind = 'supersedes'"

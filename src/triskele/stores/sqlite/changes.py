@@ -270,7 +270,7 @@ class Writer:
         return to_memory(values) if values else None
 
     def latest(self, id: str) -> Memory:
-        """The newest version of a memory, standing or not."""
+        """The newest version of a memory, current or not."""
         values = self._one(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? ORDER BY version DESC LIMIT 1", id
         )
@@ -307,7 +307,7 @@ class Writer:
         return (values[0], to_link(values[1:])) if values else None
 
     def _is_superseded_by(self, id: str, suspect: str) -> bool:
-        """Whether `suspect` stands anywhere above `id` in its chain of successors."""
+        """Whether `suspect` is a direct or indirect successor of `id`."""
         values = self._one(
             "WITH RECURSIVE above (id) AS (SELECT ?2 UNION SELECT links.source FROM links JOIN above"
             " ON links.owner = ?1 AND links.target = above.id WHERE links.kind = 'supersedes'"

@@ -29,9 +29,9 @@ _MAGIC = b"SQLite format 3\0"
 
 
 class Database:
-    """One SQLite file; every thread has a connection of its own.
+    """One SQLite file; every thread has its own connection.
 
-    Where there is no file, one of `traces` shows that it is lost rather than new.
+    If there is no file, one of `traces` shows that it is lost rather than new.
     """
 
     def __init__(self, path: Path, *, busy_timeout_s: float, owner: str, traces: Sequence[Path]) -> None:
@@ -113,7 +113,7 @@ class Database:
         connection.close()
 
     def _renew(self) -> None:
-        """Open the file again where another one took its place; raise if there is none."""
+        """Reopen the file if another one replaced it; raise if there is none."""
         found = _file_number(self.path)
         if found == self._file:
             return
@@ -263,7 +263,7 @@ class Database:
 
 
 def _close(connection: apsw.Connection) -> None:
-    """Close a connection; another thread may still read, for an answer that came too late for whoever asked."""
+    """Close a connection; another thread may still read for a request that has timed out."""
     for _ in range(_CLOSE_TRIES):
         with suppress(apsw.ThreadingViolationError):
             connection.close()
@@ -273,7 +273,7 @@ def _close(connection: apsw.Connection) -> None:
 
 
 def _file_number(path: Path) -> tuple[int, int]:
-    """What tells a file from another one that takes its name."""
+    """The number that distinguishes a file from a later one of the same name."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -289,7 +289,7 @@ def cannot_be_written(path: Path) -> bool:
 def _read_only_address(path: Path) -> str:
     """How to open a database that cannot be written.
 
-    Without the files beside it SQLite can only read it as a file that never changes, which leaves out a log.
+    Without the files next to it SQLite can only read it as a file that never changes, which ignores a log.
     """
     if _committed(path).exists():
         raise apsw.ReadOnlyError
@@ -382,7 +382,7 @@ def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
 
 
 def _left_of(path: Path, traces: Sequence[Path]) -> list[Path]:
-    """What is left beside a database that is missing or empty."""
+    """The files next to a database that is missing or empty."""
     logs = [path.with_name(path.name + log) for log in _LOGS]
     return [] if exists(path) else [trace for trace in (*logs, *traces) if trace.exists()]
 
@@ -397,7 +397,7 @@ def _committed(path: Path) -> Path:
 
 
 def _keep(file: Path, target: Path, *, is_replaced: bool) -> None:
-    """Give a file its place aside; the database also stays where it is until the new one replaces it."""
+    """Move a file aside; the database also stays in place until the new one replaces it."""
     if not is_replaced:
         file.rename(target)
     elif not target.exists():
@@ -410,7 +410,7 @@ def _keep(file: Path, target: Path, *, is_replaced: bool) -> None:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn the database's complaints into one clear line each."""
+    """Turn errors of the database into one clear line each."""
     try:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:

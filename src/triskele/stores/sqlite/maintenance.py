@@ -122,9 +122,9 @@ class SqliteMaintenance:
             raise _not_backed_up(path, f"{findings[0].subject}: {findings[0].problem}")
 
     def restore(self, source: Path) -> Path | None:
-        """Replace everything by the content of a backup whose every hash holds; where the content of before is kept.
+        """Replace everything by the content of a backup whose every hash matches; returns the path of the old content.
 
-        A sound store is backed up first; the files of a damaged one are moved to a folder beside it.
+        An undamaged store is backed up first; the files of a damaged one are moved to a folder next to it.
         """
         path = self._database.path
         kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
@@ -151,9 +151,9 @@ class SqliteMaintenance:
         return copies.remove(self.leftovers())
 
     def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
-        """Erase memories from the copies beside the store, or the copies as a whole; those changed or removed.
+        """Erase memories from the copies next to the store, or remove whole copies; returns the copies concerned.
 
-        What a restore kept of a sound store loses the memories alone; damaged files that hold one go as a whole.
+        Copies kept by a restore lose only these memories; damaged files that contain one are removed as a whole.
         """
         path = self._database.path
         changed = self.remove_leftovers() + copies.remove_damaged(path, ids)
@@ -173,7 +173,7 @@ class SqliteMaintenance:
         return []
 
     def lost(self) -> list[LostWrites]:
-        """Acknowledged writes that are gone, with what is still known of them."""
+        """Acknowledged writes that were lost, with what is still known of them."""
         with self._database.reading() as connection:
             return lost_writes.lost(connection, self._database.path)
 
@@ -339,7 +339,7 @@ def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
 
 
 def erase(writer: Writer, ids: Sequence[str]) -> list[Outcome]:
-    """Delete every row that holds anything of these memories; the journal keeps their ids alone."""
+    """Delete every row that holds anything of these memories; the journal keeps only their ids."""
     mark_unscrubbed(writer.connection)
     outcomes = []
     for id in dict.fromkeys(ids):

@@ -319,7 +319,7 @@ def _register(connection: apsw.Connection) -> None:
 
 
 def _rehash(*bound: Any) -> str:
-    """The hash of a row with its owner; the old one where that was wrong already."""
+    """The hash of a row with its owner; the old hash if that was wrong already."""
     stored, owner, actor, *values = bound
     if stored != row_hash(values):
         return str(stored)

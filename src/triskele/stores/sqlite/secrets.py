@@ -1,4 +1,4 @@
-"""Sealed texts of one owner beside the versions that they belong to; only the vault can read them."""
+"""Sealed texts of one owner, stored separately from their versions; only the vault can read them."""
 
 from __future__ import annotations
 

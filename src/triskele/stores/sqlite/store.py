@@ -162,7 +162,7 @@ class SqliteOwnerStore:
         return {id: id[: max(shortest, self._shared_with_neighbours(id) + 1)] for id in ids}
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
-        """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
+        """The versions that are current now, or were at a moment; forgotten and unknown ids are left out."""
         condition, bindings = _standing(known_at)
         if not (listed := list(ids)):
             return {}
@@ -207,7 +207,7 @@ class SqliteOwnerStore:
     def links(
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
-        """The links that touch any of these memories and stand now, or stood at a moment."""
+        """The links of any of these memories that are open now, or were at a moment."""
         condition, bindings = _standing(known_at)
         if kind is not None:
             condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
