@@ -1,4 +1,4 @@
-"""A peer to race against: LanceDB's hybrid search with its RRF reranker, where it is installed."""
+"""A peer to compare with: LanceDB's hybrid search with its RRF reranker, if it is installed."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def main() -> None:
 
 
 def _write(found: dict[str, Any], target: Path | None) -> None:
-    """What is known so far: a run takes long."""
+    """Write the results so far, because a run takes long."""
     if target is not None:
         target.write_text(json.dumps(found, indent=2) + "\n")
 

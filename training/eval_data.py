@@ -2,7 +2,7 @@
 
     python -m training.eval_data DATA_FOLDER TOKENIZER.json OUT.npz SET...
 
-Documents longer than a window are read in windows. Conversations know the two turns before each turn.
+Documents longer than a window are read in windows. Conversations include the two turns before each turn.
 """
 
 from __future__ import annotations

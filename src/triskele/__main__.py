@@ -31,7 +31,7 @@ def main() -> None:
     default_hook = sys.unraisablehook
 
     def unraisable(args: UnraisableHookArgs) -> None:
-        # Python would print the interrupt of a destructor or callback, and go on.
+        # Python would print the interrupt of a destructor or callback, and continue.
         if issubclass(args.exc_type, KeyboardInterrupt):
             _exit_interrupted()
         default_hook(args)

@@ -261,7 +261,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
     home = check_utf8(expanded(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))))
     source.read_file(file_of(source.environment, home))
     if store_url is not None:
-        # The replica of another store is none of this one.
+        # The replica of another store is not a replica of this one.
         for variable in ("TRISKELE_STORE", "TRISKELE_READ_STORE"):
             source.environment.pop(variable, None)
         source.given |= {"store.url": (store_url, "argument"), "store.read_url": (None, "argument")}

@@ -468,7 +468,7 @@ class Engine:
     def restore(self, source: Path) -> Path | None:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
         kept = self.maintenance.restore(source)
-        # Opened again: the backup may know another model.
+        # Opened again: the backup may use another model.
         self.runtime.forget()
         self.reindex()
         return kept

@@ -235,7 +235,7 @@ class Action(StrEnum):
     UNSHARED = "unshared"
 
 
-# What the journal tells and undo passes over: it changed nothing that could be brought back.
+# Entries that undo skips: they changed nothing that could be restored.
 LASTING = frozenset({Action.REVEALED, Action.SEALED, Action.SHARED, Action.UNSHARED})
 
 

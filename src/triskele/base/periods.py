@@ -159,7 +159,7 @@ def _held(text: str, point: Point, period: Period, now: datetime, *, ahead: bool
         is_point = re.match(r"(?:from|as\s+of|effective)\b", said, re.IGNORECASE) and not _RANGE.search(said)
         return None if is_over and not is_point else replace(period, end=None if is_point else period.end)
     if ahead and _ENDS.match(said) and period.start is None and period.end is not None and period.end > now:
-        # Until May, said in November, is more often the past one.
+        # "Until May", written in November, usually means last May.
         is_near = point.has_year or period.end - now < _NEAR
         return period if is_near and not _PAST.search(text) else None
     return None

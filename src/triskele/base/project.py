@@ -15,7 +15,7 @@ from pathlib import Path
 REMOTE, ROOT = "git:", "path:"
 
 _GIT_POINTER = b"gitdir:"
-# A path has 4,096 bytes at most; a longer file is no pointer.
+# A path has 4,096 bytes at most; a longer file is not a pointer.
 _MAX_POINTER_BYTES = 4096 + 16
 # A longer configuration is read to here: the first remote is near the beginning.
 _MAX_CONFIG_BYTES = 64 * 1024

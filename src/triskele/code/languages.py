@@ -76,7 +76,7 @@ _KINDS: Mapping[str, str] = {
     HEADING: "atx_heading setext_heading title",
     MODULE: "mod_item namespace_declaration namespace_definition internal_module file_scoped_namespace_declaration",
 }
-# Patterns that name alone does not tell; those that a grammar does not know are left out.
+# Patterns beyond the names of nodes; those that a grammar does not have are left out.
 _PATTERNS: Mapping[str, tuple[str, ...]] = {
     TYPE: ("(class name: (_)) @type",),
     FUNCTION: (

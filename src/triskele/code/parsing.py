@@ -30,7 +30,7 @@ _IDENTIFIER = ("identifier", "type_identifier", "simple_identifier", "field_iden
 _KEYWORDS = frozenset({"if", "for", "while", "switch", "return", "else", "do", "catch"})
 # A default value may be a secret, and an index holds none.
 _LITERAL = re.compile(r"([\"'`])((?:\\.|(?!\1)[^\\])*+)\1", re.S)
-# Where quotes do not pair, as with an apostrophe: whatever stands between two of them.
+# If quotes do not pair, as with an apostrophe: any text between two of them.
 _UNPAIRED = re.compile(r"([\"'`])[^\"'`]{8,}+\1")
 _LONG_LITERAL = 8
 _SIGNATURE_END = re.compile(r"[{;]|=>|:\s*$", re.M)

@@ -204,7 +204,7 @@ def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -
     """The best chunks of the best files; the second of a file is scored by its share of the first."""
     found: list[RankedChunk] = []
     worths = _worths(view)
-    # What stands behind these files is worth less than their first chunks.
+    # Chunks of files below these are worth less than the first chunks of these.
     for file in islice((file for file in files if len(view.corpus.chunks_of(file.row))), limit):
         chunks = view.corpus.chunks_of(file.row)
         own = worths[chunks] + _defining(view, chunks)

@@ -18,7 +18,7 @@ from triskele.code.question import CodeQuestion
 from triskele.code.words import stem, whole
 
 _DEPTH_LOSS = 0.3
-# Factors of what is rarely the answer, unless the question asks for it.
+# Factors for files that are rarely the answer, unless the question asks for them.
 PENALTIES: Mapping[str, float] = {
     paths.TEST: 0.3,
     paths.BENCHMARK: 0.3,

@@ -30,7 +30,7 @@ from triskele.models.local import local_embedder
 
 MAX_LIMIT = 50
 MAX_SNIPPET_LINES = 60
-# What a definition must have of the best one's terms to stand for it.
+# The share of the best definition's terms that a definition needs to be shown for it.
 _NEARLY = 0.8
 _SHOWN = {
     "words": "words",

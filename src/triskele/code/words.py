@@ -12,7 +12,7 @@ import Stemmer
 
 from triskele.base.text import STOP_WORDS, fold
 
-# A whole identifier tells more than its parts.
+# A whole identifier is more specific than its parts.
 WHOLE_WEIGHT = 1.75
 MAX_WORD_CHARACTERS = 64
 _WORD = re.compile(r"[^\W\d_][\w$]*|\d+[\w$]*|_[\w$]+")

@@ -16,11 +16,11 @@ _PLAIN = frozenset(
     excited considering thinking managed finally already also which that's increased adjusted extended reduced raised
     lowered improved reached added month monthly week weekly daily year annual""".split()
 )
-# A date or a year tells when, not how much.
+# A date or a year is a time, not an amount.
 _WHEN = frozenset(
     map(stem, "january february march april may june july august september october november december".split())
 )
-# "Two days ago" tells when, too.
+# "Two days ago" is a time, too.
 _DISTANCES = frozenset(map(stem, "ago later earlier before".split()))
 _UNITS = "$€%"
 

@@ -16,7 +16,7 @@ from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.
 DIALS = {"strict": (0.9, 2.0), "normal": (0.8, 0.6), "all": (0.5, 0.4)}
-# What is told in passing is kept only where everything is.
+# Facts mentioned in passing are kept only at the dial `all`.
 _IN_PASSING = 0.55
 _PASSED = "told in passing"
 _LONGEST = 400

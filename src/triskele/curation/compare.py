@@ -37,12 +37,12 @@ from triskele.curation.wording import (
 )
 
 SURE = 0.9
-# From here on a rule knows better than the share of common words.
+# From this confidence on a rule counts more than the share of common words.
 _LIKELY = 0.6
 _UNSURE = 0.7
 # What does not last is not worth a proposal.
 _PASSING = 0.4
-# Fewer words tell no fact.
+# Fewer words state no fact.
 _LEAST_WORDS = 2
 
 
@@ -204,7 +204,7 @@ def _growth(added: Words, kept: Words) -> Relation | None:
     ended = any(fold(word.text) in _ENDED | {"until", "instead"} for word in added)
     if narrowed or denied or ended or first in ("or", "than", "of", "except", "if", "before", "when"):
         return Relation(Verdict.UPDATE, 0.5, (Rationale("more words", "", said),))
-    # One more prepositional phrase may narrow a rule, where a whole clause adds to it.
+    # One more prepositional phrase may narrow a rule, but a whole clause adds to it.
     return Relation(Verdict.UPDATE, 0.95, (Rationale("the same and more", _said(kept), said),))
 
 

@@ -21,12 +21,12 @@ _KIND, _CURSOR, _DAYS = "curation", "cursor", "curation-day"
 # What a memory replaces comes before the copy that it may be.
 _FIRST = (Verdict.SUPERSEDE, Verdict.UPDATE, Verdict.NOOP, Verdict.FORGET, Verdict.ADD)
 _WRITTEN = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED})
-# A short day's work may touch so many memories, whatever their share.
+# This many memories may be changed in a day, whatever their share.
 LEAST_A_DAY = 20
 # A text that shares fewer of its words with another one is not near to it.
 _LEAST_OVERLAP = 0.25
 _MOST_SCANNED = 3000
-# A text that is so much longer cannot share that many of its words; to read them takes most of the time.
+# A text this much longer cannot share enough of its words; reading such texts takes most of the time.
 _MOST_LONGER, _LEAST_LONGEST = 5, 100
 # A larger store is not compared with itself only because a first process runs.
 _MOST_AT_FIRST = 2000

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from triskele.curation.compare import SURE, Rationale, Verdict, compare
 from triskele.types import TRUST, Memory, is_secret
 
-# A relation of which something beside the words raises a doubt is proposed, never applied.
+# A relation that is doubtful for a reason besides the words is proposed, never applied.
 _DOUBTFUL = 0.6
 # Below this a relation is not even proposed.
 LEAST_CONFIDENCE = 0.5

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 RULE = "language model"
 SPENT = "the calls of today are used up (curation.llm_calls)"
-# What a model read is never as sure as what the user asked for: at the usual dial it waits for a review.
+# A fact of a model is never as sure as a request to remember: at the default dial it waits for a review.
 _READ, _LOOSELY_READ = 0.75, 0.65
 _LEAST_WORDS = 2
 _MOST_CHARACTERS = 12_000
 _LONGEST_TURN = 4_000
-# Of what the assistant said the end is shown: what the user answers.
+# Of a turn of the assistant only the end is sent: the part that the user answers.
 _CONTEXT_CHARACTERS = 400
 _OWN = re.compile(r"\b(?:i|me|my|mine|myself)(?:['’](?:m|ve|d|ll))?\b", re.IGNORECASE)
-# How a model speaks of the user who speaks of himself.
+# Words that a model uses for a user who says "I".
 _THE_USER = re.compile(r"\A(?:the )?user(?:['’]s)?\b", re.IGNORECASE)
 _SELF = "i"
 
@@ -106,7 +106,7 @@ class FactReader:
         for turn in on_record(turns):
             sentences = [each for each in own_sentences(turn.text) if not self._is_echo(each)]
             if len(sentences) == 1 and looks_strong(sentences[0]) and " " not in sentences[0]:
-                # The answer to "which password?" is one, although nothing in it says so.
+                # The answer to "which password?" is a secret, although nothing in the answer shows it.
                 continue
             if turn.role != "user":
                 sentences = _last(sentences, _CONTEXT_CHARACTERS)

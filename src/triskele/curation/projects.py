@@ -85,7 +85,7 @@ def _chosen(place: Place, known: Sequence[KnownPlace]) -> str:
         return here
     if place.remote_key in projects:
         return projects[place.remote_key]
-    # A project whose only folders are gone was moved: its name is free for the folder that has it now.
+    # A project whose only folders no longer exist was moved: its name is free for the folder that has it now.
     taken = {each.project for each in known if not project.is_gone(each.key)}
     names = (validation.check_name(name, "the project") for name in place.names())
     return next(name for name in names if name not in taken)
@@ -145,7 +145,7 @@ def _has_older(store: OwnerStore, name: str, since: datetime) -> bool:
     """Whether a memory was stored in a project before its folder was known; one that was moved there was not."""
     standing = {each.id for each in _standing(store) if each.project == name}
     early = {each.id for _, each in store.versions() if each.project == name and each.known_from < since}
-    # An import keeps the times of its versions: the journal tells when they came.
+    # An import keeps the times of its versions: the journal has the time of the import.
     return any(entry.at < since for id in standing & early for entry in store.journal(id=id, limit=1))
 
 

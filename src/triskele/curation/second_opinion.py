@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from triskele.types import Memory
 
 _VERDICTS = {"same": Verdict.NOOP, "more": Verdict.UPDATE, "replaced": Verdict.SUPERSEDE}
-# It agrees, but a text that it read may have told it to: never enough to act without a person.
+# It agrees, but a text that it read may have instructed it to: never enough to apply without a review.
 _SUPPORTED = SURE - 0.02
 _OPPOSED = 0.3
 

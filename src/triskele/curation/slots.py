@@ -101,7 +101,7 @@ def slot_confidence(
     if _are_opposites(old, new):
         return 0.95 if prefix else 0.6
     if prefix and _predicate([*prefix[:1], *_until_mark(difference.suffix)]) is not None:
-        # The verb follows: the span belongs to the subject, and tells two things apart.
+        # The verb follows: the span belongs to the subject, and distinguishes two things.
         return 0.3
     place = _predicate(prefix)
     if place is None:

@@ -21,9 +21,9 @@ from triskele.types import LinkKind, Memory, Scope, Sort, is_secret
 
 _PAGE = 500
 _STEP = 100
-# A word that is in many memories is looked up only while so many ids were read.
+# Words in many memories are looked up only until this many ids were read.
 _MOST_POSTINGS = 5000
-# A memory that nothing recalled for so long and that says so little is junk.
+# A memory this short that was not recalled for this long is junk.
 _UNUSED_FOR = timedelta(days=90)
 _FEW_WORDS = 2
 _KIND, _KEY = "curation", "review"
@@ -127,7 +127,7 @@ class StoreReview:
         self._terms = {memory.id: frozenset(forms(content(words(memory.content)))) for memory in self.memories}
         self._by_id = {memory.id: memory for memory in self.memories}
         self._postings = _postings(self._terms)
-        # What is retired while the review goes on: it is compared no more.
+        # Memories retired during the review: they are no longer compared.
         self.gone: set[str] = set()
 
     def pairs(self, memories: Iterable[Memory]) -> Iterator[UpkeepFinding]:
@@ -185,7 +185,7 @@ class StoreReview:
                 reason = Rationale("part of a forgotten memory", ids[0])
                 yield _forgettable(UpkeepKind.ORPHAN, self._by_id[part], reason)
 
-    # Where an interrupted review goes on
+    # Where an interrupted review continues
 
     def left(self) -> Sequence[Memory]:
         """The memories that the last review did not reach; all of them after a complete one."""
@@ -202,7 +202,7 @@ class StoreReview:
             self._store.documents.put(_KIND, {_KEY: Document(value)})
 
 
-# No rule forgets by itself.
+# No rule forgets without a review.
 _FORGETTABLE = 0.5
 
 

@@ -78,7 +78,7 @@ def _claude_turn(record: dict[str, Any], stem: str) -> SpokenTurn | None:
     if record.get("type") not in ("user", "assistant") or not isinstance(message, dict):
         return None
     text = _text(message.get("content"))
-    # Commands, their output and reminders stand in tags.
+    # Commands, their output and reminders are in tags.
     is_program = any(record.get(name) for name in _CLAUDE_PROGRAMS) or text.startswith("<")
     session = str(record.get("sessionId") or stem)
     return _turn(str(record["type"]), text, record.get("timestamp"), session, is_typed=not is_program)

@@ -196,7 +196,7 @@ class _Models:
         try:
             embedder = local_embedder(model)
         except (BadInput, ModelUnavailable):
-            # As in a recall: without its model, an owner has the words alone.
+            # As in a recall: without its model, an owner has only the lexical leg.
             return None
         return SemanticIndex.of(embedder, factory.index_folder(settings), store, tail_cap=settings.index.tail_cap)
 

@@ -94,11 +94,11 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
         return
     details = _details(values, whole, stem, settings)
     if "id" in values and len(whole) <= settings.max_characters:
-        # An export of our own comes back word for word.
+        # triskele's own exports are read back word for word.
         yield Note(place=place, content=whole, **details)
         return
     limit = settings.max_characters
-    # A note of headings alone keeps them as its text.
+    # A note that has only headings keeps them as its text.
     pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each, False) for each in _bare(whole, limit)]
     sealed = sealed_pieces(whole, [(piece, holds_secret) for _, _, piece, holds_secret in pieces])
     for number, (line, headings, piece, _) in enumerate(pieces):

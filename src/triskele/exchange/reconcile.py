@@ -102,7 +102,7 @@ def to_push(agreed: Agreed, mine: Mine) -> Push:
         return Push.WITHDRAWAL if may_be_there else Push.NOTHING
     if mine.fingerprint == agreed.mine or agreed.theirs == ERASED:
         return Push.NOTHING
-    # What was forgotten before it was ever pushed concerns nobody else.
+    # A memory that was forgotten before its first push is not sent.
     is_new_and_gone = mine.standing is Standing.FORGOTTEN and not may_be_there
     return Push.NOTHING if is_new_and_gone else Push.RECORD
 

@@ -164,7 +164,7 @@ class Sync:
         self, batch: Sequence[Outgoing], actor: str, mine: Mapping[str, Mine], agreed: Mapping[str, Agreed]
     ) -> None:
         records = [item.id for item in batch if item.push is Push.RECORD]
-        # Noted first: if the reply is lost, it is known what the server may have.
+        # Recorded first: if the reply is lost, the notes say what the server may have.
         self._notes.put_agreed({id: _sending(agreed[id], mine[id].fingerprint) for id in records})
         reply = self._told(batch, actor)
         self._notes.check_user(reply.user)
@@ -337,7 +337,7 @@ class Sync:
             self._engine.erase(*merged.erasing)
         for actor, changes in merged.changes.items():
             if changes:
-                # Noted first: if this is the last that the process does, it is known what was agreed by it.
+                # Recorded first: if the process dies here, the notes say what was synced.
                 batch = self._notes.put_taking(merged.taking[actor])
                 self._engine.acting_as(sync_states.sync_actor(actor)).apply(changes, batch=batch)
         for id in merged.sealing:

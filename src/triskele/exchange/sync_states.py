@@ -28,9 +28,9 @@ from triskele.types import Action, Add, Change, Forget, JournalEntry, Memory, Or
 # The kind of the documents that give a project without a remote its name on this side.
 _NAMES = "sync-project"
 _NAME = "name:"
-# How the journal names whoever changed a memory on the other side.
+# The actor in the journal for a change on the other side.
 _ACTOR = "sync:"
-# How it names whoever erased what is private elsewhere.
+# The actor for erasing a memory that became private on another machine.
 WITHDRAWAL = "sync-withdrawal"
 # How many keys of one project, and how many links of one memory, travel in one item.
 MOST_KEYS, MOST_TIES = 20, 400
@@ -355,13 +355,13 @@ def tombstone(store: OwnerStore, id: str, withdrawn: Mapping[str, str]) -> str:
         if entry.id != id:
             continue
         if entry.action is Action.ADDED or (entry.action is Action.SHARED and not entry.other):
-            # Of what another user shared the journal tells from the share on; that it was erased is theirs to sync.
+            # Another user's memory is in the journal only from the share on; that user's laptop syncs its erasure.
             is_own = entry.action is Action.ADDED
         elif entry.action is Action.ERASED and is_own:
             erasure = entry
     if erasure is None:
         return ""
-    # The mark alone does not tell: who made it may have stopped before erasing, and somebody else erased.
+    # The mark is not enough: its writer may have stopped before erasing, and someone else erased the memory.
     is_withdrawn = erasure.actor == WITHDRAWAL
     return withdrawn[id] if is_withdrawn and id in withdrawn else ERASED
 

@@ -60,7 +60,7 @@ def _pieces(record: dict[str, Any], settings: MemorySettings) -> Iterator[tuple[
     if record.get("type") not in _SPOKEN or not isinstance(message, dict):
         return
     text = _said(message.get("content"))
-    # Commands, their output and reminders stand in tags.
+    # Commands, their output and reminders are in tags.
     if not text or text.startswith("<") or any(record.get(name) for name in _NOT_SPOKEN):
         return
     limit = settings.max_characters

@@ -24,13 +24,13 @@ PADDING = 32
 _LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
 # Runs of one class at a time, never given back: much faster than letter by letter.
 _LETTERS = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
-# In a group, so that `split` gives what lies between the words, and the words, in turn.
+# In a group, so that `split` returns the words and the text between them in turn.
 _ASCII_TOKEN = re.compile(r"(\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*))", re.ASCII)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
-# A word of letters with digits or underscores: a ticket, a code, a variable. `27th` and `10am` are none.
+# A word of letters with digits or underscores: a ticket, a code, a variable. `27th` and `10am` do not count.
 _NUMBERED = re.compile(r"(?=[^\W\d_])(?=.*[\d_]).{3,}")
 _DIGITS = re.compile(r"\d+")
 _JOINTS = re.compile(r"[-_]")
@@ -89,7 +89,7 @@ class Analyzer:
             raise BadInput(f"setting index.language: no stemmer for {language!r} (write none to do without)") from None
         self._by_script = {name: Stemmer.Stemmer(name, 0) for _, _, name in _SCRIPTS}
         self._terms_of = _Cache(self._word_terms)
-        # Ranking, weighing and explaining one question ask for its terms again and again.
+        # Ranking, weighting and explaining a query need its terms many times.
         self._asked = lru_cache(maxsize=16)(self._query_terms)
 
     def tokens(self, text: str) -> list[Token]:

@@ -34,7 +34,7 @@ class Descriptor:
 
     def read(self, starts: Ints, stops: Ints) -> bytes:
         """Ranges of the file, one after the other; what a damaged file lacks is zero."""
-        # Ranges that meet are read at once: turns of a conversation lie beside each other.
+        # Ranges that meet are read at once: turns of a conversation are adjacent.
         is_new = starts[1:] != stops[:-1]
         firsts, lasts = starts[np.append(True, is_new)], stops[np.append(is_new, True)]
         ranges = zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True)

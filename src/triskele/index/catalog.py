@@ -22,7 +22,7 @@ _NEVER = np.iinfo(np.int64).min
 
 _ROLES = {role.value: code for code, role in enumerate(Role)}
 _ZERO_IF_UNKNOWN = frozenset({"is_visible", "importance"})
-# The turns beside another, nearest first.
+# The turns next to a turn, nearest first.
 _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
 
 
@@ -118,7 +118,7 @@ class Columns:
             is_allowed[code] = (scope.sensitivities is None or sensitivity in scope.sensitivities) and (
                 scope.origins is None or origin in scope.origins
             )
-        # Most stores hold nothing that the reader may not see: there is nothing to take out then.
+        # Most stores contain nothing that the reader may not see: then there is nothing to filter.
         return None if is_allowed.all() else is_allowed[self.access]
 
     def find(self, rows: Sequence[int] | Ints) -> Ints:
@@ -131,7 +131,7 @@ class Columns:
             return np.zeros(len(rows), dtype=np.bool_), np.empty(0, dtype=np.int64)
         first, last = self.rows[0], self.rows[-1]
         if last - first + 1 == len(self.rows):
-            # Without gaps, as in the file of a single owner where nothing was erased, a row tells its place.
+            # Without gaps, as in the file of a single owner where nothing was erased, a row number gives its place.
             is_known, at = (rows >= first) & (rows <= last), rows - first
         else:
             at = self.rows.searchsorted(rows)

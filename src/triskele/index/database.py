@@ -27,7 +27,7 @@ from triskele.stores.protocols import Heads, OwnerStore
 from triskele.types import Memory, Role, Scope, Sort
 
 _K1, _B = 1.2, 0.75
-# Lengths that the embedded index tells apart: every one up to 40, then ever coarser steps.
+# Lengths that the embedded index distinguishes: every one up to 40, then coarser and coarser steps.
 _NORMS: list[int] = sorted({*range(40), *(24 + (8 + low) * 2**shift for shift in range(1, 25) for low in range(8))})
 # A scope of so few versions is compared vector by vector.
 EXACT_LIMIT = 5_000

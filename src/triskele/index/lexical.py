@@ -22,7 +22,7 @@ from triskele.stores.protocols import START, Cursor, Heads, OwnerStore
 from triskele.types import Action, JournalEntry, Scope, Sort
 
 MAX_TERMS = 256
-# Writing so many anew takes seconds, in the background; more of them after a longer pause, by so many a second.
+# Rewriting this many takes seconds, in the background; more are rewritten after a longer pause, this many a second.
 MOST_SETTLED = 20_000
 SETTLED_PER_S = 500
 _REMOVALS = 5

@@ -18,7 +18,7 @@ from triskele.stores.protocols import Heads, OwnerStore
 _TITLE, _LEAD = 1, 2
 _SUBJECTS = {"title": _TITLE, "lead": _LEAD}
 _COLUMNS = 3
-# A name in at least so many texts may be too common to connect memories.
+# A name in at least this many texts may be too common to connect memories.
 COMMON_FROM = 20
 
 Triples = Ints

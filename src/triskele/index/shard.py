@@ -114,7 +114,7 @@ class Shard:
         except (ValueError, OSError, IndexUnavailable):
             return None
         except BaseException as error:
-            # tantivy's Rust panics are a BaseException of their own; a damaged file must not end the process.
+            # tantivy's Rust panics are a separate BaseException; a damaged file must not end the process.
             if type(error).__name__ != "PanicException":
                 raise
             return None

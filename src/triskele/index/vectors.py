@@ -284,7 +284,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         if records is not None and len(known):
             is_there |= known[np.minimum(np.searchsorted(known, slots), len(known) - 1)] == slots
         lost = distinct(slots[(slots >= 0) & ~is_there])
-        # Every recall asks this: the same columns over the same file need no second comparison.
+        # Every recall needs this: the same columns over the same file need no second comparison.
         self._whole = (slots, records) if not len(lost) else None
         return lost
 
@@ -338,7 +338,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
 
     def _load(self, epoch: str) -> TokenVectors:
         if self._older.path.exists():
-            # First, so that a large file is converted in pieces; where it cannot be written now, memory serves.
+            # First, so that a large file is converted in pieces; if it cannot be written now, it is converted in RAM.
             self._has_caught_up()
         return super()._load(epoch)
 

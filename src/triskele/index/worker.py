@@ -23,7 +23,7 @@ _IDLE_S = 0.5
 # How long nothing may have been written before the indexes of a shared store are settled.
 QUIET_S = 5.0
 _LEAVING_S = 20.0
-# These say nothing about the texts, so they cost no try.
+# These errors are not about the texts, so they do not count as a try.
 _NOT_THE_TEXT = (StoreUnavailable, IndexUnavailable, OSError)
 
 

@@ -113,7 +113,7 @@ SERVICES: Mapping[str, _ChatService] = {
         key_header="x-api-key",
         headers={"anthropic-version": "2023-06-01"},
     ),
-    # Ollama, llama.cpp, vLLM and others with OpenAI's interface; not all of them know the newer name of the limit.
+    # Ollama, llama.cpp, vLLM and others with OpenAI's interface; not all of them support the newer name of the limit.
     "compatible": _ChatService(url="", path=_CHAT, limit="max_tokens", reply=_chat_reply, tokens=_chat_tokens),
 }
 

@@ -10,7 +10,7 @@ from triskele.models.numbered_reply import AGAIN, Numbered, ask
 from triskele.privacy.clearance import Cleared
 
 MOST_TURNS = 20
-# A turn of a person tells a few things that last; more is an invention.
+# A turn states only a few lasting facts; more are invented.
 _MOST_FACTS = 8
 _LONGEST = 400
 _TOKENS_PER_TURN = 120

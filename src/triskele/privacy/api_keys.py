@@ -250,7 +250,7 @@ _LONG_WITHOUT_DIGIT = 40
 _DIGIT = re.compile(r"\d")
 # What is made of so few characters is a placeholder.
 _FEW = 2
-# A hint has up to 40 characters, and up to 70 stand between it and its value.
+# A hint has up to 40 characters, and up to 70 are between it and its value.
 _HINT_REACH, _HINT_AFTER = 160, 60
 # No form of a key is shorter, and none has other characters but the space after FlyV1.
 _KEY_RUN = re.compile(r"(?<![\w\-+/=.~%:?])[\w\-+/=.~%:?]{20,}+", re.ASCII)

@@ -96,7 +96,7 @@ _LEAST_NUMBER = 4
 _LONG = 16
 _PIECE = 8
 _DENSE_PIECE = 4
-# In a secret of so few content words each counts alone; in a longer one, ordinary words would be caught too.
+# In a secret of this few content words each one counts; in a longer one, ordinary words would be caught too.
 _FEW = 6
 _LEAST_WORD = 4
 _LEAST_NAME = 3

@@ -122,7 +122,7 @@ class KeyFile:
     """A random key in a file that only its owner can read."""
 
     path: Path
-    # Only where no sealed text can need it.
+    # Only if no sealed text can need it.
     replaces_unfinished: bool = False
     kind: str = field(default="key-file", init=False)
 

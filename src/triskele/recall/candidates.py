@@ -21,10 +21,10 @@ from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, Nearness
 from triskele.recall.plan import OFF
 from triskele.types import Agreement, Ranking
 
-# The default's weight of each leg's share of its ceiling, for memories that stand alone and for turns of conversations.
+# The default's weight of each leg's share of its ceiling, for single memories and for turns of conversations.
 ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
 IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.10, LATE: 0.82}
-# A model that breaks the query's words into fragments does not know them: the lexical leg counts most.
+# If the model splits the query's words into pieces, it has no vectors for them: the lexical leg counts most.
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 # The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
 # conversations with an assistant gain up to .35 (docs/decisions/0034).
@@ -91,7 +91,7 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
     most, reach = encoded.rescored, encoded.reach
     rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
     facts = corpus.facts(rows, reach=reach)
-    # A turn says little by itself: its neighbours may raise it from further below.
+    # A single turn says little: its neighbours may raise it from further below.
     share = conversation_share(facts.neighbours[:most])
     order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
     sessions, neighbours = facts.sessions[order], facts.neighbours[order]
@@ -129,7 +129,7 @@ def _foreignness(text: str, encoding: Encoding) -> float:
         if sum(character > "\u024f" for character in letters) * 2 > len(letters):
             return 1.0
     words = len(_WORD.findall(text))
-    # Punctuation is a token of its own and tells nothing.
+    # Punctuation is a separate token without meaning.
     pieces = sum(_WORD.match(text, start) is not None for start in encoding.spans[:, 0].tolist())
     return min(max((pieces / words - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0), 1.0)
 
@@ -264,7 +264,7 @@ def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]
     fused = fusion.fuse(plan.fusion, rankings, config)
     if plan.rerank != LATE or not fused:
         return fused
-    # What lies below has scores of another kind, which would not compare.
+    # Candidates below have scores of another kind, which are not comparable.
     top = fused[: encoded.rescored]
     rows = np.array([candidate.row for candidate in top], dtype=np.int64)
     first = Ranking("fused", tuple(rows.tolist()), tuple(candidate.score for candidate in top))

@@ -19,7 +19,7 @@ from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 # How many candidates the best one is compared with.
 COMPARED = 4
 CERTAIN = 0.97
-# Where the best hit tells of another ticket, code or variable than the one asked for.
+# If the best hit is about another ticket, code or variable than the one asked for.
 UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
@@ -34,7 +34,7 @@ _WEIGHTS: Mapping[str, float] = {
     "unknown": -4.83,
     "elsewhere": -6.5,
 }
-# What a memory says by itself counts, not what it is connected with or who said it.
+# Only the text of a memory counts, not its connections or its speaker.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
 _IDENTIFIER = re.compile(r"(?=.*[\d_])(?=.*[^\d.,]).{4,}|\w+[/:]\S+")
 _RARE = 3

@@ -13,11 +13,11 @@ from triskele.index.vectors import distinct
 from triskele.types import Period, Role
 
 SPEAKER, TIME, REVIEW = "speaker", "time", "review"
-# A memory that names no speaker may hold anybody's words.
+# A memory without a speaker may be from anyone.
 UNKNOWN_SHARE = 0.5
 # A suggestion is recorded in two turns, the one that makes it and the one that answers it: both are evidence.
 ASSISTANT_SHARE = 0.4
-# People tell of things some days before and after they happen: outside the period evidence falls to 1/e within a week
+# People write about events days before and after they happen: outside the period evidence falls to 1/e within a week
 # and half the length of the period.
 _WEEK = 7 * 86_400_000_000
 _OF_PERIOD = 0.5

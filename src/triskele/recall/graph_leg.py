@@ -276,7 +276,7 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
     if not starts or encoded.plan.walk == OFF:
         return Ranking(GRAPH)
     seeds = np.array(list(starts), dtype=np.int64)
-    # A memory that mentions very much says little about each concept.
+    # A memory with very many mentions says little about each concept.
     mentioned = np.bincount(corpus.mentions(seeds).place, minlength=len(seeds))
     weights = np.array(list(starts.values())) * corpus.facts(seeds).importance / np.sqrt(np.maximum(mentioned, 1))
     edges = MixedEdges(ConceptGraph(corpus))
@@ -383,7 +383,7 @@ def gains(
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
     extra *= _acquaintance(rows, dense, _named_rows(surroundings.by_title))
-    # A walk starts at these: they are not worse for having been found first.
+    # A walk starts at these: they must not lose by being found first.
     starts = places[:WALKERS]
     extra[starts] = np.delete(extra, starts).max(initial=0.0)
     return np.asarray(extra * openness, dtype=np.float32)

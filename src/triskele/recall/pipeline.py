@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 MAX_RESOLUTIONS = 3
 WORDS_ALONE = "searched by words only"
 WITHOUT_MODEL = f"{WORDS_ALONE}: no model is installed"
-# A text repeats another when more than this share of its words stands there already.
+# A text repeats another if more than this share of its words is in the other.
 REPEATED = 0.8
 _OPENING = 60
-# Most queries have neither digits nor underscores, and hence no identifier.
+# Most queries have neither digits nor underscores, so no identifier.
 _HAS_IDENTIFIER = re.compile(r"[\d_]").search
 
 
@@ -189,7 +189,7 @@ def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -
     """The candidates in the order of the cross-encoder, if the plan says so."""
     if plan.rerank != CROSS or sources.reranker is None or query.sort is not Sort.RELEVANCE:
         return found
-    # Imported here: few plans ask for it.
+    # Imported here: few plans need it.
     from triskele.recall.reorder import by_cross_encoder
 
     memories = sources.store.rows(candidate.row for candidate in found.fused[: sources.reranker.depth])
@@ -204,7 +204,7 @@ def _with_wordings(
     # Imported here: only recalls with a language model need it.
     from triskele.recall.expansion import joined
 
-    # Other wordings are ranked by local models alone: a hosted one has read the query as it was asked.
+    # Other wordings are ranked only by local models: the hosted one has encoded the original query.
     local = replace(sources, hosted=None)
     plain = replace(plan, rerank=DEFAULT) if plan.rerank == CROSS else plan
     others = []

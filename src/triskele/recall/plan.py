@@ -21,7 +21,7 @@ CROSS = "cross"
 GATED = "gated"
 RERANKS = (DEFAULT, OFF, "late", CROSS, GATED)
 WALKS = ("pagerank", "hops", OFF)
-# What counts beside the legs: whose words a query asks for, and the time that it names.
+# Evidence besides the legs: the speaker that a query asks for, and the time that it names.
 EVIDENCE = ("speaker", "time")
 # How long the gated cross-encoder may take while a prompt waits.
 HURRIED_S = 0.15

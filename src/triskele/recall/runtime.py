@@ -147,7 +147,7 @@ class ModelRuntime:
                 try:
                     self._semantic = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
                 except BadInput:
-                    # The folder of the model may be gone: the lexical leg answers alone until another switch.
+                    # The folder of the model may be missing: only the lexical leg works until another switch.
                     if is_set(self._settings):
                         raise
                 self._opened = model

@@ -25,7 +25,7 @@ READ = 10
 BY_REVIEW = 0.06
 # Outside this band of confidence reading again changes little.
 HOPELESS, SURE = 0.05, 0.9
-# Turns up to this length are read behind the turns before them: longer ones say enough by themselves.
+# Turns up to this length are read together with the turns before them: longer ones need no context.
 _SHORT = 400
 _TURNS_BEFORE = (0, 2)
 

@@ -109,7 +109,7 @@ class Application:
         return Guard(self._routed, rules, self._context.note_use, sessions)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Mounted by hand: clients ask for /mcp, and a redirect to /mcp/ costs a second request.
+        # Mounted by hand: clients request /mcp, and a redirect to /mcp/ costs a second request.
         if scope["path"] in ("/mcp", "/mcp/"):
             await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
         elif is_page(scope["path"]):
@@ -125,7 +125,7 @@ class Application:
         if release(request.headers.get("x-triskele-version", "")) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
         is_owner = bool(request.scope.get(_IS_OWNER))
-        # A key chooses its memory by itself.
+        # The key determines the memory.
         if is_owner and not self._serves(request):
             return refused(409, OTHER_STORE)
         payload = _object(await request.body())
@@ -134,14 +134,14 @@ class Application:
         if not is_owner:
             # Paths are those of another machine.
             payload = {name: payload[name] for name in FORWARDED if name in payload}
-        # The holder of a key reads private memories anyway; its own machine knows which agents may.
+        # The holder of a key reads private memories anyway; the settings of its machine name the agents that may.
         payload["sees_private"] = not is_owner and request.headers.get(mount.PRIVATE_HEADER) == "yes"
-        # Taken from the installed command and the environment, whatever the event itself says.
+        # Taken from the installed command and the environment, not from the event.
         # A client's own word for its name opens nothing: only its token does.
         payload["client"] = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""
         payload["project"] = unquote(request.headers.get("x-triskele-project", ""), errors="replace")
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
-        # After that the client is gone, and nothing counts as given.
+        # After that the client has stopped waiting, and nothing counts as given.
         payload["answer_by"] = time.monotonic() + left_s
         text = ""
         with anyio.move_on_after(left_s):
@@ -192,7 +192,7 @@ class Application:
         except OnlyClientAsks as asked:
             return None, asked.ids
         except Exception:
-            # Whatever goes wrong goes wrong in the client's own process too, which then tells the user.
+            # Any error happens in the client's own process too, which then reports it to the user.
             return None, ()
 
     def _engine_of(self, principal: Principal) -> Engine:

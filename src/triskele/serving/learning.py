@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _READ, _QUEUE = "learned", "learn-queue"
 _MOST_QUEUED = 200
-# A captured text that resembles a known memory so much is not news.
+# A captured text this similar to a stored memory is not new.
 _KNOWN = 0.7
 _EXPLICIT = "asked to remember"
 # When a transcript is tried again that a language model could not read.
@@ -86,7 +86,7 @@ def learn(
     learned = Learned(turns=len(own))
     _take(engine, learned, capture.capture(own), dial, project, is_dry=is_dry)
     if after < progress.model_offset:
-        # The file was written anew.
+        # The file was rewritten.
         progress.model_offset = progress.model_turns = 0
     progress.offset = after
     if not is_dry:

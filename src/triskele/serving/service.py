@@ -190,7 +190,7 @@ class Service:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), tick_s)
             lock.settle()
-            # A server for others ends only when it is told to.
+            # A server with users ends only when it is stopped.
             is_over = self._tenants is None and (self._host.is_idle() or self._host.is_outdated())
             if is_over or not self._listener.is_reachable():
                 stopping.set()

@@ -18,7 +18,7 @@ _PREFIX = "tsk"
 _SECRET_BYTES = 32
 _ID_CHARACTERS = 12
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
-# Compared where there is no such key, so that the time tells nothing.
+# Compared if there is no such key, so that the time reveals nothing.
 _NO_HASH = hashlib.sha256(b"").digest()
 
 

@@ -141,7 +141,7 @@ LEFT_OUT = {
 }
 _BYTES = {("secrets", "sealed"), ("vectors", "vector"), ("vectors", "tokens")}
 _FLAGS = {("conversations", "ended"), ("given", "lost"), ("names", "any_case")}
-# What is numbered, where the number is made, and every place where one may stand.
+# Kinds of numbers, the query that makes them, and every column that may hold one.
 _NUMBERED = {"row": ("versions", "row"), "seq": ("journal", "seq"), "place": ("places", "place")}
 _NUMBERED |= {"slot": ("vectors", "slot"), "name": ("names", "name")}
 _NUMBERS = {

@@ -61,7 +61,7 @@ class _Sqlite:
 
     def open(self, settings: Settings) -> Store:
         path = sqlite_path(settings.store.url)
-        # A mistyped address must not make folders; the data folder is made where it belongs.
+        # A mistyped address must not make folders; the data folder is created at its own place.
         if not (path.parent.is_relative_to(settings.home) or path.parent.parent.is_dir()):
             raise BadInput(
                 f"the folder of the store {path} does not exist: correct the address, or run `mkdir -p {path.parent}`"
@@ -119,7 +119,7 @@ class _Postgres:
         )
 
     def exists(self, settings: Settings) -> bool:  # noqa: ARG002
-        # Opening it tells whether the server answers, and makes the tables that are missing.
+        # Opening it shows whether the server answers, and creates missing tables.
         return True
 
     def index_folder(self, settings: Settings) -> Path:

@@ -65,6 +65,6 @@ def rebuild(
 ) -> int:
     """Link the names of every version again; returns how many versions were read."""
     store.entities.forget()
-    # The file still holds mentions that are gone.
+    # The file still holds deleted mentions.
     mentions.rebuild()
     return read_names(store, words, progress=progress)

@@ -185,7 +185,7 @@ def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None
         open_ones = view.connects(concepts)
         concepts, place = _new(concepts[open_ones], place[open_ones], by_concept)
         by_concept |= dict(zip(concepts.tolist(), rows[place].tolist(), strict=True))
-        # The rarest concept first: it tells most about why two memories belong together.
+        # The rarest concept first: it best explains why two memories belong together.
         level = concepts[np.lexsort((concepts, view.layers.frequency(concepts)))]
     return None
 

@@ -77,7 +77,7 @@ def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Se
 
     settings = invocation.settings()
     names = arms or ("bm25", "words", "lexical")
-    # Embedding whole trees takes minutes: only where the arm is asked for.
+    # Embedding whole trees takes minutes: only if the arm is requested.
     needs_model = any(name == DEFAULT or name.startswith("fusion:") for name in names)
     with progress_bar("Preparing") as advance:
         report = run_suite(

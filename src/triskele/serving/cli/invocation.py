@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.serving.http.client import RemoteMemory
 
-# How long a command may go on after its output.
+# How long a command may work after its output.
 SPARE_S = 2.0
 # Wide enough for a memory on one line.
 _WHOLE_COLUMNS = 10_000

@@ -29,7 +29,7 @@ RELATIONS = {Verdict.NOOP: "duplicate", Verdict.UPDATE: "update", Verdict.SUPERS
 _VERBS = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends", Verdict.SUPERSEDE: "may replace"}
 _REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _SHOWN_CHARACTERS = 80
-# Whoever adds a memory waits no longer for what recall finds beside it.
+# The longest time that `add` waits for recall to find related memories.
 DEADLINE_S = 0.15
 
 

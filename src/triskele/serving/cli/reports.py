@@ -372,7 +372,7 @@ def projects(found: Sequence[ProjectSummary], current: str) -> RenderableType:
         return note("No projects yet: a folder becomes a project with its first memory.")
     made = table("", "project", "memories", "known by", last_takes_rest=True)
     for each in found:
-        # A remote says more than the folders of its clones.
+        # A remote is more informative than the folders of its clones.
         keys = [key for key in each.places if key.startswith(REMOTE)] or each.places
         places = ", ".join(key.partition(":")[2] for key in keys)
         mark = "*" if each.name == current else ""

@@ -351,7 +351,7 @@ def _move(
     from triskele.curation.projects import project_of
 
     if engine.project == source and not engine.settings.project:
-        # This folder goes with its project, also where nothing was written from it yet.
+        # This folder moves with its project, even if nothing was written from it yet.
         project_of(engine.store, Path.cwd(), writing=True)
     outcomes = engine.apply(move(engine.store, source, target))
     moved = [each.id for each in outcomes if each.action is Action.EDITED]

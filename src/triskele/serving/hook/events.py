@@ -88,7 +88,7 @@ def _pre_compact(engine: Engine, payload: Mapping[str, Any]) -> str:
 
 
 def _stop(engine: Engine, payload: Mapping[str, Any]) -> str:
-    # What is said since the last time is learned in the background.
+    # The background process learns from the turns since the last time.
     if engine.settings.curation.learn != "off":
         # Imported here: a prompt needs none of the rules that it loads.
         from triskele.serving import learning

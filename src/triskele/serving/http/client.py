@@ -45,7 +45,7 @@ _TIMEOUT_S = 60.0
 # A transfer may take as long as it moves.
 _TRANSFER = httpx.Timeout(60.0, write=600.0, read=600.0)
 
-# How a server of another version may refuse what it does not know.
+# How a server of another version may refuse unknown operations.
 _UNKNOWN_TO_OTHERS = (404, 405, 409, 422)
 
 Value = TypeVar("Value")
@@ -107,7 +107,7 @@ class RemoteMemory:
         other.project = check_name(named, "the project") if named else project_of(self.store, folder)  # type: ignore[arg-type]
         return other
 
-    # A server embeds and indexes by itself.
+    # The server does the embedding and indexing.
 
     def embed(self, **_: object) -> int:
         """Nothing to embed here."""
@@ -244,7 +244,7 @@ class RemoteMemory:
         """Those of these memories that another one replaces."""
         return {each.id for each in self.lookup(ids) if each.superseded}
 
-    # Copies of the store, and what left it for hosted models, are the server's to tell.
+    # Copies of the store, and what left it for hosted models, are known only to the server.
 
     erased_copies: tuple[Path, ...] = ()
 
@@ -359,7 +359,7 @@ class RemoteMemory:
         if answer.status_code != httpx.codes.OK:
             raise self._raised(answer)
         if position := answer.headers.get(POSITION_HEADER):
-            # Another instance may answer next, and has to know what was written here.
+            # Another instance may answer next, and must have replayed the write.
             self._http.headers[POSITION_HEADER] = position
         return self._read(kind, answer, answer.content)
 

@@ -146,7 +146,7 @@ def _problem(text: str) -> Schema:
     return {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
-# No script, nothing from elsewhere.
+# No script, nothing from other hosts.
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",

@@ -47,7 +47,7 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _PIECE = 65536
 _COMPLAINTS = 5
 _MAX_NAME = 200
-# Fields that the engine checks too: it says better what is wrong with them.
+# Fields that the engine checks too: its messages are clearer.
 _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "content": partial(validation.check_content, settings=MemorySettings()),
     "importance": validation.check_importance,

@@ -67,7 +67,7 @@ KINDS: dict[str, tuple[type[TriskeleError], int]] = {
     "quota-exceeded": (QuotaExceeded, 429),
     "unavailable": (Unavailable, 503),
 }
-# Statuses without a kind of their own, as the client raises them.
+# Statuses without a separate kind, as the client raises them.
 _BY_STATUS: dict[int, type[TriskeleError]] = {
     400: BadInput,
     401: AccessDenied,

@@ -49,7 +49,7 @@ from triskele.types import (
     Sensitivity,
 )
 
-# The kind of the documents that tell a memory that a laptop took back from one that was erased.
+# The kind of the documents that mark memories as withdrawn by a laptop, not erased.
 _WITHDRAWN = "sync-withdrawn"
 _TRIES = 5
 
@@ -167,7 +167,7 @@ class _Receiver:
         known = sync_states.latest(self._store, ids) if ids else {}
         marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
         if marked:
-            # The journal tells only of what is there.
+            # The journal records erasures only of existing memories.
             self._engine.apply([Add(_placeholder(id, self._store.owner), verbatim=True) for id in sorted(marked)])
         if known or marked:
             self._engine.erase(*known, *sorted(marked))
@@ -239,7 +239,7 @@ class _Receiver:
         assert planned.after is not None
         if outcome is not None and outcome.action is Action.DUPLICATE:
             if outcome.sensitivity is not Sensitivity.OPEN:
-                # A private memory says the same: it is not shown, and this one is kept beside it.
+                # A private memory has the same text: it is not returned, and this one is stored as a second memory.
                 self._engine.apply([Add(planned.after, verbatim=True)])
             else:
                 [known] = shown(self._engine, [outcome.id], {})

@@ -26,7 +26,7 @@ def show(asked: PageRequest) -> Response:
         asked,
         "health.html",
         "health",
-        # What is true of the whole server is no business of one of its users.
+        # Facts about the whole server are not shown to a single user.
         process=asked.request.app.state.process() if is_local else {},
         model=engine.runtime.model,
         is_at_work=engine.runtime.is_at_work,

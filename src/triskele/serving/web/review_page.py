@@ -49,7 +49,7 @@ def show(asked: PageRequest) -> Response:
     waiting, conflicts = engine.proposals.list(), sync_notes.conflicts(engine.store)
     usage = engine.store.usage
     used, number = usage.most_used(10), asked.number("page", 1, most=1_000)
-    # One more than is shown tells whether there is another page.
+    # One more than is shown, to know whether there is another page.
     talks = usage.conversations(CONVERSATIONS + 1, (number - 1) * CONVERSATIONS)
     memories = engine.store.memories([each.id for each in used])
     ids = [

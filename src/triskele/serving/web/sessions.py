@@ -19,7 +19,7 @@ from triskele.serving.http.access import OWNER, Principal
 PREFIX = "/ui"
 CODE_S = 600.0
 SESSION_S = 12 * 3600.0
-# Where the guard puts the sessions of a listener, which the page that signs in asks.
+# The key under which the guard passes the sessions of a listener to the sign-in page.
 SESSIONS = "triskele.sessions"
 _MAX_KEPT = 64
 _STATIC = f"{PREFIX}/static/"
@@ -73,7 +73,7 @@ class PageSessions(ABC):
         if made is None:
             return self._signed_out()
         response = Response(status_code=204, headers=HEADERS)
-        # The origin that the browser names was checked: it tells whether TLS is used, behind a proxy too.
+        # The origin that the browser names was checked: it shows whether TLS is used, behind a proxy too.
         is_secure = request.headers.get("origin", "").startswith("https://")
         response.set_cookie(
             _cookie(request),
@@ -107,7 +107,7 @@ class PageSessions(ABC):
 
     def _signed_out(self) -> Response:
         text = resources.files(__package__).joinpath("static", self.signed_out_page).read_text(encoding="utf-8")
-        # A page that is open asks for parts of itself: let it load as a whole, which shows why.
+        # An open page requests parts of itself: make it reload as a whole, which shows the reason.
         return Response(text, 401, {**HEADERS, "HX-Refresh": "true"}, "text/html")
 
 
@@ -166,10 +166,10 @@ def _is_own(request: Request) -> bool:
 
 
 def _digest(value: str) -> str:
-    # What is looked up is a hash: how long that takes tells nothing of the value.
+    # The lookup is by hash, so its time reveals nothing about the value.
     return hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()
 
 
 def _cookie(request: Request) -> str:
-    # Cookies know no ports: two processes on one machine must not overwrite each other's.
+    # Cookies ignore ports: two processes on one machine must not overwrite each other's.
     return f"triskele_{request.url.port or 80}"

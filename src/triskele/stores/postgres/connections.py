@@ -22,7 +22,7 @@ from triskele.stores.postgres import migrations
 from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of
 
 SCHEMA = migrations.SCHEMA
-# A server that was killed is asked so often whether it is back.
+# The interval of retries after the server was killed.
 _POLL_S = 0.1
 _CONNECT_TIMEOUT_S = 10
 # So long a primary that does not answer keeps a read from its replica.
@@ -41,7 +41,7 @@ _LOCK = (
     " listed AS (INSERT INTO owners SELECT one FROM locked ON CONFLICT DO NOTHING)"
     " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
 )
-# The same lock of one owner, for transactions that are no owner's.
+# The same lock of one owner, for transactions that do not run as that owner.
 LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtextextended('triskele owner ' || %s, 0))"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -164,7 +164,7 @@ class Connections:
                 return self._pool.getconn(timeout=_POLL_S)
             except PoolTimeout:
                 if time.monotonic() > ends:
-                    # The pool does not tell why: a connection of its own does.
+                    # The pool does not report the cause: a separate connection does.
                     with told(self.address):
                         connect(self._url).close()
                     raise StoreUnavailable(
@@ -328,7 +328,7 @@ class OwnerTransactions:
         return found
 
 
-# No prepared statements: they belong to a connection, which a pooler changes under our hands.
+# No prepared statements: they belong to a connection, which a pooler may exchange at any time.
 _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT_S}
 
 
@@ -358,7 +358,7 @@ def told(address: str) -> Iterator[None]:
 
 
 def _explained(error: psycopg.Error, address: str) -> TriskeleError:
-    # The primary message alone: details may quote rows.
+    # Only the primary message: details may quote rows.
     reason = error.diag.message_primary or str(error).strip().partition("\n")[0]
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.QueryCanceled):
         return StoreUnavailable(f"the store {address} is busy with other writers: try again")

@@ -16,7 +16,7 @@ from triskele.stores.postgres.scopes import in_scope, may_read
 from triskele.stores.postgres.vector_extension import VectorExtension
 from triskele.types import Memory, Scope, Sort
 
-# A scan that a filter starves goes on for so many vectors; where that brings too few, the caller asks for an exact one.
+# A scan that finds too few rows by its filter continues up to this many vectors; then the caller needs an exact one.
 _MOST_SCANNED = 20_000
 _SETTINGS = (
     "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),"

@@ -32,7 +32,7 @@ JOIN names AS other ON other.owner = said.owner AND other.name = said.name
 JOIN versions ON versions.owner = about.owner AND versions.row = about.row
 WHERE about.owner = %(owner)s AND about.kind IN ('title', 'lead') AND other.concept <> subject.concept
 """
-# Each end by itself: with OR every edge of the owner would be worked out.
+# Each end separately: with OR every edge of the owner would be computed.
 _EDGES = f"""
 SELECT DISTINCT {_EDGE}, known_to IS NOT NULL AS is_closed FROM (
     {_OF_CONCEPT} AND subject.concept = %(concept)s UNION ALL {_OF_CONCEPT} AND other.concept = %(concept)s
@@ -250,7 +250,7 @@ def _join(connection: Connection, owner: str, name: int, one: Named) -> None:
     decided = "SELECT 1 FROM merges WHERE owner = %s AND name = %s AND reason = %s"
     if one.joins is None or connection.execute(decided, [owner, name, BY_HAND]).fetchone():
         return
-    # Counted over the group: one that others stand for, or that stands for another, is left as it is.
+    # Counted over the group: a name that already shares a concept with another stays unchanged.
     group = connection.execute(
         "SELECT count(*) FROM names WHERE owner = %(owner)s AND concept ="
         " (SELECT concept FROM names WHERE owner = %(owner)s AND name = %(name)s)",

@@ -65,7 +65,7 @@ def seal(writer: PostgresWriter, versions: Sequence[tuple[Memory, Sealed]]) -> O
         raise Conflict(f"memory {last.id} was changed meanwhile: try again")
     mark(connection, writer.owner)
     _delete(connection, writer.owner, [last.id])
-    # An erasure tells every index, of other instances too, to begin again.
+    # An erasure makes every index start over, also those of other instances.
     writer.note_erased(last)
     for memory, sealed in versions:
         insert_version(connection, memory)

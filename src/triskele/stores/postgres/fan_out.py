@@ -38,7 +38,7 @@ from triskele.types import (
 # Each try takes the locks that the one before lacked; only another share of the same moment makes a further one needed.
 _MOST_TRIES = 20
 _MIRRORED = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, Action.LINKED, Action.UNLINKED})
-# What only an owner decides: who may read a memory, and where it belongs.
+# Only the owner decides who may read a memory, and its project.
 _OWNERS_ALONE = ("sensitivity", "tags", "project")
 _SHARES = """
 SELECT subject, target, grantee_kind, grantee, access, NULL AS reader FROM shares
@@ -367,7 +367,7 @@ class _Spread:
                 " ON CONFLICT DO NOTHING",
                 [(self.reader, *row) for row in made],
             )
-        # An ended version before the one that follows it: only one may stand.
+        # An ended version before the one that follows it: only one may be current.
         for each in sorted(wanted, key=lambda each: (each.id, each.known_to is None, each.version)):
             there = known.get((each.id, each.version))
             if there is None:

@@ -9,7 +9,7 @@ from triskele.base import timestamps
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job, JobCounts
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 
-# The name of the mark that tells for which model contents are queued.
+# The name of the mark that records the model for which contents are queued.
 MODEL = "model"
 _JOB = "kind, key, tries, error"
 _WAITING = f"owner = %s AND kind = %s AND tries < {MOST_TRIES}"

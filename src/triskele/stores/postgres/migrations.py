@@ -230,7 +230,7 @@ USING {_CARRIED_OUT} WITH CHECK {_CARRIED_OUT};
 CREATE POLICY shared_rows_delete ON versions AS RESTRICTIVE FOR DELETE USING {_CARRIED_OUT};
 """
 _READER = "reader = (SELECT nullif(current_setting('triskele.owner', true), ''))"
-# Accounts belong to no owner: only a transaction that says so sees them.
+# Accounts belong to no owner: only a transaction with this setting sees them.
 ACCOUNT_TABLES = ("users", "keys", "audit")
 SESSION_TABLES = ("sessions",)
 GROUP_TABLES = ("groups", "group_members")
@@ -296,7 +296,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, _ACCOUNT_ROWS)),
     Migration(_WORDS + secured(*DERIVED)),
     Migration(_CONVERSATIONS + _SESSIONS + _secured(SESSION_TABLES, _ACCOUNT_ROWS)),
-    # An older program would change a shared memory without telling its readers.
+    # An older program would change a shared memory without updating its readers' rows.
     Migration(
         _SHARES
         + secured(*_SHARE_TABLES)
@@ -422,5 +422,5 @@ def _grant(connection: psycopg.Connection[Any]) -> None:
     connection.execute(
         sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO {}").format(schema, role)
     )
-    # What is true of the whole database is changed by migrations and maintenance alone.
+    # Only migrations and maintenance change facts about the whole database.
     connection.execute(sql.SQL("REVOKE INSERT, UPDATE, DELETE ON {}.meta FROM {}").format(schema, role))

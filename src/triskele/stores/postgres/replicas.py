@@ -22,7 +22,7 @@ from triskele.stores.postgres.migrations import EPOCH, ERASURES, SCHEMA
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# How long a read waits for a connection, and how long a replica that gave none is left alone.
+# How long a read waits for a connection, and how long a replica without a connection is not used.
 _PATIENCE_S = 1.0
 _REST_S = 10.0
 _POSITION = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")

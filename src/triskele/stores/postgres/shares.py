@@ -150,7 +150,7 @@ class Groups:
             for owner in self._sharers(["group"], [name]):
                 self._unshared(owner, "group", name)
             with self._accounts() as connection:
-                # Held by those who share with it, or change who is in it: none of them comes between.
+                # Transactions that share with the group, or change its members, hold this row and so cannot interleave.
                 connection.execute("SELECT 1 FROM groups WHERE name = %s FOR UPDATE", [name])
                 sql = "SELECT 1 FROM group_members WHERE group_name = %s"
                 is_used = connection.execute(sql, [name]).fetchone() is not None
@@ -260,7 +260,7 @@ def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
                 if (share.grantee_kind, share.grantee) not in known:
                     _end_share(writer, share)
             readers = {*users, *(str(reader) for _, reader in rows)}
-            # A member that joined since may have no row of its own yet.
+            # A member that joined since may have no row yet.
             connection.cursor().executemany(
                 "INSERT INTO owners (owner) VALUES (%s) ON CONFLICT DO NOTHING", [(name,) for name in sorted(readers)]
             )
@@ -318,7 +318,7 @@ def _check_shareable(writer: PostgresWriter, id: str) -> None:
 
 def _check_grantee(connection: Connection, kind: GranteeKind, name: str) -> None:
     with _accounts_of(connection):
-        # Held until the end: the user is not erased, and nobody joins or leaves the group between.
+        # Held until the end: the user is not erased, and the members of the group do not change meanwhile.
         table = "users" if kind == "user" else "groups"
         if connection.execute(f"SELECT 1 FROM {table} WHERE name = %s FOR SHARE", [name]).fetchone() is None:
             raise NotFound(f"there is no {kind} {name[:64]}")

@@ -105,7 +105,7 @@ class PostgresMaintenance:
             connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
             dump.load(connection, source, owners)
             shares.settle_restored(connection, owners)
-            # A new epoch tells every derived index that its stamp no longer means anything.
+            # A new epoch invalidates the stamp of every derived index.
             migrations.note(connection, migrations.EPOCH, migrations.new_epoch(connection))
             issues = [issue for owner in owners for issue in _issues(_as(connection, owner), owner, deep=True)]
             if issues:

@@ -23,7 +23,7 @@ _INSTALLED = (
     "SELECT extversion, nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace"
     " WHERE extname = %s"
 )
-# The vector is null where the one of the model is unsound.
+# The vector is null if that of the model is invalid.
 _TABLE = """
 CREATE TABLE {table} (
     owner text COLLATE "C" NOT NULL, fingerprint text COLLATE "C" NOT NULL, content_hash text COLLATE "C" NOT NULL,

@@ -32,7 +32,7 @@ _UNSEEN = """
 NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.owner = one.owner AND vectors.fingerprint = %(model)s
             AND vectors.content_hash = one.content_hash)
 """
-# A text may stand in several memories: it may leave only where every one of them is open.
+# Several memories may have the same text: it may be sent only if all of them are open.
 _CLEAR = f"""
 one.owner = %(owner)s AND one.known_to IS NULL AND NOT EXISTS (
     SELECT 1 FROM versions AS other WHERE other.owner = one.owner AND other.content_hash = one.content_hash

@@ -29,7 +29,7 @@ _BLOCK = 1 << 20
 @contextmanager
 def staging(prefix: str, folder: Path) -> Iterator[Path]:
     """A folder for a copy in the making; its lock shows that its process lives."""
-    # Another process may help to clear it once the lock is gone.
+    # Another process may also remove it once the lock is free.
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)
     with made, file_lock(Path(made.name) / _LOCK, timeout_s=0):
         yield Path(made.name)
@@ -88,7 +88,7 @@ def remove_damaged(path: Path, ids: Sequence[str]) -> list[Path]:
     wanted = [id.encode() for id in ids]
     gone = remove(folder for folder in damaged(path) if any(_holds(file, wanted) for file in folder.rglob("*")))
     for folder in lost_writes.folders(path):
-        # Its ledger names ids alone.
+        # Its ledger contains only ids.
         gone += lost_writes.drop_texts(folder)
     return gone
 

@@ -60,16 +60,16 @@ class Database:
                 )
             return
         if not (looks_like_one(path) or _committed(path).exists()):
-            # Checked before a lock file is written beside a file of another program.
+            # Checked before a lock file is written next to a file of another program.
             raise apsw.NotADBError("file is not a database")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Several processes may meet an empty folder at once; only one creates the tables.
+        # Several processes may find an empty folder at once; only one creates the tables.
         with file_lock(_lock_of(path), timeout_s=self._busy_timeout_s) as is_held:
             if not is_held:
                 raise StoreUnavailable(f"the store {path} is being set up by another process: try again")
             _finish(path)
             if not path.exists():
-                # For the user alone; the write-ahead log takes the mode of the file.
+                # Only for the user; the write-ahead log takes the mode of the file.
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._file = _file_number(path)
             try:
@@ -142,7 +142,7 @@ class Database:
         try:
             return self.connection().execute(sql, bindings).fetchall()
         except Exception:
-            # Every recall asks dozens of times: only a failure pays for its explanation.
+            # Every recall checks this dozens of times: only a failure computes its explanation.
             with self._explained():
                 raise
 
@@ -426,7 +426,7 @@ def told(path: Path) -> Iterator[None]:
     except (apsw.CantOpenError, apsw.IOError, OSError) as error:
         if isinstance(error, OSError) and error.errno == errno.EROFS:
             raise StoreUnavailable(f"the store {path} is read-only") from error
-        # SQLite calls it an I/O error where there is no room for the index of its log.
+        # SQLite reports an I/O error if there is no space for the index of its log.
         if is_full(error) if isinstance(error, OSError) else has_no_room(path.parent):
             raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
         raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error

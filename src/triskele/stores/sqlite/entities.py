@@ -114,7 +114,7 @@ class SqliteEntities:
         self, concept: int, *, projects: Iterable[str] | None = None, closed: bool = True, limit: int = 100
     ) -> list[Edge]:
         """The edges that touch a concept, open ones first, newest evidence first; of some projects or of all."""
-        # Each end by itself: with OR every edge of the store would be worked out.
+        # Each end separately: with OR every edge of the store would be computed.
         # The plus keeps SQLite from beginning with every mention of the owner.
         both = " UNION ALL ".join(
             f"SELECT {_EDGE} FROM edges WHERE {end} = ?2 AND +owner = ?1" for end in ("source", "target")
@@ -238,7 +238,7 @@ def _join(connection: apsw.Connection, name: int, owner: str, one: Named) -> Non
     decided = "SELECT 1 FROM merges WHERE name = ? AND reason = ?"
     if one.joins is None or connection.execute(decided, [name, BY_HAND]).fetchone():
         return
-    # Counted over the group: one that others stand for, or that stands for another, is left as it is.
+    # Counted over the group: a name that already shares a concept with another stays unchanged.
     grouped = "SELECT count(*) FROM names WHERE concept = (SELECT concept FROM names WHERE name = ?)"
     if connection.execute(grouped, [name]).get != 1:
         return

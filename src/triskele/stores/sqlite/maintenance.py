@@ -230,7 +230,7 @@ def _verified(source: Path, path: Path, owner: str) -> Iterator[Path]:
         with copies.staging(copies.RESTORE, path.parent) as staging:
             staged = staging / "staged.db"
             shutil.copyfile(source, staged)
-            # What the log beside a copied store holds is in no other file.
+            # The log next to a copied store holds data that is in no other file.
             if (log := source.with_name(source.name + "-wal")).is_file():
                 shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
             with _of_backup(source), _closing(apsw.Connection(str(staged))) as copy:
@@ -247,7 +247,7 @@ def _prepare(copy: apsw.Connection, source: Path, owner: str) -> None:
     migrate(copy, owner)
     if findings := check(copy, deep=True):
         raise StoreDamaged(f"{findings[0].subject}: {findings[0].problem}")
-    # A new epoch tells every derived index that its stamp no longer means anything.
+    # A new epoch invalidates the stamp of every derived index.
     copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
     copy.execute("DELETE FROM meta WHERE name = ?", [INDEX_OWNER])
     copy.pragma("journal_mode", "delete")
@@ -367,7 +367,7 @@ def seal(writer: Writer, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
         raise Conflict(f"memory {last.id} was changed meanwhile: try again")
     mark_unscrubbed(connection)
     _delete(writer, last.id)
-    # An erasure tells every index, in other processes too, to begin again.
+    # An erasure makes every index start over, also in other processes.
     writer.note_erased(last)
     for memory, sealed in versions:
         insert_version(connection, memory)

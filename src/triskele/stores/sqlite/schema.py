@@ -12,7 +12,7 @@ import apsw
 from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
 from triskele.stores.sqlite import ownership
 
-# "trsk": tells our files from other people's SQLite databases.
+# "trsk": distinguishes triskele's files from other SQLite databases.
 APPLICATION_ID = 0x7472736B
 
 _FOUNDATION = """
@@ -179,7 +179,7 @@ def migrate(connection: apsw.Connection, owner: str) -> None:
     """Bring a new or older file up to this version, step by step; refuse a newer or foreign one."""
     refuse_foreign(connection)
     while (version := connection.pragma("user_version")) < len(MIGRATIONS):
-        # Each step is a transaction of its own, so that after a crash the next opening goes on where it was;
+        # Each step is a separate transaction, so that after a crash the next opening continues there;
         # a new file, which has nothing to lose, takes all at once.
         until = version + 1 if version else len(MIGRATIONS)
         connection.execute("BEGIN IMMEDIATE")

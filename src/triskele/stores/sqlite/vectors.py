@@ -18,7 +18,7 @@ from triskele.types import Memory, Sensitivity
 _PAGE = 1000
 _WAITING = f"owner = ? AND kind = ? AND tries < {MOST_TRIES}"
 _JOB = "kind, key, tries, error"
-# The name of the mark that tells for which model contents are queued.
+# The name of the mark that records the model for which contents are queued.
 _MODEL = "model"
 _CATALOG = """
 SELECT versions.row, versions.owner, project, sensitivity, origin, category, tags, importance, session, position,
@@ -33,7 +33,7 @@ _UNQUEUED = (
     f" AND tries < {MOST_TRIES} AND vectors.fingerprint = (SELECT value FROM marks WHERE owner = ?1 AND name = ?3))"
 )
 _UNSEEN = "content_hash NOT IN (SELECT content_hash FROM vectors WHERE owner = ?1 AND fingerprint = ?2)"
-# A text may stand in several memories: it may leave only where every one of them is open.
+# Several memories may have the same text: it may be sent only if all of them are open.
 _CLEAR = (
     "owner = ?1 AND known_to IS NULL AND content_hash NOT IN"
     f" (SELECT content_hash FROM versions WHERE owner = ?1 AND sensitivity <> '{Sensitivity.OPEN}')"
@@ -128,7 +128,7 @@ class SqliteJobs:
 class SqliteVectors:
     """The vectors of one owner, and the catalog of its versions."""
 
-    # They would make the file several times as large; the index beside it computes lost ones again.
+    # They would make the file several times as large; the index recomputes lost ones.
     keeps_tokens = False
 
     def __init__(self, database: Database, owner: str) -> None:
