@@ -433,7 +433,7 @@ def _quality_bars(sets: Mapping[str, Figures]) -> Iterator[Figures]:
                 continue
             figure = found[0][which]
         title = f"{name}, {over}: {metric} of {a}" + (f" − {b}" if b else "") + (", low end" if which == "low" else "")
-        # Not worse or better in earnest: an end that lies on the bar does not hold it.
+        # Strictly: an interval that ends on the bar does not pass it.
         yield {
             "title": title,
             "figure": figure,

@@ -122,7 +122,7 @@ def payloads(home: Path, size: int, count: int) -> list[bytes]:
 
 def cold_start(place: hook_client.Address, environ: Environ, event: bytes) -> dict[str, float]:
     """Seconds from nothing to the first answer of any kind, and to the first text."""
-    assert resident.health(place) is None, "somebody serves this store already"
+    assert resident.health(place) is None, "another process serves this store already"
     started = time.monotonic()
     hook_client.start(place, environ)
     while resident.health(place) is None:

@@ -202,7 +202,7 @@ def test_what_has_no_known_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"has no corpus\.jsonl"):
         load_dataset(tmp_path)
     shutil.copy(HOTPOT, tmp_path / "alone.json")
-    with pytest.raises(BadInput, match=r"has no alone_corpus\.json beside it"):
+    with pytest.raises(BadInput, match=r"has no alone_corpus\.json next to it"):
         load_dataset(tmp_path / "alone.json")
 
 

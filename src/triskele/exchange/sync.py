@@ -102,7 +102,7 @@ class Sync:
         """Push, then pull; again, while the server's answers leave something to push."""
         self._notes.begin(self._address, is_elsewhere=is_elsewhere)
         if not self._user:
-            # Known before anything is sent, so that no later request reaches the memories of somebody else.
+            # Known before anything is sent, so that no later request reaches the memories of another user.
             self._notes.check_user(self._server.pull("").user)
         for number in range(_ROUNDS):
             self._push(is_first=not number)

@@ -40,7 +40,7 @@ _LOOKED_UP = 4
 # Every recall asks for the turns up to this distance.
 _REACH = 2
 _ROLES = {role.value: code for code, role in enumerate(Role)}
-# What a scope holds is counted again when the owner has so many times as many versions.
+# The size of a scope is counted again when the number of the owner's versions has grown by this factor.
 _GROWTH = 1.1
 _MOST_SIZES = 256
 # Written in one transaction, during which the owner's other writes wait.

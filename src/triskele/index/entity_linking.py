@@ -21,7 +21,7 @@ from triskele.types import Memory, Scope
 
 SWEEP = 20_000
 BATCH = 256
-# Who reads names holds the lease of the only job of this kind, longer than it takes to read so many texts.
+# The reader of names holds the lease of the only job of this kind, longer than reading this many texts takes.
 _READER = "names reader"
 LEASE_S, _LEASE_S_PER_TEXT = 15.0, 0.01
 _POLL_S = 0.05
@@ -31,7 +31,7 @@ _NAMING = frozenset(Kind) - {Kind.LEAD, Kind.DATE, Kind.VERSION}
 FOUND = "found"
 # A name in more memories than these links nothing, so that the search ends there.
 _MOST_OLDER = 50
-# A search for one name costs about as much as reading so many texts.
+# A search for one name costs about as much as reading this many texts.
 _TEXTS_PER_SEARCH = 4
 _SHORTEST = 2
 

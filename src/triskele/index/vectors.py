@@ -30,7 +30,7 @@ EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000
 # Token vectors were int8 before; their bits are made from that, so that converted ones equal fresh ones.
 _SCALE = 127.0
-# Of numbers with a normal distribution so many are farther than a deviation from 0, and so far beside the others.
+# Of normally distributed numbers this share is more than a deviation from 0, and this much larger than the others.
 _FAR_SHARE, _FAR_LEVEL = 0.32, 10 / 3
 # Per byte the levels of its four dimensions.
 _PAIRS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)

@@ -124,7 +124,7 @@ _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 _HEX = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2}[\s:,;-]{0,2}){6,}+")
 _NO_DIGIT = re.compile(r"0x|[^0-9a-fA-F]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}+")
-# Binary content rarely gives so many printable characters in a row.
+# Binary content rarely has this many printable characters in a row.
 _LEGIBLE = re.compile(r"[^\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]{6,}+")
 
 

@@ -15,7 +15,7 @@ _DIGITS = re.compile(
     r"(?<![\w.,\-+])(?:\d{4}[ \-]){2,4}\d{1,7}(?![\w\-]|[.,]\d)|(?<![\w.,\-+])\d{13,19}+(?![\w\-]|[.,]\d)"
     r"|(?<![\w.,\-+])\d{4}[ \-]\d{6}[ \-]\d{4,5}(?![\w\-]|[.,]\d)"
 )
-# Every card number lies in one.
+# Every card number is in one.
 _DIGIT_RUN = re.compile(r"\d[\d \-]{10,}+")
 _DIGITS_AFTER = 4
 # Prefix range, then the lengths that its cards have.

@@ -38,8 +38,8 @@ _MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
 _ALL = 2**31
-# A long text is kept in several memories: so many of them keep their scores, what the others keep, and how many
-# candidates are looked at.
+# A long text is stored as several memories: how many of them keep their scores, the factor of the others, and the
+# number of candidates that are checked.
 OF_ONE_TEXT = 2
 REPEATED_SHARE = 0.5
 _LOOKED_AT = 30

@@ -45,12 +45,12 @@ BY_TITLE_WALK = 1.25
 BY_WALK = 0.75
 # What a linked memory adds beyond the one that it is linked with sets it apart from those that repeat the first.
 BY_GAIN = 4.0
-# Connections add nothing to a memory whose cosine lies below these, and count in full a little above. A title of few
+# Connections add nothing to a memory whose cosine is below these, and count in full a little above. A title of few
 # owners is a strong connection: the memory that it leads to may be further from the query.
 _STRANGER, _STRANGER_BY_TITLE = 0.05, -0.05
 _ACQUAINTED_WITHIN = 0.1
 _FEW_OWNERS = 2
-# A query token whose best match lies below this is open; from this share of open weight on the graph counts in full.
+# A query token whose best match is below this is open; from this share of open weight on the graph counts in full.
 OPEN_BELOW = 0.6
 FULLY_OPEN = 0.4
 LEAST_OPEN = 0.7

@@ -62,7 +62,7 @@ class Learned:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a transcript was read: by the rules up to an offset, by the model so many turns past another one."""
+    """How far a transcript was read: by the rules up to an offset, by the model some turns beyond another offset."""
 
     offset: int = 0
     model_offset: int = 0

@@ -159,7 +159,7 @@ def _add_labels(builder: DatasetBuilder, labels: Labels, path: Path) -> None:
             builder.label(query, document, grade)
             kept += 1
     if not kept:
-        raise BadInput(f"{path}: labels no document of the corpus beside it")
+        raise BadInput(f"{path}: labels no document of the corpus next to it")
 
 
 def multi_hop_files(path: Path) -> list[Path]:
@@ -173,7 +173,7 @@ def load_multi_hop(path: Path) -> LoadedDataset:
     name = plain_name(path)
     corpus = beside(path.parent, f"{name}{_BESIDE}.json")
     if corpus is None:
-        raise BadInput(f"{path} has no {name}{_BESIDE}.json beside it")
+        raise BadInput(f"{path} has no {name}{_BESIDE}.json next to it")
     builder = DatasetBuilder(name, path)
     documents: dict[Passage, list[str]] = {}
     for number, item in enumerate(list_items(builder.source(corpus))):

@@ -210,7 +210,7 @@ def learn(
 
     It reads transcripts of Claude Code, Codex and Gemini, by rules on your own words: what you asked to remember,
     standing rules, corrections, decisions, preferences, who people are. What is less sure waits in `triskele review`.
-    A later run goes on where the last one ended. A conversation with #no-memory in it is left out.
+    A later run continues where the last one ended. A conversation with #no-memory in it is left out.
 
     With curation.llm = true the language model of [llm] reads the conversation too, except private ones; what it finds
     waits in `triskele review`, and --dry-run asks it as well.

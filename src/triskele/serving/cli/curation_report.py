@@ -44,7 +44,7 @@ _REASONS = {
     "language model": "the language model says: {after}",
     "ended on": "no longer valid since {before}",
     "part of a forgotten memory": "it is part of a memory that was forgotten",
-    "holds for a time of its own": "one of them holds for a time of its own",
+    "holds for a time of its own": "one of them has its own validity period",
 }
 _SHOWN_CHARACTERS = 60
 

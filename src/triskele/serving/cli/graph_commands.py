@@ -200,7 +200,7 @@ def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit
     """Let the language model read relations between names.
 
     Needs a model under [llm] and curation.llm = true. Only open memories are sent, 25 to a request, each content once.
-    A run that ends early goes on where it stopped.
+    After a run that ends early, the next one continues there.
     """
     from triskele.curation.curator import Curator
     from triskele.curation.relations import RelationReader

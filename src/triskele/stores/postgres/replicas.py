@@ -119,7 +119,7 @@ class Replica:
     ) -> Connection | None:
         """A connection with an open transaction that sees a position; None if the primary has to be used.
 
-        So it has where the statement that it was `asked` brings other rows here; None stands for any.
+        Also None if the statement `asked` returns other rows here than `rows`; None as `rows` accepts any.
         """
         if time.monotonic() < self._rests_until:
             return None

@@ -240,7 +240,7 @@ class Groups:
 def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
     """Update the rows of all readers after a restore: the backup holds older shares and copies.
 
-    Users and groups are in no backup. The caller keeps all others from the tables; its own rows are those of nobody.
+    Users and groups are in no backup. The caller locks all tables and does not run as an owner.
     """
     with _accounts_of(connection):
         users = {str(name) for (name,) in connection.execute("SELECT name FROM users").fetchall()}

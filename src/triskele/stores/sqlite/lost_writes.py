@@ -1,6 +1,6 @@
 """Acknowledged writes that were lost: how they are detected, and what is kept of them.
 
-After every commit the ledger, a file beside the database, gets the number, time and memory of each journal entry. It
+After every commit the ledger, a file next to the database, gets the number, time and memory of each journal entry. It
 is written after the database, so that an entry that only the ledger has was lost: the log was cut, or an older copy put
 in the place of the database. Numbers are then given out again, so that the store begins a new epoch; what still tells
 of the lost writes is kept in a folder.
