@@ -307,7 +307,7 @@ def test_broken_json_is_named(tmp_path: Path, text: str, problem: str) -> None:
         (",", "item 3: the file breaks off inside it"),
         (",]", "item 2: nothing comes after its comma"),
         ("{}]", "item 2: a comma is missing after it"),
-        ("] more", "goes on after the end of its list"),
+        ("] more", "continues after the end of its list"),
     ],
 )
 def test_a_list_that_ends_badly_is_refused(tmp_path: Path, end: str, problem: str) -> None:
