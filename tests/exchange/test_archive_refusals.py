@@ -94,7 +94,7 @@ UNREADABLE = [
     ("versions", "sensitivity", "bogus"),
     ("versions", "origin", "bogus"),
     ("versions", "role", "bogus"),
-    ("versions", "tags", "not a list"),
+    ("versions", "tags", "no list"),
     ("versions", "tags", '{"a":1}'),
     ("versions", "tags", "[1]"),
     ("versions", "created_at", 2**62),
