@@ -1,4 +1,4 @@
-"""Does confidence tell answerable questions from others? AUROC, and precision at the default threshold.
+"""Does confidence separate answerable questions from others? AUROC, and precision at the default threshold.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/abstention.py
 

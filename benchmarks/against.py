@@ -1,4 +1,4 @@
-"""This version beside another checkout in one run: recall, memory, hook and cold add, the two sides in turn.
+"""This version against another checkout in one run: recall, memory, hook and cold add, the two sides in turn.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/against.py CHECKOUT [--size 5452] [--questions 100] [--rounds 3]
 
@@ -143,7 +143,7 @@ def prompts(home: Path, size: int, questions: int) -> dict[str, Any]:  # noqa: A
 
 
 def cold_add(home: Path, size: int, questions: int) -> dict[str, Any]:  # noqa: ARG001 - every step has one shape
-    """An add in a process of its own while no resident runs; one that it starts is stopped before the next."""
+    """An add in a new process while no resident runs; a resident that it starts is stopped before the next add."""
     import hook
 
     from triskele.serving import hook_client

@@ -41,7 +41,7 @@ WORDS = "heron mill river lamp garden bridge letter winter copper window market 
 
 @dataclass
 class Tally:
-    """What one client met."""
+    """The counts of one client."""
 
     answered: int = 0
     silent: int = 0
@@ -63,7 +63,7 @@ class Stage:
         self.killed_at: float | None = None
 
     def is_on(self) -> bool:
-        """Whether the show goes on."""
+        """Whether the run continues."""
         return time.monotonic() < self.ends
 
     def answered(self, tally: Tally, asked_at: float) -> None:
@@ -135,7 +135,7 @@ def ask_once(home: Path, environ: Mapping[str, str]) -> bytes:
 
 
 def hook_loop(stage: Stage, tally: Tally, number: int) -> None:
-    """Prompts one after the other, each in a process of its own."""
+    """Prompts one after the other, each in a new process."""
     command = [*HOOK, "user-prompt-submit"]
     for turn in range(1_000_000):
         if not stage.is_on():

@@ -1,4 +1,4 @@
-"""Fit the confidence of an answer, and report how far it can be believed.
+"""Fit the confidence of an answer, and report its calibration.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/confidence.py [--pairs FILE] [--most N] [--sets A,B]
 

@@ -68,7 +68,7 @@ def rank(stores: Path, target: Path) -> int:
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print how many rankings differ per set and variant; 1 where any does."""
+    """Print how many rankings differ per set and variant; 1 if any does."""
     old, new = json.loads(before.read_text()), json.loads(after.read_text())
     failed = old.keys() != new.keys()
     for name in sorted(old.keys() & new.keys()):

@@ -102,7 +102,7 @@ Runs = dict[str, Measured]
 
 
 def main() -> None:
-    """Measure what was asked for and write it beside what was measured before."""
+    """Measure the requested parts and add them to the earlier results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default="cost,quality")
     parser.add_argument("--sets", default="")
@@ -140,7 +140,7 @@ def _folders(names: Sequence[str]) -> list[Path]:
 
 
 def quality(folders: Sequence[Path], seeds: int) -> dict[str, Figures]:
-    """Every set in a process of its own, the largest first."""
+    """Every set in a separate process, the largest first."""
     order = sorted(folders, key=lambda folder: -sum(file.stat().st_size for file in folder.glob("queries.jsonl*")))
     with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn")) as workers:
         found = dict(zip(order, workers.map(partial(measured, seeds), order), strict=True))
@@ -217,7 +217,7 @@ def _compared(scores: Mapping[str, Scores], a: str, b: str, strata: Mapping[str,
 
 
 def _changed(before: Measured, after: Measured) -> float:
-    """The share of questions whose first ten documents are others or stand in another order."""
+    """The share of questions whose first ten documents differ or have another order."""
     tops = ([[document for document, _ in run.run[id][:TOP]] for id in before.run] for run in (before, after))
     return round(float(np.mean([first != second for first, second in zip(*tops, strict=True)])), 3)
 
@@ -433,7 +433,7 @@ def _quality_bars(sets: Mapping[str, Figures]) -> Iterator[Figures]:
                 continue
             figure = found[0][which]
         title = f"{name}, {over}: {metric} of {a}" + (f" − {b}" if b else "") + (", low end" if which == "low" else "")
-        # Not worse or better in earnest: an end that lies on the bar does not hold it.
+        # Strictly: an interval that ends on the bar does not pass it.
         yield {
             "title": title,
             "figure": figure,
@@ -464,7 +464,7 @@ def _most(title: str, figure: float, most: float) -> Figures:
 
 
 def show(results: Figures) -> None:
-    """Tables of what is known."""
+    """Print tables of the results so far."""
     for name, own in results.get("quality", {}).items():
         print(f"\n{name}; first ten changed by the graph: {own['changed'][WITH]:.0%}")
         for each in own["compared"]:

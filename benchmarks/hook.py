@@ -1,4 +1,4 @@
-"""What a prompt waits for: a cold hook process against `python -c pass`, with a resident at two sizes.
+"""How long a prompt waits: a cold hook process against `python -c pass`, with a resident at two sizes.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/hook.py [--sizes 5452,50000] [--prompts 200] [--keep FOLDER]
 
@@ -67,7 +67,7 @@ def main() -> None:
 
 @contextmanager
 def store_of(size: int, keep: Path | None) -> Iterator[Path]:
-    """A data folder with so many memories, all with vectors and names."""
+    """A data folder with a number of memories, all with vectors and names."""
     with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
         home = (keep or Path(folder)) / str(size)
         if not (home / "memories.db").exists():
@@ -122,7 +122,7 @@ def payloads(home: Path, size: int, count: int) -> list[bytes]:
 
 def cold_start(place: hook_client.Address, environ: Environ, event: bytes) -> dict[str, float]:
     """Seconds from nothing to the first answer of any kind, and to the first text."""
-    assert resident.health(place) is None, "somebody serves this store already"
+    assert resident.health(place) is None, "another process serves this store already"
     started = time.monotonic()
     hook_client.start(place, environ)
     while resident.health(place) is None:
@@ -174,7 +174,7 @@ def round_trips(place: hook_client.Address, events: Sequence[bytes]) -> dict[str
 
 
 def ask(place: hook_client.Address, event: bytes) -> bytes:
-    """One prompt, asked without a process of its own."""
+    """One prompt, answered without a new process."""
     headers = ("Content-Type: application/json", f"X-Triskele-Deadline-Ms: {PATIENCE_S * 1000:.0f}")
     status, _, text = hook_client.exchange(place, "POST /hook/user-prompt-submit", headers, event, PATIENCE_S)
     assert status in (200, 204), status
@@ -200,7 +200,7 @@ def cpu_clock(pid: int) -> int:
 
 
 def memory_of(pid: int) -> dict[str, float]:
-    """Megabytes that a process shares with nobody, and all that are resident."""
+    """The private and the resident memory of a process, in megabytes."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
     return {"uss_mb": round(sizes["Private_Clean"] + sizes["Private_Dirty"], 1), "rss_mb": round(sizes["Rss"], 1)}

@@ -2,7 +2,7 @@
 
     TRISKELE_BENCH_DATA=folder python benchmarks/indexing.py [--texts 512] [--rounds 3]
 
-Bare is what nobody can do without: tokenize, group by length, run the graph. The engine adds its queue, the durable
+Bare is the minimum of work: tokenize, group by length, run the graph. The engine adds its queue, the durable
 rows and the token file. Rounds are interleaved; CPU time of all threads decides.
 """
 

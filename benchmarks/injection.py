@@ -1,4 +1,4 @@
-"""What a prompt is met with: how often the right memory, and how often silence where there is none.
+"""What the hook gives each prompt: how often the right memory, and how often nothing if no memory answers.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/injection.py
 

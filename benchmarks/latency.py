@@ -167,7 +167,7 @@ def _held(figure: float, most: float) -> dict[str, Any]:
 
 
 def upkeep(home: Path, size: int, questions: int) -> dict[str, Any]:
-    """What a store costs beside its answers; nobody else has it open."""
+    """The cost of a store besides its answers; no other process has it open."""
     used = sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
     figures: dict[str, Any] = {"bytes_per_memory": round(used / size), **memory_of(home, questions)}
     if size >= LARGE and "rss_mb" in figures:
@@ -190,7 +190,7 @@ def add_one_by_one(engine: Engine, count: int = 100) -> float:
 
 
 def memory_of(home: Path, questions: int) -> dict[str, float]:
-    """Memory of a process of its own that has answered every question by the default recall."""
+    """Memory of a separate process that has answered every question by the default recall."""
     command = [sys.executable, __file__, "--memory-of", str(home), "--questions", str(questions)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     figures: dict[str, float] = json.loads(said)
@@ -198,7 +198,7 @@ def memory_of(home: Path, questions: int) -> dict[str, float]:
 
 
 def memory_after(home: Path, asked: Sequence[str]) -> dict[str, float]:
-    """Megabytes that this process shares with nobody, and all that are resident, where the system tells."""
+    """The private and the resident memory of this process in megabytes, if the system reports them."""
     with stores.open_engine(home) as engine:
         for text in asked:
             engine.recall(text)

@@ -1,4 +1,4 @@
-"""A peer to race against: LanceDB's hybrid search with its RRF reranker, where it is installed."""
+"""A peer to compare with: LanceDB's hybrid search with its RRF reranker, if it is installed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HybridPeer:
 
 
 def open_peer(folder: Path, contents: Sequence[str], vectors: NDArray[np.float32]) -> HybridPeer | None:
-    """The peer, or None where it is not installed."""
+    """The peer, or None if it is not installed."""
     try:
         return HybridPeer(folder, contents, vectors)
     except ImportError:

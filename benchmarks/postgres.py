@@ -1,4 +1,4 @@
-"""Recall over a real Postgres: quality and speed of both corpora, beside SQLite and the usual recipe.
+"""Recall over a real Postgres: quality and speed of both corpora, compared with SQLite and the usual recipe.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/postgres.py quality STORES RESULT [SET ...]
     TRISKELE_BENCH_DATA=folder python benchmarks/postgres.py speed STORES RESULT ROWS

@@ -1,8 +1,8 @@
-"""How far one Postgres and one instance reach: rows of a hundred owners, the largest with a fifth of them.
+"""How much one Postgres and one instance can serve: rows of a hundred owners, the largest with a fifth of them.
 
     python benchmarks/scale.py 10000 100000 1000000 [--result FILE]
 
-Each size is a database of its own, filled by COPY: texts of about 20 words drawn from the sample corpus, random unit
+Each size is a separate database, filled by COPY: texts of about 20 words drawn from the sample corpus, random unit
 vectors of the bundled model's dimensions and 12 token vectors each, owners by Zipf's law. There are no names, so that
 the graph leg has nothing to walk. Then an instance of its own, a new process without indexes, asks for the largest, the
 median and the smallest owner: the first answer (cold), p50 and p95 of the next ones, writes one by one, and how much
@@ -133,7 +133,7 @@ def copy(connection: Any, batch: list[Memory], made: int) -> int:
 
 
 def ask(url: str, corpus: str) -> dict[str, Any]:
-    """What one new instance takes for some owners; its memory before, and with many owners open."""
+    """Times of one new instance for some owners; its memory before, and with many owners open."""
     questions = sample("queries.jsonl")[:ASKED]
     found: dict[str, Any] = {"empty_mb": resident_mb()}
     with tempfile.TemporaryDirectory() as folder:
@@ -217,7 +217,7 @@ def table(known: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Fill a database of each size, ask in a process of its own, and write what was measured."""
+    """Fill a database of each size, measure it in a separate process, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=int, nargs="+")
     parser.add_argument("--result", type=Path, default=Path(__file__).parent / "results" / "scale.json")

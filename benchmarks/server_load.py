@@ -150,7 +150,7 @@ def agree(first: str, second: str, key: str, questions: Sequence[str]) -> dict[s
         # An answer changes while vectors are still made.
         while any(_is_busy(each, questions[0]) for each in (one, other)) and time.monotonic() < ends:
             time.sleep(1)
-        # Each instance writes its lexical index anew once nothing has been written for a while.
+        # Each instance rewrites its lexical index after a while without writes.
         time.sleep(_SETTLED_S)
         lists, scores, largest = 0, 0, 0.0
         for text in questions:
@@ -228,7 +228,7 @@ def main() -> None:
 
 
 def _write(found: dict[str, Any], target: Path | None) -> None:
-    """What is known so far: a run takes long."""
+    """Write the results so far, because a run takes long."""
     if target is not None:
         target.write_text(json.dumps(found, indent=2) + "\n")
 

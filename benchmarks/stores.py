@@ -1,4 +1,4 @@
-"""Stores of any size for the speed benchmarks: real texts, synthetic vectors, an embedder that may know the answer."""
+"""Stores of any size for the speed benchmarks: real texts, synthetic vectors, an embedder with precomputed answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BATCH = 1000
 
 
 class Rehearsed:
-    """An embedder that, while `is_rehearsed`, answers from memory: what remains of a recall is not its encoding."""
+    """An embedder that, while `is_rehearsed`, returns stored vectors, so that encoding is not measured."""
 
     def __init__(self, embedder: Embedder, questions: Iterable[str]) -> None:
         self._embedder = embedder
@@ -101,7 +101,7 @@ def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = B
 
 
 def lexical_leg(engine: Engine, text: str) -> Ranking:
-    """The lexical leg alone, to the depth of a recall."""
+    """Only the lexical leg, to the depth of a recall."""
     query = Query(text=text, scope=engine.scope(), depth=50)
     corpus = engine.runtime.indexes(None).corpus(query.scope)
     return legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer, with_stop_words=False), corpus)

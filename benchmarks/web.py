@@ -54,7 +54,7 @@ _LONG = "window.longTasks = []; new PerformanceObserver(list => list.getEntries(
 
 @contextmanager
 def store_of(size: int, keep: Path | None) -> Iterator[Path]:
-    """A data folder with so many memories, all with vectors and names."""
+    """A data folder with a number of memories, all with vectors and names."""
     with tempfile.TemporaryDirectory(prefix="triskele-web-") as folder:
         home = (keep or Path(folder)) / str(size)
         if not (home / "memories.db").exists():

@@ -155,7 +155,7 @@ class Encoder:
         return gamma, beta
 
     def dense(self, x: str, skip: str, prefix: str, floor: float | None = None) -> str:
-        """A linear layer, the residual beside it, and the norm over both."""
+        """A linear layer, the residual added to it, and the norm over both."""
         w, g = self.weights, self.graph
         product, bias = self.linear(x, prefix, w[f"{prefix}.dense.weight"], w[f"{prefix}.dense.bias"], floor)
         norm = self.norm_constants(prefix)

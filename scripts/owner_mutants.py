@@ -5,7 +5,7 @@
 Every `owner = ?` and every join over owners in `stores/sqlite` is a mutant; migrations, which see all owners, are left
 out. A mutant that passes every test is a survivor: the contract of owners has a gap there, unless EQUIVALENT says
 why the statement gives the same without the condition. It takes about half an hour on one core, less with TMPDIR in
-memory; the exit status is 1 where a gap is found.
+memory; the exit status is 1 if a gap is found.
 """
 
 from __future__ import annotations

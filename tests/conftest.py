@@ -80,7 +80,7 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresProcess]:
-    """One Postgres server for all tests; whoever kills it starts it again."""
+    """One Postgres server for all tests; a test that kills it starts it again."""
     # Imported here: most tests need none of it.
     from postgres import running_server
 
@@ -122,7 +122,7 @@ def postgres_url(new_postgres: Callable[[], str]) -> str:
 
 @pytest.fixture(scope="session")
 def team_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with the sample memories, embedded; whoever changes anything copies it first."""
+    """A data folder with the sample memories, embedded; a test that changes it copies it first."""
     home = tmp_path_factory.mktemp("team") / "home"
     with temporary_memory() as engine:
         engine.close()
@@ -145,7 +145,7 @@ def trained_network(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def trained_cross_encoder(trained_network: Network, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as a model folder; whoever changes it copies it first."""
+    """The same as a model folder; a test that changes it copies it first."""
     from models import trained
 
     return trained.export(trained_network, tmp_path_factory.mktemp("models") / "team-cross")

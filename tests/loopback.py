@@ -154,7 +154,7 @@ def trickle(handler: Handler) -> None:
 
 
 def trickle_headers(handler: Handler) -> None:
-    """The same before the answer has even begun; it ends after a while, lest nobody leave."""
+    """The same before the answer has even begun; it ends after a while, so that the test ends."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
     for number in range(150):
         if handler.state.ended.wait(0.02):

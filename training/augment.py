@@ -31,7 +31,7 @@ def split_speaker(text: str) -> tuple[str, str]:
 
 
 def split_turns(text: str) -> list[tuple[str, str]]:
-    """The turns of a passage in which several speak."""
+    """The turns of a passage with several speakers."""
     starts = list(TURN.finditer(text))
     ends = [*(found.start() for found in starts[1:]), *([len(text)] if starts else [])]
     turns = [(found.group(1), text[found.end() : end].strip()) for found, end in zip(starts, ends, strict=True)]
@@ -39,7 +39,7 @@ def split_turns(text: str) -> list[tuple[str, str]]:
 
 
 def question_about(asked: str, name: str) -> str:
-    """The last question put to a person, as a question about them; empty if it is no such question."""
+    """The last question put to a person, as a question about them; empty if it is not such a question."""
     sentences = SENTENCE.split(asked.strip())
     question = sentences[-1].strip() if sentences else ""
     question = re.sub(OPENERS, "", question, flags=re.I).strip()
@@ -63,7 +63,7 @@ def question_by(question: str, name: str) -> str:
 
 
 def split_turn(question: str, said: str) -> tuple[str, str] | None:
-    """What stands before the sentence that fits the question best, and that sentence with the rest."""
+    """The text before the sentence that fits the question best, and that sentence with the rest."""
     sentences = SENTENCE.split(said)
     if len(sentences) < 2:
         return None

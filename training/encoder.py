@@ -111,7 +111,7 @@ def own_late(query: Tensor, passages: Tensor) -> Tensor:
 
 
 def contrast(scores: Tensor, passages: Tensor, temperature: float) -> Tensor:
-    """InfoNCE over the batch: query i's passage stands at i * SHARED; the same text elsewhere does not count."""
+    """InfoNCE over the batch: query i's passage is at i * SHARED; the same text elsewhere does not count."""
     target = torch.arange(len(scores), device=scores.device) * SHARED
     same = passages[target][:, None] == passages[None, :]
     same[torch.arange(len(scores), device=scores.device), target] = False

@@ -2,7 +2,7 @@
 
     python -m training.eval_data DATA_FOLDER TOKENIZER.json OUT.npz SET...
 
-Documents longer than a window are read in windows. Conversations know the two turns before each turn.
+Documents longer than a window are read in windows. Conversations include the two turns before each turn.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_set(folder: Path) -> tuple[list[dict], list[dict], dict[str, dict[str, 
 
 
 def previous(documents: list[dict]) -> list[tuple[int, int]]:
-    """The rows of the two turns before each turn of the same session, -1 where there is none."""
+    """The rows of the two turns before each turn of the same session, -1 if there is none."""
     sessions = [(row["meta"].get("scope"), row["meta"].get("session")) for row in documents]
     rows = []
     for i, session in enumerate(sessions):

@@ -37,7 +37,7 @@ class Exported:
         self.takes_kept = any(entry.name == "kept" for entry in self.session.get_inputs())
 
     def __call__(self, ids: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Sentence vectors, and token vectors where they are kept."""
+        """Sentence vectors, and token vectors of the kept tokens."""
         inputs = {"input_ids": ids.numpy(), "attention_mask": (ids != 0).long().numpy()}
         inputs |= {"kept": kept.long().numpy()} if self.takes_kept else {}
         sentence, tokens = (torch.from_numpy(values) for values in self.session.run(["sentence", "tokens"], inputs))

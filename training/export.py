@@ -130,7 +130,7 @@ def averaged(base: Path, weights: list[str]) -> tuple[dict[str, np.ndarray], np.
 
 
 def export_encoder(base: Path, out: Path, weights: list[str], name: str, kept: bool) -> None:
-    """Average, then hand over to the script that exports the model that ships."""
+    """Average the weights, then run the script that exports the bundled model."""
     script = builder()
     state, projection = averaged(base, weights)
     source = out / "weights"

@@ -47,7 +47,7 @@ class Builder:
 
     @property
     def device(self) -> torch.device:
-        """Where everything lies."""
+        """The device of all tensors."""
         return self.candidates.device
 
     def draw(self, bank: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -55,7 +55,7 @@ class Builder:
         return bank[torch.randint(len(bank), shape, generator=self.generator, device=self.device)]
 
     def build(self, rows: Tensor, negatives: int) -> Tensor:
-        """Lists (pairs, 1 + negatives, columns) for pair numbers; the positive stands first."""
+        """Lists (pairs, 1 + negatives, columns) for pair numbers; the positive comes first."""
         pairs = self.data.pairs[rows]
         count, kind = len(rows), pairs[:, 8]
         spoken = (
@@ -79,7 +79,7 @@ class Builder:
         return lists
 
     def speakers(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
-        """Who speaks the positive, and the other party."""
+        """The speaker of the positive, and the other speaker."""
         user, assistant = self.data.roles
         ours = torch.where(pairs[:, 2] == EMPTY, self.draw(self.data.names, (len(pairs),)), pairs[:, 2])
         other = self.draw(self.data.names, (len(pairs),))
@@ -104,7 +104,7 @@ class Builder:
         return torch.where(chosen < 0, random, chosen)
 
     def swap(self, pairs: Tensor, text: Tensor, speaker: Tensor, other: Tensor) -> None:
-        """Make the first negative the positive's words from the other's mouth, where the query says whose they are."""
+        """Make the first negative the positive's words by the other speaker, if the query names the speaker."""
         swapped = self.names_speaker(pairs) & self.chance((len(pairs),), self.chances.swapped)
         text[:, 1] = torch.where(swapped, text[:, 0], text[:, 1])
         speaker[:, 1] = torch.where(swapped, other, speaker[:, 1])
@@ -147,7 +147,7 @@ class Builder:
             lists[..., column] = torch.where(context[:, None], value, EMPTY)
 
     def add_neighbours(self, lists: Tensor, pairs: Tensor, first: Tensor, known: Tensor) -> None:
-        """Negatives beside the positive: a turn that follows it, and the turn before it."""
+        """Negatives next to the positive: a turn that follows it, and the turn before it."""
         if lists.shape[1] < 4:
             return
         follows = self.chance((len(pairs),), self.chances.following)

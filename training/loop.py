@@ -16,7 +16,7 @@ CLIP = 1.0
 
 
 def device() -> str:
-    """The GPU where there is one."""
+    """The GPU if there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -94,7 +94,7 @@ def uncompiled(model: nn.Module) -> nn.Module:
 
 
 def compile_layers(model: nn.Module) -> None:
-    """Compile what stands behind each layer's attention, one graph for all of them and any number of tokens."""
+    """Compile the part of each layer after its attention, one graph for all of them and any number of tokens."""
     if not torch.cuda.is_available():
         return
     # cuDNN would make a new plan for every shape.
@@ -105,7 +105,7 @@ def compile_layers(model: nn.Module) -> None:
 
 
 def trainable(model: nn.Module, frozen: tuple[str, ...]) -> list[nn.Parameter]:
-    """The parameters that learn; those under the named prefixes do not."""
+    """The trainable parameters: all except those under the named prefixes."""
     for name, param in model.named_parameters():
         param.requires_grad_(not name.startswith(frozen))
     return [param for param in model.parameters() if param.requires_grad]

@@ -70,7 +70,7 @@ def sparse(rows: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int])
 
 @torch.no_grad()
 def mine(data: Data, model: transformer.Transformer) -> Tensor:
-    """Candidates (pairs, DENSE + LEXICAL) as pool rows, -1 where one is too near or repeated."""
+    """Candidates (pairs, DENSE + LEXICAL) as pool rows, -1 if one is too near or repeated."""
     passages = embed(model, data, framed(data.pool[:, 1], data.pool[:, 0]), 128)
     queries = embed(model, data, framed(data.pairs[:, 0]), 48)
     matrix, mined = lexical_matrix(data), []

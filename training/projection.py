@@ -1,4 +1,4 @@
-"""Write the projection of the model that ships beside the base weights.
+"""Write the projection of the bundled model next to the base weights.
 
 python -m training.projection src/triskele/models/weights/minilm.onnx MINILM_FOLDER
 """

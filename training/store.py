@@ -82,7 +82,7 @@ class Data:
 
 
 def read(path: Path, device: str, limit: int | None = None) -> Data:
-    """Load what training.prepare wrote; `limit` takes so many pairs, spread over the file."""
+    """Load what training.prepare wrote; `limit` is the number of pairs to take, spread over the file."""
     arrays = np.load(path)
     texts = TextStore.make(arrays["tokens"], arrays["offsets"], device)
     pairs = arrays["pairs"]

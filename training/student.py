@@ -21,7 +21,7 @@ BUDGET = 131_072
 
 
 def loss_of(scores: Tensor, taught: Tensor) -> Tensor:
-    """The teacher's distribution over the list, its logits, and the positive that stands first."""
+    """The teacher's distribution over the list, its logits, and the positive, which comes first."""
     ranked = F.kl_div(scores.log_softmax(1), taught.log_softmax(1), reduction="batchmean", log_target=True)
     hard = F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
     return ranked + LOGIT_WEIGHT * F.mse_loss(scores, taught) + HARD_WEIGHT * hard

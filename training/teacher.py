@@ -23,7 +23,7 @@ BUDGET, SCORING_BUDGET = 32_768, 131_072
 
 
 def loss_of(scores: Tensor) -> Tensor:
-    """The positive, which stands first, against its list; and each against a threshold."""
+    """The positive, which comes first, against its list; and each against a threshold."""
     target = torch.zeros_like(scores)
     target[:, 0] = 1
     ranked = F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
@@ -55,7 +55,7 @@ def train(model: cross.CrossEncoder, builder: lists.Builder, args: argparse.Name
 
 @torch.no_grad()
 def score_lists(model: cross.CrossEncoder, builder: lists.Builder, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lists and the teacher's scores for them; pairs in random order, repeated where more lists are asked for."""
+    """Lists and the teacher's scores for them; pairs in random order, repeated if more lists are requested."""
     made, scores = [], []
     where = str(builder.device)
     size = min(1024, count, len(builder.data.pairs))

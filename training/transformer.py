@@ -94,7 +94,7 @@ class Transformer(nn.Module):
         return x
 
     def attention_mask(self, padding: Tensor, dtype: torch.dtype) -> Tensor:
-        """Minus infinity at padded keys, plus the relative position bias where there is one."""
+        """Minus infinity at padded keys, plus the relative position bias if there is one."""
         batch, length = padding.shape
         mask = torch.zeros(batch, 1, 1, length, dtype=dtype, device=padding.device)
         mask = mask.masked_fill(padding[:, None, None, :], torch.finfo(dtype).min)

@@ -21,7 +21,7 @@ def open(store: str | None = None) -> Engine:
 
 
 def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:
-    """Open the memory on a server, by its address and a key; `project` is used where a call names none."""
+    """Open the memory on a server, by its address and a key; `project` is the default of calls without one."""
     from triskele.serving.http.client import connect
 
     return connect(url, key, project=project)

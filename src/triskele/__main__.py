@@ -31,7 +31,7 @@ def main() -> None:
     default_hook = sys.unraisablehook
 
     def unraisable(args: UnraisableHookArgs) -> None:
-        # Python would print the interrupt of a destructor or callback, and go on.
+        # Python would print the interrupt of a destructor or callback, and continue.
         if issubclass(args.exc_type, KeyboardInterrupt):
             _exit_interrupted()
         default_hook(args)
@@ -52,9 +52,9 @@ def main() -> None:
 
 
 def _resident_answer(arguments: list[str]) -> tuple[bytes | None, tuple[str, ...]]:
-    """The output of a command that the resident process ran; None where this process has to run it.
+    """The output of a command that the resident process ran; None if this process has to run it.
 
-    Beside it the ids of memories that the user is to be asked about. This is the path of every warm `recall`, `add` and
+    Also the ids of memories to ask the user about. This is the path of every warm `recall`, `add` and
     `show`: it imports next to nothing.
     """
     is_plain = arguments[:1] and arguments[0] in _FORWARDED and "-" not in arguments

@@ -67,7 +67,7 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecallSettings:
-    """How answers are ranked and how long they are; with `half_life_days` importance counts half after so many days."""
+    """How answers are ranked and how long they are; with `half_life_days` importance halves after that many days."""
 
     limit: int = 10
     depth: int = 100
@@ -92,7 +92,7 @@ class PrivacySettings:
 
 @dataclass(frozen=True, slots=True)
 class HostedSettings:
-    """A hosted embedding model, used beside the local one; none without `service`."""
+    """A hosted embedding model, used in addition to the local one; off without `service`."""
 
     service: str = ""
     model: str = ""
@@ -137,7 +137,7 @@ class LlmSettings:
 
 @dataclass(frozen=True, slots=True)
 class CurationSettings:
-    """How the store is kept clean: `propose` fills the review queue, `apply` lets sure decisions act by themselves.
+    """How the store is kept clean: `propose` fills the review queue, `apply` applies sure decisions without a review.
 
     `daily_share` of the memories is the most that may be changed in a day without a review. `learn` lets conversations
     be learned from: off, strict, normal or all; a message that fits a pattern of `learn_skip` is left out. `llm` lets
@@ -177,7 +177,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A server for others: names it answers to, proxies it believes, TLS files, quotas per user (0: none).
+    """A server for others: accepted host names, trusted proxies, TLS files, quotas per user (0: none).
 
     `url` points commands, hooks and agents of this machine at such a server; the key is in `key_file`, by default
     `server.key` in the data folder.
@@ -261,7 +261,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
     home = check_utf8(expanded(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))))
     source.read_file(file_of(source.environment, home))
     if store_url is not None:
-        # The replica of another store is none of this one.
+        # The replica of another store is not a replica of this one.
         for variable in ("TRISKELE_STORE", "TRISKELE_READ_STORE"):
             source.environment.pop(variable, None)
         source.given |= {"store.url": (store_url, "argument"), "store.read_url": (None, "argument")}
@@ -438,7 +438,7 @@ def _check(settings: Settings) -> None:
         try:
             re.compile(pattern)
         except re.error:
-            raise BadInput(f"setting curation.learn_skip: {pattern!r} is no regular expression") from None
+            raise BadInput(f"setting curation.learn_skip: {pattern!r} is not a regular expression") from None
     bounds: list[tuple[str, float, float, float]] = [
         ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
         ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),

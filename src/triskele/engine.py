@@ -68,7 +68,7 @@ def open_memory(
 
 
 def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[Engine, Path | None]:
-    """Replace a store by a verified backup, even one that cannot be opened; the memory, and where the old files lie."""
+    """Replace a store by a verified backup, even one that cannot be opened; returns the memory and the old files."""
     try:
         if not factory.exists(settings):
             raise StoreDamaged(f"the store {settings.store.url} is missing or empty")
@@ -236,7 +236,7 @@ class Engine:
         return self._with_copies(self.store.erase(ids, batch=new_batch(), actor=self.actor))
 
     def _with_copies(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Erase the texts from the indexes and the copies beside the store too; `erased_copies` names these."""
+        """Erase the texts also from the indexes and the copies next to the store; `erased_copies` names these."""
         self.reindex()
         ids = [outcome.id for outcome in outcomes]
         copies = [] if self._maintenance is None else self._maintenance.erase_from_copies(ids, self.store.owner)
@@ -259,7 +259,7 @@ class Engine:
         return self.apply(planned.changes, undoes=planned.entries[0].seq)
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
-        """Carry out changes as one journaled transaction."""
+        """Apply changes as one journaled transaction."""
         sealed = [self.vault.sealed(change) for change in self._workplace.placed(changes)]
         outcomes = self.store.apply(sealed, batch=batch or new_batch(), actor=self.actor, undoes=undoes)
         if any(map(withholds, changes)):
@@ -354,14 +354,14 @@ class Engine:
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
 
     def plan_in_force(self, asked: Plan = SHIPPED, *, order: str = AS_RANKED) -> Plan:
-        """How recall ranks: as asked, else by the plan that was adopted, else as shipped."""
+        """The plan of recall: the requested one, else the adopted one, else the default."""
         adopted = self.adopted() if asked == SHIPPED else None
         plan = adopted.plan if adopted else asked
         rerank = self.runtime.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
         return replace(plan, prior=self.settings.recall.importance_prior, order=order, rerank=rerank)
 
     def adopted(self) -> Adopted | None:
-        """The plan that the user's own questions put in force; None where it was measured with another model."""
+        """The plan that the user's own questions put in force; None if it was measured with another model."""
         found = plans.adopted(self.store)
         semantic = self.semantic() if found else None
         return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
@@ -375,7 +375,7 @@ class Engine:
         return why_not(self.get(reference), text, options, recall)
 
     def semantic(self) -> SemanticIndex | None:
-        """The local model and its indexes, opened when first needed; None where there is no model."""
+        """The local model and its indexes, opened when first needed; None if there is no model."""
         return self.runtime.semantic()
 
     def embed(
@@ -404,7 +404,7 @@ class Engine:
         return validation.narrowed(scope, self.settings.memory, **filters) if filters else scope
 
     def resolve(self, reference: str) -> str:
-        """The id that a prefix stands for."""
+        """The id that starts with a prefix."""
         prefix = validation.check_prefix(reference)
         found = self.store.find(prefix)
         if not found:
@@ -456,7 +456,7 @@ class Engine:
 
     @property
     def maintenance(self) -> Maintenance:
-        """Care for the store's files; raise where it has none."""
+        """Care for the store's files; raise if it has none."""
         if self._maintenance is None:
             raise BadInput("the store has no files of its own: use the tools of its database")
         return self._maintenance
@@ -468,7 +468,7 @@ class Engine:
     def restore(self, source: Path) -> Path | None:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
         kept = self.maintenance.restore(source)
-        # Opened again: the backup may know another model.
+        # Opened again: the backup may use another model.
         self.runtime.forget()
         self.reindex()
         return kept
@@ -479,7 +479,7 @@ class Engine:
         return [each for each in copies if each not in self.erased_copies]
 
     def out_of_reach(self) -> list[str]:
-        """What an erasure cannot reach besides those copies, in words."""
+        """Places besides those copies that an erasure cannot reach, in words."""
         return [] if self._maintenance is None else self._maintenance.out_of_reach()
 
     def reindex(self, progress: Callable[[int], None] | None = None) -> None:

@@ -8,10 +8,10 @@ TriskeleError
 │   └── NotAllowed           the memory is another user's, and the share does not allow the change
 └── Unavailable              a dependency cannot serve; exit code 3
     ├── StoreUnavailable     the store is busy, read-only or full
-    │   ├── StoreDamaged     the file is broken, or no database at all
+    │   ├── StoreDamaged     the file is damaged, or not a database
     │   └── StoreNewer       a newer version of triskele wrote the file
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
-    ├── ModelUnavailable     a model file is missing, damaged or speaks nonsense
+    ├── ModelUnavailable     a model file is missing, damaged or returns invalid values
     ├── VaultLocked, VaultDamaged   (privacy/keys.py) the key is missing, or a sealed text was altered
     ├── AccessDenied, QuotaExceeded   (serving/http/problems.py) a server refuses the key, or a quota is used up
     └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
@@ -24,7 +24,7 @@ IN_BATCH = "batch "
 
 
 class TriskeleError(Exception):
-    """Anything that a caller may want to catch; `remedy` names what would help, for interfaces that offer it."""
+    """The base of all errors that a caller may catch; `remedy` is what to do next, for interfaces that show it."""
 
     def __init__(self, message: str = "", *, remedy: str = "") -> None:
         super().__init__(message)

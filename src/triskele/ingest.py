@@ -88,7 +88,7 @@ class Drafter:
         return classified(memory, sensitivity, settings, title=title)
 
     def dated(self, content: str, **details: Any) -> Memory:
-        """A draft with the validity that its words tell, as in "Since May …"; a given one wins, a secret has none."""
+        """A draft with the validity that its words state, as in "Since May …"; a given one wins, a secret has none."""
         return with_told_period(self.draft(content, **details))
 
     def draft_pieces(
@@ -162,7 +162,7 @@ class Drafter:
 
 
 def with_told_period(memory: Memory) -> Memory:
-    """A draft with the validity that its words tell, unless it has one."""
+    """A draft with the validity that its words state, unless it has one."""
     if memory.valid_from or memory.valid_to or memory.sensitivity is Sensitivity.SECRET:
         return memory
     period = periods.validity(memory.content, memory.created_at)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Sensitivity(StrEnum):
-    """Who may learn of a memory: anyone with access, this machine alone, or only who asks for it by name."""
+    """Who may see a memory: everyone with access, only this machine, or only a user who asks for it by name."""
 
     OPEN = "open"
     PRIVATE = "private"
@@ -27,7 +27,7 @@ class Origin(StrEnum):
 
 
 class Role(StrEnum):
-    """Whose words a memory holds, as conversations name them; `Origin` says how far they are trusted."""
+    """Whose words a memory holds, as conversations name them; `Origin` sets how far they are trusted."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -63,7 +63,7 @@ class SpokenTurn:
 
 
 class LinkKind(StrEnum):
-    """How one memory stands to another; read as `source KIND target`."""
+    """How one memory relates to another; read as `source KIND target`."""
 
     SUPERSEDES = "supersedes"
     RESOLVED_BY = "resolved-by"
@@ -83,7 +83,7 @@ class Sort(StrEnum):
 class Memory:
     """One version of one memory; `known_to` is None while it is the current version.
 
-    `shared_by` is the user whose memory it is, where that is not the one who reads it.
+    `shared_by` is the user whose memory it is, if that is not the reader.
     """
 
     id: str
@@ -125,7 +125,7 @@ class Unsealed(Memory):
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A secret's text as the vault gave it; `keys` tells the state of the vault's keys that it was sealed under."""
+    """A secret's text as the vault gave it; `keys` is the state of the vault's keys that it was sealed with."""
 
     blob: bytes
     keys: str
@@ -133,7 +133,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A typed, directed connection; `known_to` is None while it stands."""
+    """A typed, directed connection; `known_to` is None while it is open."""
 
     source: str
     kind: LinkKind
@@ -144,7 +144,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Keep this memory; content already known is answered with the known one, unless taken over verbatim."""
+    """Store this memory; for a text that is already stored, return the stored one, unless taken over verbatim."""
 
     memory: Memory
     verbatim: bool = False
@@ -155,7 +155,7 @@ class Add:
 class Revise:
     """Replace the current version, which must still be `base`, or bring a forgotten memory back.
 
-    A secret without a `sealed` text of its own keeps the one of the version that `memory` was made of.
+    A secret without a new `sealed` text keeps that of the version that `memory` was made from.
     """
 
     memory: Memory
@@ -179,7 +179,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close a link that stands."""
+    """Close an open link."""
 
     link: Link
 
@@ -235,7 +235,7 @@ class Action(StrEnum):
     UNSHARED = "unshared"
 
 
-# What the journal tells and undo passes over: it changed nothing that could be brought back.
+# Entries that undo skips: they changed nothing that could be restored.
 LASTING = frozenset({Action.REVEALED, Action.SEALED, Action.SHARED, Action.UNSHARED})
 
 
@@ -254,7 +254,7 @@ def client_actor(name: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one change; `seq` is None where it wrote nothing, `batch` is what undo takes.
+    """The result of one change; `seq` is None if it wrote nothing, `batch` is the argument of undo.
 
     `project` and `sensitivity` are those of the memory after the change.
     """
@@ -322,8 +322,8 @@ class Scope:
 class Query:
     """A question with the scope it is asked in; `depth` is how many candidates a leg returns.
 
-    `near` is the id of a memory that the answer is to be near to, where the plan orders it so. `period` is the time
-    that the question names.
+    `near` is the id of a memory: the best hits are ordered by their distance from it, if the plan says so.
+    `period` is the time that the question names.
     """
 
     text: str
@@ -414,7 +414,7 @@ LEAST_CONFIDENCE = 0.15
 class Answer:
     """The hits of one recall; `resolutions` are attached, not ranked; `waiting` memories have no vectors yet.
 
-    `missing` says what could not be asked, `wordings` in which other words the question was asked too. `period` is the
+    `missing` says what could not be used, `wordings` are other wordings that were searched too. `period` is the
     time that the question names, `within` the one that the scope allows.
     """
 

@@ -114,7 +114,7 @@ def check_name(text: str, what: str, limit: int = 200) -> str:
 
 
 def check_speaker(text: str) -> str | None:
-    """The name of the speaker; None where it is empty."""
+    """The name of the speaker; None if it is empty."""
     return check_name(text, "the speaker") or None
 
 
@@ -127,7 +127,7 @@ def check_role(text: str) -> Role:
 
 
 def role_called(name: str) -> Role:
-    """The role that another program calls so; `other` where it is none of ours."""
+    """The role for the name that another program uses; `other` if it is unknown."""
     said = name.strip().lower()
     return _OTHER_NAMES.get(said) or (Role(said) if said in tuple(Role) else Role.OTHER)
 
@@ -177,7 +177,7 @@ def check_period(memory: Memory) -> None:
 
 
 def check_words(memory: Memory) -> None:
-    """Refuse what a tool or a web page says as the words of the user."""
+    """Refuse a text of a tool or a web page that claims the role of the user."""
     if memory.role is Role.USER and memory.origin in (Origin.TOOL, Origin.WEB):
         raise BadInput(f"a text of origin {memory.origin} cannot have the role user: only what the user said has it")
 

@@ -327,7 +327,7 @@ def _counted(memory: Memory) -> WordCounts:
 
 
 def _in_corpus(call: Callable[[CorpusStore, Scope, Known], Any]) -> Callable[[OwnerStore, Known], Any]:
-    """A call of what ranks inside the database; nothing where a store has none."""
+    """A call of what ranks inside the database; nothing if a store has none."""
 
     def walk(store: OwnerStore, known: Known) -> Any:
         scope = Scope(owner=store.owner, as_of=timestamps.parse("2030-01-01"))

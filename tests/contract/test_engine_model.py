@@ -1,4 +1,4 @@
-"""An engine and a plain model live through the same random story and must agree after every step."""
+"""An engine and a plain model get the same random changes and must agree after every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which memory of a chain speaks at a given moment."""
+"""Which memory of a chain is served at a given moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes to kill, what they said before they died, and gates that let several start at once."""
+"""Processes to kill, their output until then, and gates that let several start at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Nursery:
         return self._ask(do="spawn", work=work, arguments=[str(a) if isinstance(a, Path) else a for a in arguments])
 
     def kill(self, pid: int) -> None:
-        """End a worker as a power cut would; returns when it is gone."""
+        """Kill a worker as a power failure would; returns when it has ended."""
         assert self._ask(do="kill", pid=pid) == -9, self.said()
 
     def wait(self, *pids: int) -> None:

@@ -208,7 +208,7 @@ def test_the_budget_of_the_day_ends_a_run(start: Start) -> None:
     done = extract(engine)
     assert done.problem == "" and done.memories == 1
     engine.remember("billing runs on Docker")
-    assert "spent" in extract(engine).problem
+    assert "used up" in extract(engine).problem
     assert len(state.seen) == 1
     assert Curator(engine).today()["calls"] == 1
 
@@ -273,7 +273,7 @@ def test_answers_about_names_stay_where_the_budget_ends_a_run(start: Start, monk
     engine.remember("alpha is beta")
     monkeypatch.setattr("triskele.curation.relations.MOST_NAMES", 1)
     monkeypatch.setattr(RelationReader, "_alike", lambda *_: ([("alpha", "beta"), ("delta", "gamma")], []))
-    assert "spent" in extract(engine).problem
+    assert "used up" in extract(engine).problem
     assert engine.store.documents.all("triple-names").keys() == {"alpha", "beta"}
     assert len(state.seen) == 3
 

@@ -1,4 +1,4 @@
-"""Noting uses: what was asked for and what was given unasked, without standing in anybody's way."""
+"""Noting uses: what was asked for and what was given unasked, without blocking other work."""
 
 from __future__ import annotations
 

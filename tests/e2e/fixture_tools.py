@@ -1,4 +1,4 @@
-"""The tools, resources and prompts that the conformance suite wants to find; only tests serve them."""
+"""The tools, resources and prompts that the conformance suite expects; only tests serve them."""
 
 from __future__ import annotations
 

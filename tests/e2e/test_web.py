@@ -269,8 +269,8 @@ def test_no_page_has_serious_findings_or_breaks_the_policy(large: Pages, axe: Ca
 EMPTY = {
     "": "Nothing has been remembered yet", "/browse": "Nothing has been remembered yet",
     "/browse?view=timeline": "Nothing has been remembered yet", "/graph": "The graph is empty",
-    "/code": "No source tree is indexed", "/review": "Nothing waits", "/quality": "Nothing has been measured yet",
-    "/health": "None is known",
+    "/code": "No source tree is indexed", "/review": "No proposals", "/quality": "Nothing has been measured yet",
+    "/health": "No backup is known",
 }  # fmt: skip
 
 

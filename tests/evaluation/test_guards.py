@@ -1,4 +1,4 @@
-"""Guards: what is wrong by construction is found, what is right is left in peace."""
+"""Guards: what is wrong by construction is found, what is right is not reported."""
 
 from __future__ import annotations
 

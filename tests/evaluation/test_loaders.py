@@ -202,7 +202,7 @@ def test_what_has_no_known_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"has no corpus\.jsonl"):
         load_dataset(tmp_path)
     shutil.copy(HOTPOT, tmp_path / "alone.json")
-    with pytest.raises(BadInput, match=r"has no alone_corpus\.json beside it"):
+    with pytest.raises(BadInput, match=r"has no alone_corpus\.json next to it"):
         load_dataset(tmp_path / "alone.json")
 
 
@@ -307,7 +307,7 @@ def test_broken_json_is_named(tmp_path: Path, text: str, problem: str) -> None:
         (",", "item 3: the file breaks off inside it"),
         (",]", "item 2: nothing comes after its comma"),
         ("{}]", "item 2: a comma is missing after it"),
-        ("] more", "goes on after the end of its list"),
+        ("] more", "continues after the end of its list"),
     ],
 )
 def test_a_list_that_ends_badly_is_refused(tmp_path: Path, end: str, problem: str) -> None:

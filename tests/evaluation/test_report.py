@@ -1,4 +1,4 @@
-"""The page of a benchmark, made from a report small enough to know by heart."""
+"""The page of a benchmark, made from a small report with known values."""
 
 from __future__ import annotations
 

@@ -564,7 +564,7 @@ def test_two_replacements_that_would_close_a_circle_wait_with_the_reason(world: 
     world.settle()
     assert world.links("server") == {(one, "supersedes", two)}
     waiting = Notes(b.store).waiting()
-    assert set(waiting) == {one, two} and all("circle" in each or "supersedes" in each for each in waiting.values())
+    assert set(waiting) == {one, two} and all("cycle" in each or "supersedes" in each for each in waiting.values())
     b.unlink(two, LinkKind.SUPERSEDES, one)
     world.settle()
     assert world.links("b") == {(one, "supersedes", two)} and not Notes(b.store).waiting()

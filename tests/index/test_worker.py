@@ -43,7 +43,7 @@ def _unit(text: str, width: int) -> np.ndarray:
 
 
 class Toy:
-    """A model that hashes, counts what it is asked, and does what a test wants first."""
+    """A model that hashes, counts its calls, and first runs the action of a test."""
 
     dimensions, token_dimensions = DIMENSIONS, TOKEN_DIMENSIONS
 
@@ -310,7 +310,7 @@ def test_the_background_survives_a_text_that_breaks_the_model(engine: Engine, to
 
 
 class Died(BaseException):
-    """Nobody catches this, as nobody catches a power cut."""
+    """An error that no code catches, like a power failure."""
 
 
 def _die(*_: Any, **__: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The model that ships: what its vectors mean, and that nothing makes it stumble."""
+"""The model that ships: what its vectors mean, and that no input makes it fail."""
 
 from __future__ import annotations
 

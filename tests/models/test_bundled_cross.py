@@ -1,4 +1,4 @@
-"""The cross-encoder that ships: what its logits hear, what it cuts, and that it keeps to its time."""
+"""The cross-encoder that ships: what changes its logits, what it truncates, and that it respects its deadline."""
 
 from __future__ import annotations
 

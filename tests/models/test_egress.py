@@ -30,7 +30,7 @@ TEXT = "the heron nests by the mill"
 
 
 class Time:
-    """A clock that stands still but for the pauses, which take no time."""
+    """A clock that advances only by the pauses, which take no real time."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -75,7 +75,7 @@ _INNER_PART = re.compile(r"\{(\w+(?::[\w:]*)?)\}")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One text; `start` to `end` is the secret in it, `kind` is None where there is none."""
+    """One text; `start` to `end` is the secret in it, `kind` is None if there is none."""
 
     text: str
     kind: str | None

@@ -135,7 +135,7 @@ def test_without_the_token_nothing_is_answered(home: Home, method: str, path: st
     assert TOKEN not in answer.text and home.asked == 0
     # Whether a token was sent is said, and nothing about tokens that would fit.
     assert ("is required" in answer.text) != bool(given.get("Authorization"))
-    assert ("is not known" in answer.text) == bool(given.get("Authorization"))
+    assert ("unknown token" in answer.text) == bool(given.get("Authorization"))
 
 
 def test_two_tokens_are_none(home: Home) -> None:

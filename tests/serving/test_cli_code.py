@@ -85,7 +85,7 @@ def test_a_hit_in_a_long_definition_names_it(run: Run, tree: Path) -> None:
 def test_a_search_without_vectors_says_so(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("code", "index", str(tree))
     question = ("code", "search", "who pays again", "--path", str(tree))
-    assert "Searched by words only: there are no vectors yet" in run(*question).err
+    assert "Searched by words only: no vectors yet" in run(*question).err
     run("code", "embed", str(tree))
     assert run(*question).err == ""
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")

@@ -176,7 +176,7 @@ def test_relations_are_read_by_a_command_and_shown(run: Run, add: Add, home: Pat
         f"[llm]\nservice = 'command'\ncommand = [{sys.executable!r}, {str(program)!r}]\n[curation]\nllm = true\n"
     )
     assert run("graph", "extract", "--dry-run", "--json").json["memories"] == 1
-    assert "No relation was read" in run("graph", "relations").out
+    assert "No relations yet" in run("graph", "relations").out
     done = run("graph", "extract", "--json").json
     assert (done["memories"], done["triples"], done["left"], done["problem"]) == (1, 1, 0, "")
     [edge] = run("graph", "relations", "Heron", "--json").json["relations"]

@@ -139,7 +139,7 @@ def test_a_folder_is_written_down_whole(run: Run, add: Any, noise: str, monkeypa
     assert run("recall", "kettle", "--all-projects", "--json").json["hits"][0]["evidence"]["dense"]
     shutil.rmtree(noise)
     assert run("recall", "kettle", "--all-projects", "--json").json["missing"] == [
-        "words alone answered: no model is installed"
+        "searched by words only: no model is installed"
     ]
     assert run("models", "rollback", "--json").json["model"] == "bundled"
 
@@ -152,7 +152,7 @@ def test_a_name_of_the_hub_is_not_looked_for_beside_the_work(
     shutil.copytree(noise, work / "owner" / "model")
     monkeypatch.chdir(work)
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "owner/model")
-    assert "words alone answered" in run("recall", "anything", "--json").json["missing"][0]
+    assert "searched by words only" in run("recall", "anything", "--json").json["missing"][0]
 
 
 def test_a_setting_goes_before_a_switch(run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,7 @@ def test_a_model_that_hangs_is_left(start: Start, tmp_path: Path) -> None:
 def test_the_budget_ends_a_run_where_the_next_one_goes_on(start: Start, tmp_path: Path) -> None:
     engine, state = start(facts(*[None] * 20), calls=1)
     path = transcript(tmp_path / "talk.jsonl", *(f"shelf {number} holds lamp {number}" for number in range(25)))
-    assert "spent" in learning.learn(engine, path).problem
+    assert "used up" in learning.learn(engine, path).problem
     assert len(state.seen) == 1
     later, other = start(facts((1, "Shelf 20 holds lamp 20"), *[None] * 4))
     assert not learning.learn(later, path).problem

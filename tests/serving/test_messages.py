@@ -1,6 +1,6 @@
 """What people read: the help of every command and a scripted session, in one file.
 
-A change of wording shows in the diff of that file; TRISKELE_WRITE_GOLDEN=1 writes it anew.
+A change of wording shows in the diff of that file; TRISKELE_WRITE_GOLDEN=1 rewrites it.
 """
 
 from __future__ import annotations

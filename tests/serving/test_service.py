@@ -52,7 +52,7 @@ async def connect(sock: socket.socket, data: bytes = b"") -> Connection:
 
 
 async def rest(connection: Connection) -> bytes:
-    """Everything until the server closes; nothing where it had to drop what was still being sent."""
+    """Everything until the server closes; nothing if it had to drop what was still being sent."""
     try:
         return await asyncio.wait_for(connection[0].read(), 20)
     except ConnectionResetError:

@@ -242,11 +242,11 @@ def test_without_pgvector_the_local_corpus_serves_and_the_doctor_says_so(
     assert _ids(engine, "where do herons nest?") == [kept]
     assert _rows(postgres_url, "SELECT * FROM postings") == []
     [said] = engine.inspect().corpus_notes
-    assert said.startswith("pgvector is not installed") and said.endswith("the local corpus serves")
+    assert said.startswith("pgvector is not installed") and said.endswith("the local corpus is used")
     from rich import print as show
 
     show(health_report.health(engine.inspect(), deep=False))
-    assert "the local corpus serves" in " ".join(capsys.readouterr().out.split())
+    assert "the local corpus is used" in " ".join(capsys.readouterr().out.split())
 
 
 def _seen(engine: Engine, indexes: DatabaseIndexes, rows: list[int]) -> list[Any]:

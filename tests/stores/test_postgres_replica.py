@@ -354,7 +354,7 @@ def test_another_database_is_no_replica(open_as: Open, url: str, primary: Postgr
     assert _contents(engine) == set()
     engine.remember("The green lamp hangs in the hall")
     assert _contents(engine) == {"The green lamp hangs in the hall"}
-    with pytest.raises(BadInput, match=r"store\.read_url is no address"):
+    with pytest.raises(BadInput, match=r"store\.read_url is not an address"):
         open_as("mistyped", url, "replica.example.org")
 
 

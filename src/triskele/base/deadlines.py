@@ -11,7 +11,7 @@ Given = TypeVar("Given")
 
 
 def within(seconds: float, work: Callable[[], Given]) -> Given:
-    """The result of the work, or TimeoutError; unfinished work goes on in its thread and its result is dropped."""
+    """The result of the work, or TimeoutError; unfinished work continues in its thread and its result is dropped."""
     # A thread, because neither a DNS lookup nor a model's run can be interrupted.
     result: Future[Given] = Future()
 

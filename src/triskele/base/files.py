@@ -43,7 +43,7 @@ def disk_errors(what: str, kind: type[Unavailable] = Unavailable) -> Iterator[No
 
 
 def settle_folder(folder: Path) -> None:
-    """Make a new name or a rename survive a power cut, where the system supports it."""
+    """Make a new name or a rename survive a power failure, if the system supports it."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -53,7 +53,7 @@ def settle_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """An absolute path with `~` and `~user` replaced; BadInput where there is no such user."""
+    """An absolute path with `~` and `~user` replaced; BadInput if there is no such user."""
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:

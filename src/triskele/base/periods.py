@@ -123,10 +123,10 @@ def parse_end(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
 
 
 def validity(text: str, now: datetime, zone: tzinfo | None = None) -> Period | None:
-    """Since when, or until when, a memory says that it holds.
+    """The beginning or end of validity that the text of a memory states.
 
     Only clear words count: at the beginning of the text, or in its only sentence. A beginning in the future and an end
-    in the past would hide the memory from every question asked today, so they are left out.
+    in the past would hide the memory from every query made today, so they are left out.
     """
     content = text.strip().rstrip(".!")
     if content.endswith("?") or not _HOLDS.search(content):
@@ -145,7 +145,7 @@ def validity(text: str, now: datetime, zone: tzinfo | None = None) -> Period | N
 
 
 def _stands_free(text: str, point: Point) -> bool:
-    """Whether words inside a sentence tell when it holds: since anywhere, until at its end."""
+    """Whether words inside a sentence state its validity: since anywhere, until at its end."""
     said = text[point.begin : point.end]
     others = re.findall(r"\b(?:until|till|before)\b", text[: point.begin] + text[point.end :], re.IGNORECASE)
     is_since = re.match(r"(?:ever\s+)?since\b", said, re.IGNORECASE) is not None
@@ -159,7 +159,7 @@ def _held(text: str, point: Point, period: Period, now: datetime, *, ahead: bool
         is_point = re.match(r"(?:from|as\s+of|effective)\b", said, re.IGNORECASE) and not _RANGE.search(said)
         return None if is_over and not is_point else replace(period, end=None if is_point else period.end)
     if ahead and _ENDS.match(said) and period.start is None and period.end is not None and period.end > now:
-        # Until May, said in November, is more often the past one.
+        # "Until May", written in November, usually means last May.
         is_near = point.has_year or period.end - now < _NEAR
         return period if is_near and not _PAST.search(text) else None
     return None
@@ -182,7 +182,7 @@ def memory_time(memory: Memory) -> datetime:
 
 
 def held(memory: Memory) -> Period | None:
-    """The time in which a memory is valid; None where it always is."""
+    """The time in which a memory is valid; None if it always is."""
     always = memory.valid_from is None and memory.valid_to is None
     return None if always else Period(memory.valid_from, memory.valid_to)
 
@@ -246,7 +246,7 @@ def _period(span: Span, words: str, zone: tzinfo | None) -> Period:
 
 
 def _points(text: str, today: Today, *, is_option: bool = False) -> Iterator[Point]:
-    """The times in a text; where no option says that it is one, each must be sure, or the end of a range."""
+    """The times in a text; outside of time options each must be sure, or the end of a range."""
     taken: list[tuple[int, int]] = []
     for pattern, resolve, needs in rules() if TIME_HINT.search(text) else ():
         for match in pattern.finditer(text):
@@ -349,7 +349,7 @@ def _joined(text: str, found: Sequence[Point], *, is_option: bool = False) -> li
 
 
 def _range(text: str, first: Point, last: Point, *, is_option: bool) -> Point | None:
-    """Two times as one period, where the words around them say so."""
+    """Two times as one period, if the words around them say so."""
     between = text[first.end : last.begin]
     reach = max(0, first.begin - _REACH)
     opening = _BETWEEN.search(text[: first.begin], reach) if _AND.fullmatch(between) else None
@@ -396,7 +396,7 @@ def _in_year(day: date, shift: int) -> date:
 
 
 def _modified(text: str, point: Point) -> list[Point]:
-    """A time with the words before it; none where it is counted from, as in two days before 3 May."""
+    """A time with the words before it; none if it is counted from, as in two days before 3 May."""
     found = _MODIFIER.search(text, max(0, point.begin - _REACH), point.begin)
     kind = found.lastgroup if found else None
     if found is None or kind is None:
@@ -417,7 +417,7 @@ def _modified(text: str, point: Point) -> list[Point]:
 
 
 def _nested(points: Sequence[Point]) -> list[Point]:
-    """One time where all agree: the narrowest that lies in all others, or the month of a year that is named apart."""
+    """One time if all agree: the narrowest one inside all others, or the month of a year that is named separately."""
     if len(points) == 2:
         for year, other in (points, points[::-1]):
             if not other.has_year and _is_year(year.span):

@@ -15,7 +15,7 @@ from pathlib import Path
 REMOTE, ROOT = "git:", "path:"
 
 _GIT_POINTER = b"gitdir:"
-# A path has 4,096 bytes at most; a longer file is no pointer.
+# A path has 4,096 bytes at most; a longer file is not a pointer.
 _MAX_POINTER_BYTES = 4096 + 16
 # A longer configuration is read to here: the first remote is near the beginning.
 _MAX_CONFIG_BYTES = 64 * 1024
@@ -31,7 +31,7 @@ _ANY_CASE = frozenset({"github.com", "gitlab.com", "bitbucket.org", "codeberg.or
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder where work is done; `remote` is empty where no git remote is known."""
+    """A folder where work is done; `remote` is empty if no git remote is known."""
 
     root: Path
     remote: str = ""
@@ -43,7 +43,7 @@ class Place:
 
     @property
     def root_key(self) -> str:
-        """The folder as a key; a path that is no text is written with escapes."""
+        """The folder as a key; a path that is not valid text is escaped."""
         return f"{ROOT}{_written(self.root)}" if self.root.name else ""
 
     @property
@@ -84,7 +84,7 @@ def is_gone(key: str) -> bool:
 
 
 def _remote(git: Path) -> str:
-    """The address of `origin`, else of the only remote; empty where there is none or several."""
+    """The address of `origin`, else of the only remote; empty if there is none or several."""
     config = git / "config"
     if not _is(config, Path.is_file):
         return ""
@@ -101,7 +101,7 @@ def _remote(git: Path) -> str:
 
 
 def normalised(url: str) -> str:
-    """A remote as host/path, without scheme, user, password, port and `.git`; a local path is no remote."""
+    """A remote as host/path, without scheme, user, password, port and `.git`; a local path is not a remote."""
     found = _WITH_SCHEME.fullmatch(url) or _SCP.fullmatch(url)
     if found is None or not found["host"] or len(url) > _MAX_REMOTE_CHARACTERS or not url.isprintable():
         return ""
@@ -130,7 +130,7 @@ def _main_checkout(marker: Path) -> Path:
 
 
 def _pointed_at(file: Path, prefix: bytes = b"") -> Path | None:
-    """The path written in the file, relative to its folder; nothing where the file holds no path."""
+    """The path written in the file, relative to its folder; nothing if the file holds no path."""
     if not _is(file, Path.is_file):
         return None
     content = _head(file, _MAX_POINTER_BYTES + 1)
@@ -146,7 +146,7 @@ def _pointed_at(file: Path, prefix: bytes = b"") -> Path | None:
 
 
 def _head(file: Path, most: int) -> bytes:
-    """The first bytes of a file; without waiting where it became a pipe."""
+    """The first bytes of a file; does not block if the file has become a pipe."""
     try:
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError):

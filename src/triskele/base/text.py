@@ -29,7 +29,7 @@ STOP_WORDS = frozenset(
     s t d ll m re ve don didn doesn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn
     """.split()
 )
-# Words that begin sentences or stand capitalised without naming anything.
+# Words that begin sentences or are capitalised without being names.
 COMMON_WORDS = frozenset(
     """
     a about above according actually after again all almost also although always am amazing among an and another any

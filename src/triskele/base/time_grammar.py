@@ -1,6 +1,6 @@
-"""Times in English text: a table of expressions, each with the days that it stands for.
+"""Times in English text: a table of expressions, each with the days that it means.
 
-Precision comes first: "may", "march", "second" and plain numbers are times only where the words around them say so.
+Precision comes first: "may", "march", "second" and plain numbers are times only if the words around them say so.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _season(match: Match, today: Today) -> Span:
 
 
 def back(day: date, unit: str, count: int) -> date:
-    """The day so many units earlier; the last of the month where the month is shorter."""
+    """The day that many units earlier; the last day of the month if the month is shorter."""
     if unit in ("month", "year"):
         months = day.year * 12 + day.month - 1 - count * (12 if unit == "year" else 1)
         year, month = divmod(months, 12)

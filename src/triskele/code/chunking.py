@@ -65,7 +65,7 @@ def _units(root: Node) -> Iterator[Span]:
 
 
 def _merged(units: Iterator[Span], source: bytes) -> list[Span]:
-    """Neighbours joined up to the size of a chunk; what lies between two units belongs to the second."""
+    """Neighbours joined up to the size of a chunk; text between two units belongs to the second."""
     found: list[Span] = []
     begin, end = 0, 0
     for _, unit_end in units:
@@ -88,7 +88,7 @@ def _trimmed(span: Span, source: bytes) -> Span:
 
 
 def _cut(span: Span, source: bytes) -> Iterator[Span]:
-    """The span in parts of at most MAX_LINES and about MAX_CHARACTERS, at line ends where there are any."""
+    """The span in parts of at most MAX_LINES and about MAX_CHARACTERS, at line ends if there are any."""
     start, end = span
     while end - start > 2 * MAX_CHARACTERS or source.count(b"\n", start, end) > MAX_LINES:
         stop = _line_end(source, start, min(end, start + MAX_CHARACTERS))

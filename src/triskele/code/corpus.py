@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FieldWeights:
-    """What a word counts where it stands, and the constants of BM25F; the order of fields is that of `parsing`."""
+    """The weight of a word in each field, and the constants of BM25F; the order of fields is that of `parsing`."""
 
     chunk: tuple[float, ...] = (1.0, 4.0, 0.5, 0.5, 0.0)
     file: tuple[float, ...] = (1.0, 1.0, 0.3, 0.75, 0.5)
@@ -70,7 +70,7 @@ class CodeCorpus:
 
     @cached_property
     def path_facts(self) -> list[PathFacts]:
-        """What each path says."""
+        """The facts that follow from each path."""
         return [PathFacts.of(path) for path in self.paths]
 
     def digest_of(self, row: int) -> str:
@@ -78,7 +78,7 @@ class CodeCorpus:
         return self._digests[row]
 
     def secrets_of(self, row: int) -> tuple[Span, ...] | None:
-        """Where the secrets of a file lie; None where another version of detection searched it."""
+        """The positions of the secrets of a file; None if another version of detection searched it."""
         content = int(self.content_of[row])
         if detector() == UNKNOWN or int(self._detectors[content]) != detector():
             return None
@@ -180,7 +180,7 @@ class CodeCorpus:
 
     @cached_property
     def files_of(self) -> dict[int, list[int]]:
-        """The files that have a content: more than one where a file was copied."""
+        """The files that have a content: more than one if a file was copied."""
         found: dict[int, list[int]] = {}
         for row, content in enumerate(self.content_of.tolist()):
             found.setdefault(content, []).append(row)

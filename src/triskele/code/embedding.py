@@ -122,7 +122,7 @@ def card_key(corpus: CodeCorpus, row: int) -> int:
 
 
 def missing(corpus: CodeCorpus, file: VectorFile) -> list[Text]:
-    """What has no vector yet: the cards first, because one of them tells most about a file."""
+    """What has no vector yet: the cards first, because a card describes a whole file."""
     known = set(file.load()[0].tolist())
     found = [Text(card_key(corpus, row), row, -1) for row in range(corpus.size)]
     row_of = {int(content): row for row, content in enumerate(corpus.content_of.tolist())}

@@ -67,7 +67,7 @@ def _regex(glob: str) -> str:
 
 
 def _next(glob: str, at: int) -> tuple[int, str]:
-    """The expression of what stands at a place of a glob, and the next place."""
+    """The regular expression for the glob at a position, and the next position."""
     if glob.startswith("**/", at) and (at == 0 or glob[at - 1] == "/"):
         return at + 3, r"(?:.*/)?"
     if glob.startswith("/**", at) and at + 3 == len(glob):

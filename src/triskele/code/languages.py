@@ -76,7 +76,7 @@ _KINDS: Mapping[str, str] = {
     HEADING: "atx_heading setext_heading title",
     MODULE: "mod_item namespace_declaration namespace_definition internal_module file_scoped_namespace_declaration",
 }
-# Patterns that name alone does not tell; those that a grammar does not know are left out.
+# Patterns beyond the names of nodes; those that a grammar does not have are left out.
 _PATTERNS: Mapping[str, tuple[str, ...]] = {
     TYPE: ("(class name: (_)) @type",),
     FUNCTION: (
@@ -120,7 +120,7 @@ def language_of(path: str, head: bytes = b"") -> str | None:
 
 
 def require() -> None:
-    """Raise Unavailable with the missing extra's name where no grammars are installed."""
+    """Raise Unavailable with the missing extra's name if no grammars are installed."""
     try:
         import tree_sitter_language_pack  # noqa: F401
     except ImportError as error:
@@ -129,7 +129,7 @@ def require() -> None:
 
 @cache
 def grammar(language: str) -> Grammar | None:
-    """The grammar of a language; None where the wheel has none."""
+    """The grammar of a language; None if the wheel has none."""
     require()
     from tree_sitter import Query, QueryError
     from tree_sitter_language_pack import get_language, get_parser

@@ -30,7 +30,7 @@ _IDENTIFIER = ("identifier", "type_identifier", "simple_identifier", "field_iden
 _KEYWORDS = frozenset({"if", "for", "while", "switch", "return", "else", "do", "catch"})
 # A default value may be a secret, and an index holds none.
 _LITERAL = re.compile(r"([\"'`])((?:\\.|(?!\1)[^\\])*+)\1", re.S)
-# Where quotes do not pair, as with an apostrophe: whatever stands between two of them.
+# If quotes do not pair, as with an apostrophe: any text between two of them.
 _UNPAIRED = re.compile(r"([\"'`])[^\"'`]{8,}+\1")
 _LONG_LITERAL = 8
 _SIGNATURE_END = re.compile(r"[{;]|=>|:\s*$", re.M)
@@ -50,7 +50,7 @@ class Definition:
 
     @property
     def qualified(self) -> str:
-        """The name behind the names of what it lies in."""
+        """The name, prefixed by the names of its containers."""
         return f"{self.container}.{self.name}" if self.container else self.name
 
 
@@ -58,7 +58,7 @@ class Definition:
 class ParsedChunk:
     """A piece of a file: lines from 1, both inclusive, the definition it belongs to, and term frequencies by field.
 
-    `key` names its text, so that a vector outlives changes elsewhere in the file.
+    `key` names its text, so that its vector survives changes to other parts of the file.
     """
 
     start_line: int
@@ -82,7 +82,7 @@ class ParsedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Syntax:
-    """What the grammar tells about a text; empty where there is none."""
+    """Definitions, comments and spans from the syntax tree of a text; empty if its language has no grammar."""
 
     definitions: tuple[Definition, ...] = ()
     comments: tuple[tuple[int, int], ...] = ()
@@ -235,7 +235,7 @@ def _owners(lines: Sequence[tuple[int, int]], definitions: Sequence[Definition])
 def _comments_by_chunk(
     source: bytes, spans: Sequence[tuple[int, int]], comments: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> tuple[list[str], str]:
-    """The comments of each chunk, and the first comment of the file that is no licence."""
+    """The comments of each chunk, and the first comment of the file that is not a licence."""
     by_chunk = [""] * len(spans)
     places = [start for start, _ in spans]
     head = ""

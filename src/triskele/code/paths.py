@@ -1,4 +1,4 @@
-"""What a path says about a file: its words, and whether it is a test, an example, documentation or a stub."""
+"""Facts about a file from its path: its words, and whether it is a test, an example, documentation or a stub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question about code as ranking reads it: a symbol or a sentence, its words, and what it asks for by name."""
+"""A parsed question about code: a symbol or a sentence, its words, and the names that it asks for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CodeQuestion:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The distinct telling words in lower case, identifiers split."""
+        """The distinct words in lower case without stop words, identifiers split."""
         found = telling(part for word in words(self.text[:MAX_QUESTION_CHARACTERS]) for part in parts(word))
         return tuple(dict.fromkeys(found))[:MAX_TERMS]
 

@@ -98,7 +98,7 @@ class QuestionView:
 
     @cached_property
     def nearness(self) -> tuple[Floats, Floats]:
-        """The cosines of chunks and of files with the question; NaN where there is no vector."""
+        """The cosines of chunks and of files with the question; NaN if there is no vector."""
         if self.vectors is None or self.vector is None:
             return np.full(len(self.corpus.chunk_content), np.nan, np.float32), np.full(self.size, np.nan, np.float32)
         return self.vectors.cosines(self.vector)
@@ -134,7 +134,7 @@ class QuestionView:
         return Evidence(rows, tuple(parts), np.stack(list(parts.values()), axis=1))
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> list[FileHit]:
-        """The files that contain any of the question's terms, best first; code knows no other order."""
+        """The files that contain any of the question's terms, best first; code search has no other order."""
         del terms, sort
         rows = self.evidence.rows
         if not len(rows):
@@ -155,7 +155,7 @@ class QuestionView:
         return rows[order], cosines[rows[order]]
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        """The cosines of some files with the question; NaN where a file has no vector yet."""
+        """The cosines of some files with the question; NaN if a file has no vector yet."""
         del vector
         return self.nearness[1][rows]
 
@@ -169,7 +169,7 @@ def rank(
     vectors: CodeVectors | None = None,
     embedder: Embedder | None = None,
 ) -> list[RankedChunk]:
-    """The best chunks for a question, at most two of a file; by words alone where there are no vectors."""
+    """The best chunks for a question, at most two of a file; by words only if there are no vectors."""
     if not corpus.size or not question.terms:
         return []
     plan = plan or CodePlan()
@@ -201,10 +201,10 @@ def _fused(plan: CodePlan, lexical: Ranking, dense: Ranking) -> list[fusion.Cand
 
 
 def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -> list[RankedChunk]:
-    """The best chunks of the best files; the second of a file stands by its share of the first."""
+    """The best chunks of the best files; the second of a file is scored by its share of the first."""
     found: list[RankedChunk] = []
     worths = _worths(view)
-    # What stands behind these files is worth less than their first chunks.
+    # Chunks of files below these are worth less than the first chunks of these.
     for file in islice((file for file in files if len(view.corpus.chunks_of(file.row))), limit):
         chunks = view.corpus.chunks_of(file.row)
         own = worths[chunks] + _defining(view, chunks)
@@ -220,7 +220,7 @@ def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -
 
 
 def _functions(view: QuestionView, limit: int) -> list[RankedChunk]:
-    """The best chunks of the tree, each by itself: the rest of its file counts nothing but for its kind."""
+    """The best chunks of the tree, each scored separately: of its file only the kind counts."""
     corpus = view.corpus
     rows = np.array([corpus.files_of.get(content, [-1])[0] for content in corpus.chunk_content.tolist()])
     factors = rules.penalties(Candidates(view.question, corpus, np.arange(corpus.size), {}), view.plan.penalties)
@@ -250,7 +250,7 @@ def _alone(ranking: Ranking) -> list[fusion.Candidate]:
 
 
 def _worths(view: QuestionView) -> Floats:
-    """What each chunk has of the question, in words and, where there are vectors, in meaning; the best is about 1."""
+    """The score of each chunk by words and, if there are vectors, by meaning; the best is about 1."""
     words = view.scores.chunks / max(float(view.scores.chunks.max(initial=0.0)), 1e-9)
     cosines = np.nan_to_num(view.nearness[0])
     best = float(cosines.max(initial=0.0))

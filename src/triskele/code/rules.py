@@ -1,6 +1,6 @@
 """Small ranking rules over candidate files, each with a name, so that each can be switched off and measured.
 
-A rule returns what every candidate gains, on a scale where the best score by words is 1; the penalties are a factor.
+A rule returns the gain of every candidate, on a scale on which the best score by words is 1; penalties are a factor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from triskele.code.question import CodeQuestion
 from triskele.code.words import stem, whole
 
 _DEPTH_LOSS = 0.3
-# Factors of what is rarely the answer, unless the question asks for it.
+# Factors for files that are rarely the answer, unless the question asks for them.
 PENALTIES: Mapping[str, float] = {
     paths.TEST: 0.3,
     paths.BENCHMARK: 0.3,
@@ -40,7 +40,7 @@ class Candidates:
     rarity: Mapping[str, float]
 
     def facts(self) -> list[paths.PathFacts]:
-        """What the path of each candidate says."""
+        """The facts that follow from the path of each candidate."""
         known = self.corpus.path_facts
         return [known[row] for row in self.rows.tolist()]
 
@@ -56,7 +56,7 @@ class Candidates:
         return {word: self.corpus.path_words_like(word) for word in self.question.words}
 
     def said_by(self, rows_of: Mapping[str, Ints], word: str) -> Floats:
-        """1 for the candidates whose words, by their files, say a word of the question, else 0."""
+        """1 for the candidates whose words, by their files, contain a word of the question, else 0."""
         said = np.zeros(self.corpus.size)
         for each in self.path_words[word]:
             said[rows_of.get(each, _NO_ROWS)] = 1.0
@@ -68,7 +68,7 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def stem_match(found: Candidates) -> Floats:
-    """How much of the question the file's name says, by count and by rarity, and how much of the name is asked."""
+    """How much of the question the file's name covers, by count and by rarity, and how much of the name it asks for."""
     corpus, count = found.corpus, max(len(found.path_words), 1)
     gains = np.zeros(len(found.rows))
     for word, weight in found.word_weights().items():
@@ -80,7 +80,7 @@ def stem_match(found: Candidates) -> Floats:
 
 
 def folder_match(found: Candidates) -> Floats:
-    """How much of the question the folder says, and what it adds to the file's name, by rarity."""
+    """How much of the question the folder covers, and what it adds to the file's name, by rarity."""
     corpus, count = found.corpus, max(len(found.path_words), 1)
     gains = np.zeros(len(found.rows))
     for word, weight in found.word_weights().items():

@@ -1,4 +1,4 @@
-"""Code search as edges use it: index a tree, ask it, look up a symbol, see its state, remove it."""
+"""The interface of code search: index a tree, search it, look up a symbol, show its state, remove it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from triskele.models.local import local_embedder
 
 MAX_LIMIT = 50
 MAX_SNIPPET_LINES = 60
-# What a definition must have of the best one's terms to stand for it.
+# The share of the best definition's terms that a definition needs to be shown for it.
 _NEARLY = 0.8
 _SHOWN = {
     "words": "words",
@@ -230,7 +230,7 @@ class CodeSearch:
         return known[2]
 
     def _source(self, corpus: CodeCorpus, row: int) -> SourceText:
-        """A file as it is now; a file that changed since it was indexed is searched for secrets anew."""
+        """A file as it is now; a file that changed since it was indexed is searched for secrets again."""
         source = read(self.root, corpus.paths[row]) or b""
         is_same = digest_of(source).hex() == corpus.digest_of(row)
         return SourceText(decoded(source), corpus.secrets_of(row) if is_same else None)
@@ -336,7 +336,7 @@ def opened(home: Path, root: Path, model: str = NO_MODEL) -> CodeSearch:
 
 
 def locate(home: Path, path: str | Path) -> tuple[Path, str]:
-    """The indexed tree that a path lies in, and the folder inside it; NotFound names the command that indexes."""
+    """The indexed tree that contains a path, and the folder inside it; NotFound names the command that indexes."""
     place = tree_index.resolve(path)
     for root in (place, *place.parents):
         if TreeIndex(home, root).exists:

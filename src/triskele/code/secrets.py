@@ -25,7 +25,7 @@ Span = tuple[int, int]
 
 @cache
 def detector() -> int:
-    """The version of detection, from its source; UNKNOWN where it cannot be read."""
+    """The version of detection, from its source; UNKNOWN if it cannot be read."""
     known = blake2b(repr(sys.version_info[:2]).encode(), digest_size=7)
     try:
         for module in _DETECTION:
@@ -57,13 +57,13 @@ def masked(text: str, start: int, end: int, spans: Iterable[Span]) -> str:
 
 
 def masked_line(text: str) -> str:
-    """A short text with its secrets replaced; nothing is known about what stands around it."""
+    """A short text with its secrets replaced; the text around it is unknown."""
     return masked(text, 0, len(text), secrets_in(text))
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """A source file as it is now; `known` are the secrets found when these very bytes were indexed, None for others."""
+    """A source file as it is now; `known` are the secrets found when the same bytes were indexed, None for others."""
 
     text: str
     known: Sequence[Span] | None = None

@@ -88,7 +88,7 @@ class CodeSegment:
 
 
 def load(path: Path) -> CodeSegment:
-    """A segment from its file; IndexUnavailable where it is damaged or missing."""
+    """A segment from its file; IndexUnavailable if it is damaged or missing."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return CodeSegment(**{name: arrays[name] for name in CodeSegment.__slots__})

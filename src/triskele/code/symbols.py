@@ -126,7 +126,7 @@ def mentioned(corpus: CodeCorpus, text: str, limit: int = 5) -> list[Located]:
 
 
 def names(text: str, symbol: str) -> bool:
-    """Whether a text names a symbol, alone or behind its container."""
+    """Whether a text names a symbol, alone or after its container."""
     name, container = split_symbol(symbol)
     spelled = rf"{re.escape(container)}(?:\.|::|#|->){re.escape(name)}" if container else re.escape(name)
     return re.search(rf"(?<!\w){spelled}(?!\w)", text) is not None

@@ -103,7 +103,7 @@ class TreeIndex:
         return self._written_at() == self._read_at
 
     def manifest(self) -> TreeManifest:
-        """The state on disk; NotFound where the tree was never indexed."""
+        """The state on disk; NotFound if the tree was never indexed."""
         try:
             self._read_at = self._written_at()
             values = json.loads((self.folder / MANIFEST_FILE).read_bytes())
@@ -126,7 +126,7 @@ class TreeIndex:
         return list(self._loaded.values())
 
     def update(self, progress: Progress | None = None, *, rebuild: bool = False) -> TreeManifest:
-        """Walk the tree and index what changed; an interrupted run goes on where it stopped."""
+        """Walk the tree and index what changed; an interrupted run continues where it stopped."""
         require()
         if not self.root.is_dir():
             raise BadInput(f"{self.root} is not a folder")
@@ -183,7 +183,7 @@ class TreeIndex:
         return state, max(0, len(changed) - MAX_REFRESHED)
 
     def _rewalked(self, known: TreeManifest) -> TreeManifest:
-        """The state after files came or went: one walk, which reads only what is new."""
+        """The state after files were added or removed: one walk, which reads only new files."""
         walk = Walk(self.root)
         found = {each.path: each for each in walk.files()}
         same = {path: entry for path, entry in known.entries.items() if path in found and _is_same(entry, found[path])}
@@ -196,7 +196,7 @@ class TreeIndex:
         return state
 
     def _changes(self, known: TreeManifest) -> tuple[list[FoundFile], set[str], bool]:
-        """Files with another size or time, files that are gone, and whether a folder or .gitignore changed."""
+        """Files with another size or time, removed files, and whether a folder or .gitignore changed."""
         prefix, stat = str(self.root) + os.sep, os.stat
         for path, mtime_ns in known.folders.items():
             try:
@@ -217,7 +217,7 @@ class TreeIndex:
         return changed, gone, False
 
     def _watch(self, known: TreeManifest) -> list[tuple[str, str, int, int]]:
-        """Each path of a state with its place on disk, size and time; kept, because every search asks for it."""
+        """Each path of a state with its place on disk, size and time; cached, because every search needs it."""
         if self._watched is None or self._watched[0] is not known:
             prefix = str(self.root) + os.sep
             watched = [(path, prefix + path, each.size, each.mtime_ns) for path, each in known.entries.items()]

@@ -40,7 +40,7 @@ TOO_LARGE, BINARY, GENERATED, UNREADABLE, TOO_MANY = "too large", "binary", "gen
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A source file of a tree, by its path inside, with what tells whether it changed."""
+    """A source file of a tree, by its path inside, with the values that show whether it changed."""
 
     path: str
     size: int
@@ -142,7 +142,7 @@ def _has_shebang(path: str) -> bool:
 
 
 def read(root: Path, path: str) -> bytes | None:
-    """The bytes of a source file, at most MAX_BYTES; None where it cannot be read."""
+    """The bytes of a source file, at most MAX_BYTES; None if it cannot be read."""
     try:
         with open(os.path.join(root, path), "rb") as source:
             return source.read(MAX_BYTES)
@@ -151,7 +151,7 @@ def read(root: Path, path: str) -> bytes | None:
 
 
 def unfit(path: str, source: bytes) -> str | None:
-    """Why a file's content is left out: binary or generated; None where it is source."""
+    """Why a file's content is left out: binary or generated; None if it is source."""
     head = source[:_HEAD_BYTES]
     if b"\0" in head:
         return BINARY

@@ -12,7 +12,7 @@ import Stemmer
 
 from triskele.base.text import STOP_WORDS, fold
 
-# A whole identifier tells more than its parts.
+# A whole identifier is more specific than its parts.
 WHOLE_WEIGHT = 1.75
 MAX_WORD_CHARACTERS = 64
 _WORD = re.compile(r"[^\W\d_][\w$]*|\d+[\w$]*|_[\w$]+")
@@ -45,7 +45,7 @@ def term(text: str) -> int:
 
 @lru_cache(maxsize=200_000)
 def terms_of(word: str) -> tuple[tuple[int, float], ...]:
-    """The terms of a word with their weights: the stems of its parts, and the whole where it has several."""
+    """The terms of a word with their weights: the stems of its parts, and the whole word if it has several."""
     if len(word) > MAX_WORD_CHARACTERS:
         return ()
     split = parts(word)
@@ -76,6 +76,6 @@ def counts(found: Iterable[str]) -> dict[int, float]:
 
 
 def telling(found: Iterable[str]) -> list[str]:
-    """Words that are no stop words, in their order; all of them where there are no others."""
+    """The words that are not stop words, in their order; all words if there are no others."""
     asked = list(found)
     return [word for word in asked if word.lower() not in STOP_WORDS] or asked

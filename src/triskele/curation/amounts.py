@@ -1,5 +1,5 @@
 """Two texts about one thing in other words: with another amount ("my budget is $65", "I raised the budget to $75"), or
-of which one denies the other. Pure, and never sure: what they find is asked about.
+of which one negates the other. Pure, and never sure: the findings are only proposed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _PLAIN = frozenset(
     excited considering thinking managed finally already also which that's increased adjusted extended reduced raised
     lowered improved reached added month monthly week weekly daily year annual""".split()
 )
-# A date or a year tells when, not how much.
+# A date or a year is a time, not an amount.
 _WHEN = frozenset(
     map(stem, "january february march april may june july august september october november december".split())
 )
-# "Two days ago" tells when, too.
+# "Two days ago" is a time, too.
 _DISTANCES = frozenset(map(stem, "ago later earlier before".split()))
 _UNITS = "$€%"
 
@@ -35,7 +35,7 @@ def other_amount(before: Words, after: Words) -> tuple[str, str] | None:
 
 
 def is_denied(before: Words, after: Words) -> bool:
-    """Whether one of two texts says "never" of what the other says."""
+    """Whether one of two texts negates with "never" what the other states."""
     said = [sum(word.form == "never" for word in text) for text in (before, after)]
     return sorted(said) == [0, 1] and are_about_one_thing(before, after)
 
@@ -60,7 +60,7 @@ def _unit(word: ComparedWord, following: ComparedWord | None) -> str:
 
 
 def are_about_one_thing(before: Words, after: Words) -> bool:
-    """Whether most of the telling words of one text are in the other."""
+    """Whether most of the content words of one text are in the other."""
     old, new = _telling(before), _telling(after)
     shared = old & new
     return len(shared) >= _LEAST_SHARED and len(shared) / min(len(old), len(new)) >= _LEAST_OVERLAP

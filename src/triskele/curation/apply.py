@@ -1,4 +1,4 @@
-"""From decisions to journaled changes: nothing is deleted, and the newer memory stands before the older one yields."""
+"""Turns decisions into journaled changes: nothing is deleted; the newer memory is written before the older one ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _superseded(new: Memory, old: Memory) -> list[Change]:
 
 
 def _updated(new: Memory, old: Memory) -> list[Change]:
-    """The newer memory says it all: it takes over labels, the closer sensitivity and the lesser trust."""
+    """The newer memory contains the older one: it takes over labels, the stricter sensitivity and the lower trust."""
     merged = replace(
         new,
         tags=tuple(dict.fromkeys((*new.tags, *old.tags))),

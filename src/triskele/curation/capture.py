@@ -16,7 +16,7 @@ from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.
 DIALS = {"strict": (0.9, 2.0), "normal": (0.8, 0.6), "all": (0.5, 0.4)}
-# What is told in passing is kept only where everything is.
+# Facts mentioned in passing are kept only at the dial `all`.
 _IN_PASSING = 0.55
 _PASSED = "told in passing"
 _LONGEST = 400
@@ -137,7 +137,7 @@ def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
 def on_record(turns: Iterable[SpokenTurn]) -> list[SpokenTurn]:
     """The turns that may be learned from: typed, in no session with the skip marker, not off the record.
 
-    What is answered to a turn that is off the record is left out with it.
+    The answer to a turn that is off the record is left out too.
     """
     typed = [turn for turn in turns if turn.is_typed]
     skipped = marked_sessions(typed)
@@ -182,7 +182,7 @@ def _candidate(sentence: str, turn: SpokenTurn) -> CapturedText | None:
 
 
 def _told(sentence: str, turn: SpokenTurn) -> list[CapturedText]:
-    """What a sentence tells beside what it asks for."""
+    """What a sentence states besides its question."""
     if len(sentence) > _LONGEST or _REPORTED.search(sentence) or _POINTING.search(sentence):
         return []
     return [CapturedText(_capitalised(each), _PASSED, "facts", _IN_PASSING, turn) for each in told(sentence)]

@@ -1,4 +1,4 @@
-"""Two texts about one thing, by rules alone: the same fact, more of it, a changed value, or another fact.
+"""Two texts about one thing, compared by rules: the same fact, more of it, a changed value, or another fact.
 
 A rule that is unsure says so by its confidence: below `SURE` nothing is changed without a person or a language model.
 """
@@ -37,12 +37,12 @@ from triskele.curation.wording import (
 )
 
 SURE = 0.9
-# From here on a rule knows better than the share of common words.
+# From this confidence on a rule counts more than the share of common words.
 _LIKELY = 0.6
 _UNSURE = 0.7
 # What does not last is not worth a proposal.
 _PASSING = 0.4
-# Fewer words tell no fact.
+# Fewer words state no fact.
 _LEAST_WORDS = 2
 
 
@@ -74,7 +74,7 @@ class Relation:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the rules may act on it alone."""
+        """Whether it may be applied without a review."""
         return self.verdict is not Verdict.ADD and self.confidence >= SURE
 
 
@@ -91,7 +91,7 @@ _ALSO = frozenset("also too additionally both".split())
 
 
 def compare(old: str, new: str, cosine: float | None = None) -> Relation:
-    """What the newer text is to the older one; `cosine` is that of their sentence vectors, where known."""
+    """What the newer text is to the older one; `cosine` is that of their sentence vectors, if known."""
     before, after = words(old), words(new)
     if not content(before) or not content(after):
         return UNRELATED
@@ -115,7 +115,7 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
 
 
 def _is_one_statement(sequence: Words) -> bool:
-    """Whether a text is a single sentence that asks nothing: rules about one fact do not hold for others."""
+    """Whether a text is a single sentence and not a question: the rules about one fact apply only to these."""
     return not any(
         word.text == "?" or (word.text in ".!" and sequence[place + 1 :]) for place, word in enumerate(sequence)
     )
@@ -148,7 +148,7 @@ def _critical(sequence: Words) -> Counter[str]:
 
 
 def _reordered(before: Words, after: Words) -> Relation | None:
-    """The same telling words: in the same order, with one part moved to the front, in the passive, or mixed."""
+    """The same content words: in the same order, with one part moved to the front, in the passive, or mixed."""
     old, new = forms(content(before)), forms(content(after))
     if Counter(old) != Counter(new) or negations(before) % 2 != negations(after) % 2:
         return None
@@ -157,7 +157,7 @@ def _reordered(before: Words, after: Words) -> Relation | None:
 
 
 def _is_passive(before: Words, after: Words) -> bool:
-    """Whether one text says in the passive what the other says in the active."""
+    """Whether one text is the passive form of the other."""
     old, new = forms(content(before)), forms(content(after))
     if _has(before, "by") != _has(after, "by"):
         return any([*old[turn + 1 :], old[turn], *old[:turn]] == new for turn in range(len(old)))
@@ -204,12 +204,12 @@ def _growth(added: Words, kept: Words) -> Relation | None:
     ended = any(fold(word.text) in _ENDED | {"until", "instead"} for word in added)
     if narrowed or denied or ended or first in ("or", "than", "of", "except", "if", "before", "when"):
         return Relation(Verdict.UPDATE, 0.5, (Rationale("more words", "", said),))
-    # One more prepositional phrase may narrow a rule, where a whole clause adds to it.
+    # One more prepositional phrase may narrow a rule, but a whole clause adds to it.
     return Relation(Verdict.UPDATE, 0.95, (Rationale("the same and more", _said(kept), said),))
 
 
 def _denied(before: Words, after: Words) -> Relation | None:
-    """The same telling words, of which one text denies what the other says."""
+    """The same content words, with one text negating the other."""
     reason = Rationale("denied", _said(before), _said(after))
     old = content(before)
     last = _end_of_match(forms(old), after)
@@ -226,7 +226,7 @@ def _denied(before: Words, after: Words) -> Relation | None:
 
 
 def _denied_in_general(before: Words, after: Words, reason: Rationale) -> Relation | None:
-    """Denied for everything, and so for what the older text tells: its first words, and no others."""
+    """A general negation that covers the older text: its first words, and no others."""
     old, new = forms(content(before)), forms(content(after))
     if negations(before) or negations(after) != 1 or len(new) < 2 or old[: len(new)] != new:
         return None
@@ -235,7 +235,7 @@ def _denied_in_general(before: Words, after: Words, reason: Rationale) -> Relati
 
 
 def _end_of_match(old: Sequence[str], after: Words) -> int | None:
-    """Where the last of the older words stands in the newer text, if all of them are there, in any order."""
+    """The position of the last of the older words in the newer text, if it contains all of them, in any order."""
     left, last = Counter(old), -1
     for place, word in enumerate(after):
         if left.get(word.form, 0) > 0:
@@ -245,7 +245,7 @@ def _end_of_match(old: Sequence[str], after: Words) -> int | None:
 
 
 def _stopped(before: Words, after: Words) -> Relation | None:
-    """ "We stopped using X", "X has been removed": all that the older text says, with a verb that ends it."""
+    """ "We stopped using X", "X has been removed": all words of the older text, with a verb that ends it."""
     ends = [word for word in after if fold(word.text) in _ENDED]
     if not ends or negations(before) != negations(after) or any(fold(word.text) in _ENDED for word in before):
         return None
@@ -339,7 +339,7 @@ def _moved(before: Words, after: Words) -> Relation | None:
 
 
 def _new_value(after: Words) -> list[ComparedWord]:
-    """What stands after the last "to", "with" or "by" that follows a verb of change."""
+    """The words after the last "to", "with" or "by" that follows a verb of change."""
     start = next(place for place, word in enumerate(after) if fold(word.text) in _CHANGE)
     value: list[ComparedWord] = []
     for place in range(start + 1, len(after)):
@@ -379,7 +379,7 @@ def _maybe_denied(before: Words, after: Words) -> Relation | None:
 
 
 def _resembling(before: Words, after: Words, cosine: float | None) -> Relation:
-    """No rule knows: a close wording with equal numbers and names is proposed as known."""
+    """No rule matches: a close wording with equal numbers and names is proposed as known."""
     old, new = set(forms(content(before))), set(forms(content(after)))
     alike = _jaccard(old, new)
     if _critical(before) != _critical(after) or negations(before) % 2 != negations(after) % 2:

@@ -1,4 +1,4 @@
-"""Curating what was written: every new or edited memory beside its nearest ones, in the order of the journal."""
+"""Curating writes: every new or edited memory is compared with its nearest ones, in the order of the journal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _KIND, _CURSOR, _DAYS = "curation", "cursor", "curation-day"
 # What a memory replaces comes before the copy that it may be.
 _FIRST = (Verdict.SUPERSEDE, Verdict.UPDATE, Verdict.NOOP, Verdict.FORGET, Verdict.ADD)
 _WRITTEN = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED})
-# A short day's work may touch so many memories, whatever their share.
+# This many memories may be changed in a day, whatever their share.
 LEAST_A_DAY = 20
 # A text that shares fewer of its words with another one is not near to it.
 _LEAST_OVERLAP = 0.25
 _MOST_SCANNED = 3000
-# A text that is so much longer cannot share that many of its words; to read them takes most of the time.
+# A text this much longer cannot share enough of its words; reading such texts takes most of the time.
 _MOST_LONGER, _LEAST_LONGEST = 5, 100
 # A larger store is not compared with itself only because a first process runs.
 _MOST_AT_FIRST = 2000
@@ -44,12 +44,12 @@ class Curated:
 
     @property
     def batch(self) -> str:
-        """The batch that undoes what was applied; empty where nothing was."""
+        """The batch that undoes what was applied; empty if nothing was."""
         return self.outcomes[0].batch if self.outcomes else ""
 
 
 class Curator:
-    """Decides on memories of one host, its own alone; what may not be applied is proposed."""
+    """Decides on the memories that one host owns; decisions that may not be applied are proposed."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -76,7 +76,7 @@ class Curator:
         return [NearMemory(hit.memory, hit.legs["dense"].score if "dense" in hit.legs else None) for hit in found]
 
     def word_hints(self, memory: Memory) -> list[PairDecision]:
-        """The same by words alone: no model and no index is loaded, and only the newest memories are read."""
+        """The same by words only: loads no model and no index, and reads only the newest memories."""
         return [] if is_secret(memory) else related(memory, self._nearest_by_words(memory))
 
     def _nearest_by_words(self, memory: Memory) -> list[NearMemory]:
@@ -96,7 +96,7 @@ class Curator:
         return [NearMemory(other) for other in best if other.id not in gone][:NEAREST]
 
     def follow(self, limit: int = 50) -> Curated:
-        """Decide on what was written since the last call, at most so many memories.
+        """Decide on at most `limit` memories written since the last call.
 
         The first call begins with the oldest memory, unless there are so many that `triskele curate` is to read them.
         """
@@ -138,7 +138,7 @@ class Curator:
         return Curated(0, proposed, tuple(outcomes))
 
     def _reconsidered(self, decisions: Sequence[PairDecision]) -> Sequence[PairDecision]:
-        """With the opinion of the language model, where the settings let it judge."""
+        """The decisions with the opinion of the language model, if the settings allow it."""
         if not (self._settings.llm and decisions):
             return decisions
         services = self._host.runtime.services()
@@ -157,7 +157,7 @@ class Curator:
         return True
 
     def carry_out(self, decision: PairDecision, batch: str, gone: set[str]) -> list[Outcome]:
-        """Apply one decision in a transaction of its own and note what it retired; nothing if a memory changed."""
+        """Apply one decision in a separate transaction and record what it retired; do nothing if a memory changed."""
         current = self._store.memories(_ids(decision))
         new, old = current.get(decision.new.id), current.get(decision.old.id) if decision.old else None
         if new is None or new.content_hash != decision.new.content_hash or bool(old) is not bool(decision.old):

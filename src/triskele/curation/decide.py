@@ -1,4 +1,4 @@
-"""What becomes of a new memory beside its nearest ones: added, an update, a successor, or known already. Pure."""
+"""How a new memory relates to its nearest ones: new, an update, a successor, or already known. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from triskele.curation.compare import SURE, Rationale, Verdict, compare
 from triskele.types import TRUST, Memory, is_secret
 
-# A relation of which something beside the words raises a doubt is proposed, never applied.
+# A relation that is doubtful for a reason besides the words is proposed, never applied.
 _DOUBTFUL = 0.6
 # Below this a relation is not even proposed.
 LEAST_CONFIDENCE = 0.5
@@ -19,7 +19,7 @@ NEAREST = 10
 
 
 class NearMemory(NamedTuple):
-    """A memory near to a new one, with the cosine of their sentence vectors where it is known."""
+    """A memory near to a new one, with the cosine of their sentence vectors if it is known."""
 
     memory: Memory
     cosine: float | None = None
@@ -37,12 +37,12 @@ class PairDecision:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the rules may act on it alone."""
+        """Whether it may be applied without a review."""
         return self.old is not None and self.confidence >= SURE
 
     @property
     def needs_consent(self) -> bool:
-        """Whether only the user may let it happen: trust would rise, or the two are not equally sensitive."""
+        """Whether only the user may approve it: trust would rise, or the two are not equally sensitive."""
         if self.old is None:
             return self.verdict is Verdict.FORGET
         rises = TRUST.index(self.new.origin) > TRUST.index(self.old.origin)
@@ -76,7 +76,7 @@ def _decision(new: Memory, near: NearMemory) -> PairDecision | None:
 
 
 def _doubts(old: Memory, new: Memory) -> Iterable[Rationale]:
-    """What beside the words makes a relation doubtful."""
+    """Reasons besides the words that make a relation doubtful."""
     if old.speaker != new.speaker:
         yield Rationale("other speaker", old.speaker or "", new.speaker or "")
     if old.position is not None or new.position is not None:

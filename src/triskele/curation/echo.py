@@ -11,9 +11,9 @@ from triskele.errors import BadInput
 from triskele.stores.protocols import OwnerStore
 from triskele.types import LinkKind
 
-# What stands between the parts of a label, such as id, date and origin.
+# The separator of the parts of a label, such as id, date and origin.
 LABEL_SEPARATOR = " · "
-# A label has so many parts at least; a project's name may hold the separator too.
+# The least number of parts of a label; a project's name may hold the separator too.
 _LABEL_PARTS = range(4, 9)
 _MAX_LINES = 200
 # Of a long memory only the first sentences are fingerprinted.

@@ -1,4 +1,4 @@
-"""Facts of a conversation by a language model: which turns it is shown, and what of its reply stands in them.
+"""Facts of a conversation by a language model: which turns are sent, and which facts of its reply occur in them.
 
 Nothing of a private session is shown. A fact must consist of the words of the turns that it names, so that a text which
 one turn smuggles into the prompt cannot speak for another one.
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from triskele.privacy.clearance import Cleared
 
 RULE = "language model"
-SPENT = "the calls of today are spent (curation.llm_calls)"
-# What a model read is never as sure as what the user asked for: at the usual dial it waits for a review.
+SPENT = "the calls of today are used up (curation.llm_calls)"
+# A fact of a model is never as sure as a request to remember: at the default dial it waits for a review.
 _READ, _LOOSELY_READ = 0.75, 0.65
 _LEAST_WORDS = 2
 _MOST_CHARACTERS = 12_000
 _LONGEST_TURN = 4_000
-# Of what the assistant said the end is shown: what the user answers.
+# Of a turn of the assistant only the end is sent: the part that the user answers.
 _CONTEXT_CHARACTERS = 400
 _OWN = re.compile(r"\b(?:i|me|my|mine|myself)(?:['’](?:m|ve|d|ll))?\b", re.IGNORECASE)
-# How a model speaks of the user who speaks of himself.
+# Words that a model uses for a user who says "I".
 _THE_USER = re.compile(r"\A(?:the )?user(?:['’]s)?\b", re.IGNORECASE)
 _SELF = "i"
 
@@ -74,12 +74,12 @@ class FactReader:
         self._project = project
 
     def model(self) -> Llm | None:
-        """The language model of the settings, where they let it read; None where there is none."""
+        """The configured language model, if the settings let it read conversations; None otherwise."""
         services = self._host.runtime.services() if self._host.settings.curation.llm else None
         return services.judge if services is not None else None
 
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:
-        """The candidates of the turns; where a request fails, those of the requests before it."""
+        """The candidates of the turns; if a request fails, those of the requests before it."""
         reading = ModelReading(private_sessions=set(private))
         shown = list(self._shown(turns))
         reading.private_sessions |= {each.turn.session for each in shown if each.cleared is None}
@@ -106,7 +106,7 @@ class FactReader:
         for turn in on_record(turns):
             sentences = [each for each in own_sentences(turn.text) if not self._is_echo(each)]
             if len(sentences) == 1 and looks_strong(sentences[0]) and " " not in sentences[0]:
-                # The answer to "which password?" is one, although nothing in it says so.
+                # The answer to "which password?" is a secret, although nothing in the answer shows it.
                 continue
             if turn.role != "user":
                 sentences = _last(sentences, _CONTEXT_CHARACTERS)
@@ -115,7 +115,7 @@ class FactReader:
                 yield _Shown(places[id(turn)], turn, part, cleared)
 
     def _told_together(self, shown: Sequence[_Shown]) -> set[str]:
-        """The sessions in which only several turns together tell a secret or something private."""
+        """The sessions in which only several turns together reveal a secret or something private."""
         texts: dict[str, list[str]] = {}
         for each in shown:
             texts.setdefault(each.turn.session, []).append(" ".join(each.sentences))
@@ -173,7 +173,7 @@ def _has_user(batch: Sequence[_Shown]) -> bool:
 
 
 def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
-    """A fact as a candidate of its least trusted turn; None where its turns do not say it."""
+    """A fact as a candidate of its least trusted turn; None if its turns do not say it."""
     sources = [batch[place] for place in fact.turns]
     support = supporting([sentence for source in sources for sentence in source.sentences], fact.text)
     if support is None:
@@ -185,7 +185,7 @@ def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
 
 
 def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
-    """The sentences that hold every word of a fact; None where they do not, only ask it, or deny it."""
+    """The sentences that contain every word of a fact; None if some are missing, or the sentences ask or negate it."""
     said = _said(_THE_USER.sub("I", fact))
     if len(said) < _LEAST_WORDS:
         return None
@@ -198,7 +198,7 @@ def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
 
 
 def _said(text: str) -> list[str]:
-    """The words that tell something, all words for the speaker as one."""
+    """The content words, with all words for the speaker as one word."""
     return forms(content(words(_OWN.sub("I", text))))
 
 

@@ -102,7 +102,7 @@ def inspect(
             if maintenance is not None and not maintenance.is_scrubbed():
                 repaired.append(_finished_erasure(maintenance, lexical, semantic))
     except (Unavailable, OSError) as error:
-        # A disk that cannot be written: what was found is still told.
+        # A read-only disk: the findings are still reported.
         problem = str(error)
     jobs = store.jobs.counts()
     return Health(
@@ -177,7 +177,7 @@ def _repaired_words(lexical: LexicalIndex, behind: int | None, faults: int) -> l
         lexical.rebuild()
         return ["rebuilt the lexical index" if faults else "built the lexical index"]
     if behind:
-        # An index follows the journal in its own time: that is no damage.
+        # An index may lag behind the journal: that is not damage.
         lexical.catch_up()
     return []
 

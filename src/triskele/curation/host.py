@@ -30,7 +30,7 @@ class Host(Protocol):
         ...
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
-        """Carry out changes as one journaled transaction."""
+        """Apply changes as one journaled transaction."""
         ...
 
     def recall(self, text: str, *, limit: int | None = None, logged: bool = True, **options: Any) -> Answer:

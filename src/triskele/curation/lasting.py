@@ -1,4 +1,4 @@
-"""Whether a text states something that lasts: a subject that means the same elsewhere, and a verb; no chatter, no wish,
+"""Whether a text is a lasting statement: a subject that means the same out of context, and a verb; no chatter, no wish,
 no question, nothing of the moment. Only such a text can replace or extend another one without being read by a person.
 """
 
@@ -11,7 +11,7 @@ from triskele.base.text import fold
 from triskele.curation.slots import PRESENT
 from triskele.curation.wording import ComparedWord, WordKind, Words
 
-# A subject that only the conversation tells apart from others.
+# A subject that is clear only in its conversation.
 _POINTING = frozenset(
     """it its that thats this these those there here they theyre he hes she shes you youre your yours who what why how
     where when which someone something everything everyone one if unless whether""".split()
@@ -37,12 +37,12 @@ _FINITE = frozenset(
 )
 _FIRST_PERSON = r"(?:i|we)(?:['’](?:m|re|ve|d|ll))?"
 _OF_THE_MOMENT = re.compile(
-    # What one thinks, wants or may do.
+    # Thoughts, wishes and possibilities.
     rf"\A{_FIRST_PERSON} (?:(?:just|really|still|do|also|kinda|honestly|actually) |(?:do|can|could|would) ?n['’o]t )*"
     r"(?:guess|think|thought|know|knew|hope|wish|want|wanted|wanna|would|could|might|may|feel|felt|mean|see|saw|wonder"
     r"|believe|suppose|bet|understand|agree|remember|forgot|wait|gonna|plan|need|hear|heard|like to|love to|look)\b"
     rf"|\A(?:i|we)['’]ll\b|\A(?:i|we)(?:['’]ve| have) been (?:meaning|thinking|wondering|looking|trying|feeling)\b"
-    # How or where one is just now, and what one is doing.
+    # Present states and activities.
     rf"|\A(?:i['’]m|im|we['’]re|i am|we are|my \w+ is|our \w+ is) (?:not |just |still |also |currently |always )*"
     r"(?:so|very|really|too|pretty|eager|confident|interested|here|back|home|sure|sorry|glad|happy|sad|tired|excited|proud|ready|busy|down|up|at"
     r"|(?!working|living|studying|learning|taking|using|training)\w+ing)\b"
@@ -52,7 +52,7 @@ _OF_THE_MOMENT = re.compile(
 )
 _LONGEST_SUBJECT = 8
 _SHORT = 3
-# A piece of a document or program: what it is about stands elsewhere.
+# A piece of a document or program: its subject is in another part.
 _FRAGMENT = re.compile(
     r"\A\s*(?:#{1,6}\s|[-+•>|]\s|\*|__|~~~|//|[{}\[\]<$\"'`“‘])|[:;,{}=\\|]\s*\Z|\*\*\s*\Z"
     r"|\w\(.*\)[;,]?\s*\Z|\A[^\s:]+: *[\[{]"

@@ -1,7 +1,7 @@
 """Which project a folder belongs to, and moving the memories of a whole project.
 
-A folder becomes known when a memory is first written from it. From then on its project goes by its git remote or its
-path; another folder of the same name gets another project.
+A folder becomes known when a memory is first written from it. From then on its git remote or its path identifies its
+project; another folder of the same name gets another project.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Workplace:
         return project_of(self._store, self._folder) if self._named is None else self._named
 
     def placed(self, changes: Sequence[Change]) -> Sequence[Change]:
-        """The changes, after the folder was made known if they store memories of its project.
+        """The changes; registers the folder first if they store memories of its project.
 
         Another folder may have taken the name since it was looked up.
         """
@@ -56,9 +56,9 @@ class Workplace:
 
 
 def project_of(store: OwnerStore, folder: Path, *, writing: bool = False) -> str:
-    """The project of a folder; one that is not known yet has the name that it would get.
+    """The project of a folder; an unknown folder has the name that it would get.
 
-    `writing` makes the folder known, so that no other folder of its name mixes with it.
+    `writing` registers the folder, so that another folder of the same name gets another project.
     """
     place, known = project.discover(folder), store.places()
     if writing and not set(place.keys) <= {each.key for each in known}:
@@ -76,7 +76,7 @@ def _moved_to(change: Change, name: str) -> Change:
 
 
 def _chosen(place: Place, known: Sequence[KnownPlace]) -> str:
-    """The project of a place, by what is known of it and of others."""
+    """The project of a place, by the known places."""
     projects = {each.key: each.project for each in known}
     here = projects.get(place.root_key)
     others = {each.key for each in known if each.project == here and each.key.startswith(REMOTE)}
@@ -85,7 +85,7 @@ def _chosen(place: Place, known: Sequence[KnownPlace]) -> str:
         return here
     if place.remote_key in projects:
         return projects[place.remote_key]
-    # A project whose only folders are gone was moved: its name is free for the folder that has it now.
+    # A project whose only folders no longer exist was moved: its name is free for the folder that has it now.
     taken = {each.project for each in known if not project.is_gone(each.key)}
     names = (validation.check_name(name, "the project") for name in place.names())
     return next(name for name in names if name not in taken)
@@ -145,7 +145,7 @@ def _has_older(store: OwnerStore, name: str, since: datetime) -> bool:
     """Whether a memory was stored in a project before its folder was known; one that was moved there was not."""
     standing = {each.id for each in _standing(store) if each.project == name}
     early = {each.id for _, each in store.versions() if each.project == name and each.known_from < since}
-    # An import keeps the times of its versions: the journal tells when they came.
+    # An import keeps the times of its versions: the journal has the time of the import.
     return any(entry.at < since for id in standing & early for entry in store.journal(id=id, limit=1))
 
 

@@ -82,7 +82,7 @@ class Proposals:
         return next((each for each in fitting if each.id == reference), fitting[0])
 
     def accept(self, reference: str) -> Outcomes:
-        """Carry a proposal out as one batch of the journal, which `undo` takes back; a client may not approve."""
+        """Apply a proposal as one batch of the journal, which can be undone; clients cannot accept."""
         if self._host.actor.startswith(_CLIENT):
             raise Conflict("only the user accepts proposals: `triskele review`")
         proposal = self.get(reference)

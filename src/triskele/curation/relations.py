@@ -1,7 +1,7 @@
-"""The graph that a language model reads: triples of open memories, kept by content hash beside the store.
+"""The graph that a language model reads: triples of open memories, kept by content hash in documents of the store.
 
 Nothing of it is truth: a document for each content holds what was read, and edges are made of them when they are asked
-for. An edge ends where its memory does, or where a newer memory tells another object of a relation that has one at a
+for. An edge ends with its memory, or when a newer memory states another object of a relation that has one at a
 time; it is never deleted.
 """
 
@@ -40,7 +40,7 @@ _FIRST_PERSON = frozenset({"i", "me", "my", "we", "us", "our", SPEAKER})
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What reading the rest of a store would cost; None where the settings name no price."""
+    """What reading the rest of a store would cost; None if the settings name no price."""
 
     memories: int
     withheld: int
@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What a run read, how many memories are left, and why it ended early; empty where it did not."""
+    """What a run read, how many memories are left, and why it ended early; empty if it did not."""
 
     memories: int = 0
     triples: int = 0
@@ -62,7 +62,7 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class RelationEdge:
-    """An edge with the memory that tells it; `valid_to` is set where it no longer holds."""
+    """An edge with the memory that states it; `valid_to` is set if it is no longer valid."""
 
     subject: str
     relation: str
@@ -95,7 +95,7 @@ class RelationReader:
         return Estimate(len(pending), withheld, len(batches), tokens, cost)
 
     def extract(self, *, limit: int | None = None, progress: Callable[[int], None] = lambda _done: None) -> Extracted:
-        """Read what is left, at most so many memories; what was read stays when a later request fails."""
+        """Read the remaining memories, at most `limit`; what was read is kept if a later request fails."""
         llm = self._llm()
         pending, _ = self._pending()
         done = Extracted(left=len(pending))
@@ -123,10 +123,10 @@ class RelationReader:
 
     def _call(self) -> None:
         if not self._may_call():
-            raise _BudgetSpentError("the calls of today are spent (curation.llm_calls)")
+            raise _BudgetSpentError("the calls of today are used up (curation.llm_calls)")
 
     def _pending(self) -> tuple[list[Memory], int]:
-        """Open memories of which nothing was read, one for each content, and how many may not be shown to a model."""
+        """Open memories of which nothing was read, one for each content, and how many may not be sent to a model."""
         known = self._documents.all(_TRIPLES).keys()
         policy = self._host.runtime.egress_policy
         pending: dict[str, Memory] = {}
@@ -187,7 +187,7 @@ class RelationReader:
     def _define_beside(
         self, llm: Llm, known: Sequence[str], fresh: Sequence[str], made: dict[str, dict[str, Any]]
     ) -> int:
-        """Note what new relations mean beside some known ones; returns the requests."""
+        """Record the meanings of new relations, compared with some known ones; returns the requests."""
         listed = [(text, cleared) for text in (*known, *fresh) if (cleared := self._cleared(text)) is not None]
         names = [text for text, _ in listed]
         if not set(names) & set(fresh):
@@ -268,7 +268,7 @@ class RelationReader:
         return doubtful, joined
 
     def _near(self, texts: Mapping[str, str], keys: Sequence[str]) -> Callable[[str], dict[str, float]]:
-        """Per name those whose vectors are near enough to ask, with their cosines; none without a model."""
+        """Per name the names whose vectors are near enough to ask about, with their cosines; none without a model."""
         semantic = self._host.runtime.semantic()
         if semantic is None:
             return lambda _: {}
@@ -341,7 +341,7 @@ def is_grounded(triple: Triple, text: str) -> bool:
 
 
 def live(host: Host) -> Iterator[Memory]:
-    """All memories that stand, those included that hold no longer."""
+    """All current memories, including those that are no longer valid."""
     scope = Scope(owner=host.store.owner, as_of=timestamps.now(), any_time=True)
     offset = 0
     while page := host.store.browse(scope, sort=Sort.RECENCY, limit=_PAGE, offset=offset):
@@ -352,7 +352,7 @@ def live(host: Host) -> Iterator[Memory]:
 def _closed(edges: Iterable[RelationEdge], single: set[str], now: datetime) -> list[RelationEdge]:
     """The edges, of which a newer object of a relation that has one at a time ends the older one.
 
-    What is less trusted ends nothing, and neither does what another project says.
+    A less trusted memory, or one of another project, ends nothing.
     """
     open_ones: dict[tuple[str, str, str], int] = {}
     listed: list[RelationEdge] = []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from triskele.types import Memory
 
 _VERDICTS = {"same": Verdict.NOOP, "more": Verdict.UPDATE, "replaced": Verdict.SUPERSEDE}
-# It agrees, but a text that it read may have told it to: never enough to act without a person.
+# It agrees, but a text that it read may have instructed it to: never enough to apply without a review.
 _SUPPORTED = SURE - 0.02
 _OPPOSED = 0.3
 
@@ -30,9 +30,9 @@ def reconsidered(
     *,
     may_call: Callable[[], bool],
 ) -> list[PairDecision]:
-    """The decisions, those that are not sure with the model's opinion; as they were where it fails or may not be asked.
+    """The decisions, those that are not sure with the model's opinion; unchanged if it fails or may not be asked.
 
-    Only open memories are shown to it.
+    Only open memories are sent to it.
     """
     result = {id(each): each for each in decisions}
     asked = []

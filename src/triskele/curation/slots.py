@@ -79,7 +79,7 @@ def without_articles(sequence: Words) -> list[ComparedWord]:
 
 
 class _Slot(NamedTuple):
-    """Where a value stands: its verb, the words between, the preposition before it, and the kinds of both values."""
+    """The position of a value: its verb, the words between, the preposition before it, and the kinds of both values."""
 
     verb: str
     between: list[ComparedWord]
@@ -89,7 +89,7 @@ class _Slot(NamedTuple):
 
     @property
     def told(self) -> list[ComparedWord]:
-        """What is told between the verb and the value."""
+        """The words between the verb and the value."""
         return content(self.between)
 
 
@@ -101,7 +101,7 @@ def slot_confidence(
     if _are_opposites(old, new):
         return 0.95 if prefix else 0.6
     if prefix and _predicate([*prefix[:1], *_until_mark(difference.suffix)]) is not None:
-        # The verb follows: the span belongs to the subject, and tells two things apart.
+        # The verb follows: the span belongs to the subject, and distinguishes two things.
         return 0.3
     place = _predicate(prefix)
     if place is None:
@@ -115,7 +115,7 @@ def slot_confidence(
 
 
 def _is_past(clause: Words) -> bool:
-    """Whether a clause up to its verb tells what happened once."""
+    """Whether a clause up to its verb describes a single past event."""
     return any(fold(word.text) in _PAST for word in clause) or _is_finished(clause, len(clause) - 1)
 
 
@@ -142,7 +142,7 @@ def _slot(predicate: Words, old: Words, new: Words) -> _Slot:
 
 
 def _names(span: Words) -> list[str]:
-    """The names of a value: "Postgres 14" and "Postgres 16" differ in the number alone."""
+    """The names of a value: "Postgres 14" and "Postgres 16" differ only in the number."""
     return [word.form for word in span if word.kind is WordKind.NAME]
 
 
@@ -162,7 +162,7 @@ def _value_confidence(slot: _Slot, difference: Difference, old: Words, new: Word
 
 
 def _number_confidence(slot: _Slot) -> float:
-    """The number of a ticket or a room tells things apart; that of a limit is a value."""
+    """The number of a ticket or a room identifies a thing; that of a limit is a value."""
     is_label = bool(slot.told) and not any(word.kind is WordKind.LINKING for word in slot.between)
     return 0.5 if is_label and slot.verb not in (*_SINGLE, "is", "are") else 0.93
 
@@ -181,7 +181,7 @@ def _has_predicate(span: Words) -> bool:
 
 
 def _predicate(prefix: Words) -> int | None:
-    """Where the verb stands: a subject comes before it."""
+    """The position of the verb: a subject comes before it."""
     for place, word in enumerate(prefix):
         if place and (word.form in PRESENT or fold(word.text) in _VERBAL | _PAST):
             return place
@@ -212,7 +212,7 @@ def _holder_confidence(difference: Difference, old: Words, new: Words, is_marked
 
 
 def value_kind(span: Words) -> WordKind:
-    """The kind of a value: its number, else its date, else its name; places tell things apart."""
+    """The kind of a value: its number, else its date, else its name; places identify things."""
     for kind in (WordKind.PLACE, WordKind.NUMBER, WordKind.DATE, WordKind.NAME):
         if any(word.kind is kind for word in span):
             return kind

@@ -1,4 +1,4 @@
-"""What a sentence tells about its speaker in passing: "My library has 45 sources now, how can I sort them?". Pure."""
+"""Facts that a sentence mentions in passing: "My library has 45 sources now, how can I sort them?". Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASKING = (
     r"|i(?:['’]m| am) (?:\w+ )?(?:not sure|wondering|worried|curious|trying|looking|thinking|hoping|struggling)\b"
     r"|i (?:was wondering|want|need|wonder|think|hope|guess|don['’]t know|would like)\b|i['’](?:d like|ll|d love)\b"
 )
-# Where a clause ends and another one begins that asks, or tells of the speaker again.
+# Where a clause ends and a question, or another clause about the speaker, begins.
 _BREAK = re.compile(
     rf"(?:\s*[,;:]|\s+[-–—])\s+(?=(?:(?:and|but|so|or) )?(?:{_ASKING}))"
     r"|(?:,?\s+|\s+[-–—]\s+)(?:and|but|so|because|especially since|since|now that|although|though|while)\s+"
@@ -37,7 +37,7 @@ _TELLS = re.compile(
     r"|working|living|learning|taking|reading|watching|playing|using|\d+)\b.+)",
     re.IGNORECASE | re.DOTALL,
 )
-# What one wishes or feels just now is told to nobody's use.
+# Wishes and feelings of the moment are not worth keeping.
 _PASSING = re.compile(
     r"\A(?:i|we) (?:\w+ )?(?:love|like) (?:the idea|that|this|it|to|how|your)\b|\bi would\b|\bsounds?\b"
     r"|\A(?:i|we) was (?:thinking|wondering|hoping)\b|\b(?:these|those) \w+!\Z"
@@ -46,13 +46,13 @@ _PASSING = re.compile(
 )
 
 
-# A plan or a worry is worth keeping where it names something: a number, a day, a person.
+# A plan or a worry is worth keeping if it names something: a number, a day, a person.
 _OWN = re.compile(r"\b(?:i|my|our|we)\b", re.IGNORECASE)
 _SPECIFIC = frozenset({WordKind.NUMBER, WordKind.DATE, WordKind.NAME})
 
 
 def told(sentence: str) -> list[str]:
-    """The clauses of a sentence that tell something of its speaker, without what it asks for."""
+    """The clauses of a sentence that state something about its speaker, without its question."""
     clauses = [_OPENING.sub("", clause.strip(" ,;-–—")) for clause in _BREAK.split(sentence)]
     found = [clause.strip(" ,;") for clause in clauses if not clause.rstrip().endswith("?")]
     return [clause for clause in found if _is_told(clause)]

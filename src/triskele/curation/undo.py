@@ -110,7 +110,7 @@ def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope
 def _last_undoable(store: OwnerStore, scope: UndoScope) -> str | None:
     """The newest batch in the scope that is neither undone nor an undo.
 
-    An erasure and a sealing cannot be undone, and nothing older is undone in their place: the older batch is named.
+    An erasure and a sealing cannot be undone, and no older batch is undone instead: the error names it.
     """
     cancelled: set[int] = set()
     final: Action | None = None

@@ -1,4 +1,4 @@
-"""Reviewing a whole store: copies, outdated memories, what says too little, and what nothing leads to."""
+"""Reviewing a whole store: copies, outdated memories, memories that say too little, and orphaned parts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from triskele.types import LinkKind, Memory, Scope, Sort, is_secret
 
 _PAGE = 500
 _STEP = 100
-# A word that is in many memories is looked up only while so many ids were read.
+# Words in many memories are looked up only until this many ids were read.
 _MOST_POSTINGS = 5000
-# A memory that nothing recalled for so long and that says so little is junk.
+# A memory this short that was not recalled for this long is junk.
 _UNUSED_FOR = timedelta(days=90)
 _FEW_WORDS = 2
 _KIND, _KEY = "curation", "review"
@@ -68,7 +68,7 @@ def curate(
 ) -> ReviewResult:
     """Review a whole store: apply decisions that are sure to at least `threshold`, if given, and propose the rest.
 
-    A dry run changes nothing. One that is cut short, or ends at its `limit` of memories, goes on where it was.
+    A dry run changes nothing. The run after one that was interrupted, or ended at its `limit`, continues there.
     """
     review, curator, batch = StoreReview(host), Curator(host), new_batch()
     left = review.left()[:limit]
@@ -113,7 +113,7 @@ def _worked_off(
 
 
 class StoreReview:
-    """A review of all live memories, in the order in which they began; it can stop and go on."""
+    """A review of all live memories, in the order in which they began; it can stop and continue."""
 
     def __init__(self, host: Host) -> None:
         self._store = host.store
@@ -127,7 +127,7 @@ class StoreReview:
         self._terms = {memory.id: frozenset(forms(content(words(memory.content)))) for memory in self.memories}
         self._by_id = {memory.id: memory for memory in self.memories}
         self._postings = _postings(self._terms)
-        # What is retired while the review goes on: it is compared no more.
+        # Memories retired during the review: they are no longer compared.
         self.gone: set[str] = set()
 
     def pairs(self, memories: Iterable[Memory]) -> Iterator[UpkeepFinding]:
@@ -153,7 +153,7 @@ class StoreReview:
         return [NearMemory(self._by_id[id]) for id in near[: 2 * NEAREST]]
 
     def single(self) -> Iterator[UpkeepFinding]:
-        """Memories that can be forgotten by themselves: out of date, saying too little, or without anything left."""
+        """Single memories that can be forgotten: out of date, saying too little, or with nothing left."""
         counts = self._store.usage.counts([memory.id for memory in (*self.memories, *self._superseded)])
         for memory in self.memories:
             if memory.valid_to is not None and memory.valid_to <= self._now:
@@ -174,7 +174,7 @@ class StoreReview:
         return max(link.known_from for link in links if link.target == memory.id)
 
     def _orphaned(self) -> Iterator[UpkeepFinding]:
-        """Parts of which no whole stands any more."""
+        """Parts whose whole was forgotten."""
         links = self._store.links(list(self._by_id), kind=LinkKind.PART_OF) if self._by_id else []
         wholes: dict[str, list[str]] = defaultdict(list)
         for link in links:
@@ -185,10 +185,10 @@ class StoreReview:
                 reason = Rationale("part of a forgotten memory", ids[0])
                 yield _forgettable(UpkeepKind.ORPHAN, self._by_id[part], reason)
 
-    # Where an interrupted review goes on
+    # Where an interrupted review continues
 
     def left(self) -> Sequence[Memory]:
-        """The memories that the last review did not come to; all of them after a complete one."""
+        """The memories that the last review did not reach; all of them after a complete one."""
         value = self._store.documents.get(_KIND, _KEY) or {}
         after = (timestamps.parse(value["begins"]), value["id"]) if value else None
         return self.memories if after is None else [m for m in self.memories if (begins(m), m.id) > after]
@@ -202,7 +202,7 @@ class StoreReview:
             self._store.documents.put(_KIND, {_KEY: Document(value)})
 
 
-# No rule forgets by itself.
+# No rule forgets without a review.
 _FORGETTABLE = 0.5
 
 

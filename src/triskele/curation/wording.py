@@ -35,7 +35,7 @@ class ComparedWord(NamedTuple):
 
 Words = Sequence[ComparedWord]
 
-# Longer texts tell several facts, and rules for one sentence do not hold for them.
+# Longer texts state several facts, and rules for one sentence do not apply to them.
 MOST_WORDS = 60
 _TOKEN = re.compile(r"[$€]?\d+(?:[.,:]\d+)+(?!\w)|[#@$€]?[^\W_](?:\w|[-.:/'’_&+#](?=\w))*|%|[,;:()—–.!?]")
 # "I", "I'm", "I've".
@@ -51,7 +51,7 @@ DATES = frozenset(
     """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
     september october november december nightly hourly daily weekly monthly quarterly yearly today tomorrow""".split()
 )
-# Words that tell apart what is otherwise described alike.
+# Words that distinguish things with otherwise equal descriptions.
 PLACES = frozenset(
     """prod production staging stage dev development test testing qa demo sandbox local preview canary primary secondary
     replica master standby frontend backend client server internal external public private ios android desktop mobile
@@ -163,7 +163,7 @@ def stem(form: str) -> str:
 
 
 def content(sequence: Iterable[ComparedWord]) -> list[ComparedWord]:
-    """The words that tell the fact: no punctuation, determiners, fillers or negations; directions stay."""
+    """The content words: no punctuation, determiners, fillers or negations; directions stay."""
     return [word for word in sequence if _tells(word)]
 
 

@@ -2,7 +2,7 @@
 
 A suite is one JSON file: `format`, `trees` (name → where the tree comes from) and `cases`, each with an id, a tree, a
 question, a type, `expected` (path → grade) and maybe `forbidden` paths. A case passes if a path of the highest grade is
-among the first five and no forbidden path stands before the first expected one.
+among the first five and no forbidden path ranks above the first expected one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Ranker = Callable[["CodeCorpus", str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class CodeCase:
-    """One question with the paths that answer it, by grade, and paths that must not stand before them."""
+    """One question with the paths that answer it, by grade, and paths that must not rank above them."""
 
     id: str
     tree: str
@@ -46,7 +46,7 @@ class CodeCase:
     forbidden: tuple[str, ...] = ()
 
     def passes(self, ranked: Sequence[str]) -> bool:
-        """Whether a best path is among the first, and no forbidden one stands before the expected ones."""
+        """Whether a best path is among the first, and no forbidden one ranks above the expected ones."""
         best = {path for path, grade in self.expected.items() if grade == max(self.expected.values())}
         first = next((place for place, path in enumerate(ranked) if path in self.expected), len(ranked))
         is_clean = not any(path in self.forbidden for path in ranked[:first])

@@ -38,7 +38,7 @@ class VerdictScore:
 
     @property
     def precision(self) -> float:
-        """The share of what is judged so that is right; 1 where nothing is."""
+        """The share of these judgements that is right; 1 if there are none."""
         return self.right / self.judged if self.judged else 1.0
 
     @property
@@ -49,7 +49,7 @@ class VerdictScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairReport:
-    """The scores of one half; a false merge retires a memory that tells another fact."""
+    """The scores of one half; a false merge retires a memory that states another fact."""
 
     half: str
     pairs: int

@@ -130,7 +130,7 @@ class RankFusion:
 
 
 def reaches(arm: Arm, depth: int) -> dict[str, Reach]:
-    """How far each leg of an arm can reach, where ranks alone decide it."""
+    """How far each leg of an arm can reach, if only ranks decide it."""
     plan = arm.plan
     if plan is None or plan.fusion != "rrf" or len(plan.legs) < 2:
         return {}
@@ -191,7 +191,7 @@ def _labelled_share(run: Run, queries: Sequence[BenchQuery], qrels: Qrels) -> fl
 
 
 def pooling(coverage: Mapping[str, Any]) -> Iterator[GuardFinding]:
-    """Arms whose results were judged unequally, and labels that say less than they seem to."""
+    """Arms whose results were judged unequally, and labels that are weaker evidence than they seem."""
     shares = coverage["arms"]
     least, most = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
     if coverage["means"] == "relevant":

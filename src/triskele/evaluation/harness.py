@@ -85,7 +85,7 @@ class Harness(ABC):
 
     @property
     def moments(self) -> Mapping[str | None, datetime]:
-        """When the queries of a project are asked; none where they are asked now."""
+        """When the queries of a project are asked; none if they are asked now."""
         return {}
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Harness(ABC):
         return self._open()
 
     def retriever(self, arm: Arm, *, limit: int | None = None) -> Retriever:
-        """What this arm asks; a `limit` replaces the number of results."""
+        """The retriever of this arm; a `limit` replaces the number of results."""
         if arm.plan is None:
             return FtsRetriever(self._baseline, self.windows, limit or self.baseline_limit)
         plan = self.plan_of(arm.plan)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TOP = 10
 LOOKED_AT = 30
-# Latency is that of a recall of so many memories, over at most so many queries.
+# Latency is that of a recall of this many memories, over at most this many queries.
 TIMED_LIMIT = 10
 MAX_TIMED = 200
 LATENCY = f"a recall of {TIMED_LIMIT} without reasons, up to {MAX_TIMED} queries; encoding the query is not included"

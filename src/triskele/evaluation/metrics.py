@@ -81,7 +81,7 @@ def _sum(values: Floats) -> Floats:
 
 
 def _share(part: Floats | NDArray[np.int64], whole: Floats | NDArray[np.int64]) -> Floats:
-    """Quotients, 0 where a query has no relevant document."""
+    """Quotients, 0 if a query has no relevant document."""
     import numpy as np
 
     return np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0)

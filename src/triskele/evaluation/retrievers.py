@@ -1,4 +1,4 @@
-"""What an arm asks for its ranking: recall through the engine, or the plain FTS5 baseline.
+"""The retrievers of arms: recall through the engine, or the plain FTS5 baseline.
 
 `RecallRetriever` is the only place where evaluation calls recall, and it calls nothing but `Engine.ask`.
 """

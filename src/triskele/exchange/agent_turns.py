@@ -20,12 +20,12 @@ _MOST_BYTES = 2**28
 # Lines that a program wrote in the place of a speaker.
 _CLAUDE_PROGRAMS = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "toolUseResult")
 _CODEX_PROGRAMS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>")
-_NO_TRANSCRIPT = "this is no transcript of Claude Code, Codex or Gemini: `triskele import` reads notes and exports"
+_NO_TRANSCRIPT = "this is not a transcript of Claude Code, Codex or Gemini: `triskele import` reads notes and exports"
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gemini": "assistant", "model": "assistant"}
 
 
 def read_turns(path: Path, offset: int = 0) -> tuple[list[SpokenTurn], int]:
-    """What was said after an offset, and the offset to go on from; a shorter file is read from its start."""
+    """The turns after an offset, and the offset to continue from; a shorter file is read from its start."""
     source = sources.resolved(path)
     data = sources.content(source, _MOST_BYTES)
     start = offset if offset <= len(data) else 0
@@ -78,7 +78,7 @@ def _claude_turn(record: dict[str, Any], stem: str) -> SpokenTurn | None:
     if record.get("type") not in ("user", "assistant") or not isinstance(message, dict):
         return None
     text = _text(message.get("content"))
-    # Commands, their output and reminders stand in tags.
+    # Commands, their output and reminders are in tags.
     is_program = any(record.get(name) for name in _CLAUDE_PROGRAMS) or text.startswith("<")
     session = str(record.get("sessionId") or stem)
     return _turn(str(record["type"]), text, record.get("timestamp"), session, is_typed=not is_program)
@@ -94,7 +94,7 @@ def _codex_turn(record: dict[str, Any], session: str, is_subagent: bool) -> Spok
 
 
 def _document_turns(data: bytes, start: int) -> tuple[list[SpokenTurn], int]:
-    """Gemini's session or log: the offset is that of a document which is written anew each time."""
+    """Gemini's session or log: the offset is that of a document that is rewritten each time."""
     document = parse(sources.decoded(data))
     messages = document.get("messages") if isinstance(document, dict) else document
     named = str(document.get("sessionId") or "") if isinstance(document, dict) else ""

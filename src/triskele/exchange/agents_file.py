@@ -119,7 +119,7 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
 
 
 def category_of(text: str, headings: Sequence[str], settings: MemorySettings) -> str:
-    """The category of an instruction, by its own words and by the heading that it stands under."""
+    """The category of an instruction, by its own words and by the heading above it."""
     under = next((kind for name in reversed(headings) for kind, words in _HEADINGS.items() if words.search(name)), "")
     said = text.split("```", 1)[0]
     if under in ("lessons", "decisions", "people"):

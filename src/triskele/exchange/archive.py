@@ -1,6 +1,6 @@
 """Archives: everything of an owner, or of all owners of a store, with its vectors, to move it to another store.
 
-Nothing is embedded on the way. Secrets stay sealed: they open where the key of their vault is.
+Nothing is embedded again. Secrets stay sealed: reading them needs the key of their vault.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Models:
         try:
             embedder = local_embedder(model)
         except (BadInput, ModelUnavailable):
-            # As in a recall: without its model, an owner has the words alone.
+            # As in a recall: without its model, an owner has only the lexical leg.
             return None
         return SemanticIndex.of(embedder, factory.index_folder(settings), store, tail_cap=settings.index.tail_cap)
 

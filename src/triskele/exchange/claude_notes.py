@@ -39,7 +39,7 @@ def recognises(path: Path, _head: str) -> bool:
 
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
-    """The lines of MEMORY.md and the notes beside it."""
+    """The lines of MEMORY.md and the notes next to it."""
     root = path if path.is_dir() else path.parent
     found, skipped = sources.files(root, markdown.SUFFIXES) if path.is_dir() else ([path], [])
     yield from skipped

@@ -75,7 +75,7 @@ def _withheld(*, include_private: bool, with_secrets: bool) -> frozenset[Sensiti
 
 
 def _consistent(store: OwnerStore) -> tuple[list[Memory], list[Link]]:
-    """All versions of one's own and links as of one moment, although other processes may write."""
+    """All versions and links of this owner as of one moment, even while other processes write."""
     cursor = store.position()
     rows = dict(store.versions())
     links = list(store.all_links())

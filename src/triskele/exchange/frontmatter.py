@@ -46,7 +46,7 @@ def write(values: Mapping[str, str | float | Sequence[str]]) -> str:
 
 
 def _end(lines: list[str]) -> int:
-    """The line that closes the head; 0 where there is no head."""
+    """The line that closes the head; 0 if there is no head."""
     if lines[0].rstrip() != _FENCE:
         return 0
     closing = (number for number, line in enumerate(lines[1:_MAX_LINES], 1) if line.rstrip() in (_FENCE, "..."))
@@ -68,7 +68,7 @@ def _values(lines: list[str]) -> dict[str, Value]:
 
 
 def _loaded(text: str) -> dict[Any, Any] | None:
-    """The mapping of a YAML text; None where it is not valid, empty where it is something else."""
+    """The mapping of a YAML text; None if it is not valid, empty if it is something else."""
     try:
         document = yaml.load(_HASHTAG.sub(lambda found: found[1] + _quoted(found[2].rstrip()), text), _Loader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):

@@ -94,11 +94,11 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
         return
     details = _details(values, whole, stem, settings)
     if "id" in values and len(whole) <= settings.max_characters:
-        # An export of our own comes back word for word.
+        # triskele's own exports are read back word for word.
         yield Note(place=place, content=whole, **details)
         return
     limit = settings.max_characters
-    # A note of headings alone keeps them as its text.
+    # A note that has only headings keeps them as its text.
     pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each, False) for each in _bare(whole, limit)]
     sealed = sealed_pieces(whole, [(piece, holds_secret) for _, _, piece, holds_secret in pieces])
     for number, (line, headings, piece, _) in enumerate(pieces):
@@ -115,7 +115,7 @@ def _bare(text: str, limit: int) -> list[str]:
 
 
 def _titled(piece: str, headings: Sequence[str], limit: int) -> str:
-    """A piece under its nearest heading, unless it says it already."""
+    """A piece with its nearest heading, unless it already contains the heading."""
     [*_, title] = ["", *labels(headings)]
     is_new = title and title.lower() not in piece.lower()
     titled = f"{title}\n\n{piece}" if is_new else piece
@@ -136,7 +136,7 @@ def _linked(text: str) -> tuple[str, list[str]]:
 
 
 def _shown_link(target: str, heading: str | None, alias: str | None) -> str:
-    """A wikilink as text; an alias keeps the name that it stands for, which people search by."""
+    """A wikilink as text; an alias keeps the name of its target, because people search for it."""
     name = target.rsplit("/", 1)[-1]
     if alias:
         return alias if name.casefold() in alias.casefold() else f"{alias} ({name})"
@@ -146,8 +146,8 @@ def _shown_link(target: str, heading: str | None, alias: str | None) -> str:
 def sealed_pieces(whole: str, pieces: Sequence[tuple[str, bool]]) -> list[bool]:
     """Which pieces of a text are secret, from the pieces and whether each is known to hold a secret.
 
-    A piece whose secret only the rest of the text tells, such as the key beside its id, is secret too; all are if a cut
-    divides a secret, because no piece would be recognised.
+    A piece whose secret only the rest of the text reveals, such as a key next to its id, is secret too; all are if a
+    cut divides a secret, because no piece would be recognised.
     """
     flags = [holds_secret for _, holds_secret in pieces]
     found = find(whole)
@@ -223,7 +223,7 @@ def _keywords(values: dict[str, Value], body: str, stem: str) -> str:
 
 
 def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple[str, ...], str, bool]]:
-    """Sections if they fit, else their blocks, else sentences; listed facts and secrets are pieces of their own."""
+    """Sections if they fit, else their blocks, else sentences; listed facts and secrets are separate pieces."""
     for headings, group in groupby(blocks(body, first_line), key=lambda block: block.headings):
         section, context = list(group), "".join(f"# {name}\n" for name in headings[-1:])
         for run, holds_secret in _runs([block.text for block in section], context):
@@ -242,7 +242,7 @@ def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple
 
 
 def _apart(section: Sequence[Block]) -> Iterator[list[Block]]:
-    """Blocks that belong together: an item of a list of facts stands by itself, everything else stays as written."""
+    """Blocks that belong together: an item of a list of facts is a separate block, everything else stays as written."""
     together: list[Block] = []
     for is_item, group in groupby(section, key=lambda block: block.is_item):
         listed = list(group)
@@ -267,7 +267,7 @@ def _are_facts(items: Sequence[Block]) -> bool:
 def parted(block: Block, limit: int, context: str = "") -> Iterator[tuple[int, str, bool]]:
     """A block divided around its secrets and into pieces that fit: the line, the piece, whether it holds a secret.
 
-    `context` is what stands before the block: words there may tell that a value is a secret.
+    `context` is the text before the block: words there may show that a value is a secret.
     """
     text = block.text
     parts = [text] if "```" in text or "~~~" in text else _statements(text)

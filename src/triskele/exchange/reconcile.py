@@ -1,7 +1,7 @@
 """How a laptop's state of a memory and the server's become one: pure decisions over fingerprints and tokens.
 
-A fingerprint stands for what a memory says on one side, in the words of that side. A token stands for a state of the
-server, which alone can read it. No clock is compared.
+A fingerprint identifies the content of a memory on one side, in the form of that side. A token identifies a state of
+the server, and only the server can read it. No clock is compared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Theirs:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """Where both sides agreed last; `sent` are the fingerprints of pushes whose replies may not have come."""
+    """The last synced state; `sent` are the fingerprints of pushes whose replies may not have arrived."""
 
     mine: str = ""
     theirs: str = ""
@@ -67,7 +67,7 @@ NEVER = Agreed()
 
 
 class Push(StrEnum):
-    """What to tell the server of a memory."""
+    """What to send to the server about a memory."""
 
     NOTHING = "nothing"
     RECORD = "record"
@@ -89,12 +89,12 @@ class MergeStep(StrEnum):
 
 
 def is_shown(token: str) -> bool:
-    """Whether a token stands for a memory that the server shows."""
+    """Whether a token is that of a memory that the server shows."""
     return bool(token) and token != ERASED and not token.startswith(WITHDRAWN)
 
 
 def to_push(agreed: Agreed, mine: Mine) -> Push:
-    """What the server has to learn of a memory that changed here."""
+    """What to push about a memory that changed here."""
     may_be_there = agreed.is_shared or bool(agreed.sent)
     if mine.standing is Standing.ABSENT:
         return Push.ERASURE if may_be_there or agreed.theirs.startswith(WITHDRAWN) else Push.NOTHING
@@ -102,7 +102,7 @@ def to_push(agreed: Agreed, mine: Mine) -> Push:
         return Push.WITHDRAWAL if may_be_there else Push.NOTHING
     if mine.fingerprint == agreed.mine or agreed.theirs == ERASED:
         return Push.NOTHING
-    # What was forgotten before it was ever pushed concerns nobody else.
+    # A memory that was forgotten before its first push is not sent.
     is_new_and_gone = mine.standing is Standing.FORGOTTEN and not may_be_there
     return Push.NOTHING if is_new_and_gone else Push.RECORD
 

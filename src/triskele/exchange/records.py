@@ -89,7 +89,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import did, or would do; it counts memories, not versions. `memories` is filled by a dry run alone."""
+    """What an import did, or would do; it counts memories, not versions. only a dry run fills `memories`."""
 
     format: str
     read: int

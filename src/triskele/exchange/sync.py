@@ -51,17 +51,17 @@ class SyncServer(Protocol):
     """The server, however it is reached; any call may fail after the server has carried it out."""
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
-        """Tell of changes that one actor made; refused where the key is not the user's."""
+        """Push changes made by one actor; refused if the key is not the user's."""
         ...
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
-        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
+        """Pull the changes since a cursor; refused if a user is named and the key is not theirs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What one sync did: changes told and taken, and what is left."""
+    """The result of one sync: changes pushed and pulled, and what is left."""
 
     pushed: int
     pulled: int
@@ -86,7 +86,7 @@ class _Merged:
 
 
 class Sync:
-    """Brings one owner's store and a server together; `address` tells servers apart."""
+    """Syncs one owner's store with a server; `address` identifies the server."""
 
     def __init__(self, engine: SyncEngine, server: SyncServer, address: str) -> None:
         self._engine = engine
@@ -100,7 +100,7 @@ class Sync:
         """Push, then pull; again, while the server's answers leave something to push."""
         self._notes.begin(self._address, is_elsewhere=is_elsewhere)
         if not self._user:
-            # Known before anything is sent, so that no later request reaches the memories of somebody else.
+            # Known before anything is sent, so that no later request reaches the memories of another user.
             self._notes.check_user(self._server.pull("").user)
         for number in range(_ROUNDS):
             self._push(is_first=not number)
@@ -129,7 +129,7 @@ class Sync:
         self._notes.put_state(pushed=cursor)
 
     def _push_records(self, ids: Sequence[str], actors: Mapping[str, str]) -> list[str]:
-        """Tell the server of memories that changed; which it was told of."""
+        """Push memories that changed; returns those that were pushed."""
         known, projects = sync_states.latest(self._store, ids), ProjectNames(self._store)
         agreed = self._with_resolved(ids, known)
         conflicts = self._notes.conflicts(ids)
@@ -162,7 +162,7 @@ class Sync:
         self, batch: Sequence[Outgoing], actor: str, mine: Mapping[str, Mine], agreed: Mapping[str, Agreed]
     ) -> None:
         records = [item.id for item in batch if item.push is Push.RECORD]
-        # Noted first: if the reply is lost, it is known what the server may have.
+        # Recorded first: if the reply is lost, the notes say what the server may have.
         self._notes.put_agreed({id: _sending(agreed[id], mine[id].fingerprint) for id in records})
         reply = self._told(batch, actor)
         self._notes.check_user(reply.user)
@@ -185,7 +185,7 @@ class Sync:
                 self._adopt(result.id, result.known)
 
     def _told(self, batch: Sequence[Outgoing], actor: str) -> PushReply:
-        """Push a batch; one by one where the server does not take it, so that a single item does not keep the rest."""
+        """Push a batch; one by one if the server refuses it, so that a single item does not block the rest."""
         try:
             return self._server.push(batch, actor, self._user)
         except NotFound:
@@ -199,7 +199,7 @@ class Sync:
         return PushReply(results, self._user)
 
     def _untied(self, withdrawn: Sequence[str]) -> dict[str, Agreed]:
-        """What is agreed of memories that link to what the server has no more: if it comes back, the links are new."""
+        """The synced states without links to withdrawn memories: if these come back, the links count as new."""
         sources = {link.source for link in self._store.links(withdrawn)} if withdrawn else set()
         agreed = self._notes.agreed(sources)
         return {
@@ -230,7 +230,7 @@ class Sync:
         return self._notes.forget_waiting([id])
 
     def _push_links(self, ids: Sequence[str]) -> list[str]:
-        """Tell the server of links that changed; whose it was told of."""
+        """Push links that changed; returns the memories whose links were pushed."""
         links = sync_states.links_of(self._store, ids)
         agreed = self._notes.agreed({*ids, *_targets(links.values())})
         agreed |= self._notes.agreed(_targets(agreed[id].links for id in ids) - agreed.keys())
@@ -273,10 +273,10 @@ class Sync:
             self._notes.put_state(pulled=page.cursor)
             if page.is_end:
                 return
-        raise Unavailable("the server repeats what it told already, and comes to no end: try again later")
+        raise Unavailable("the server keeps sending the same changes: try again later")
 
     def _merge(self, items: Sequence[Shown]) -> None:
-        """Merge states of the server; again, where a memory was changed here meanwhile."""
+        """Merge states of the server; repeat if a memory was changed here meanwhile."""
         if not items:
             return
         for _ in range(_TRIES):
@@ -335,7 +335,7 @@ class Sync:
             self._engine.erase(*merged.erasing)
         for actor, changes in merged.changes.items():
             if changes:
-                # Noted first: if this is the last that the process does, it is known what was agreed by it.
+                # Recorded first: if the process dies here, the notes say what was synced.
                 batch = self._notes.put_taking(merged.taking[actor])
                 self._engine.acting_as(sync_states.sync_actor(actor)).apply(changes, batch=batch)
         for id in merged.sealing:
@@ -350,7 +350,7 @@ class Sync:
         self._pulled += merged.taken + len(merged.erasing) + len(merged.closing)
 
     def _seal(self, id: str) -> None:
-        """Make a memory secret; private at least, where the vault is locked."""
+        """Make a memory secret; or private, if the vault is locked."""
         try:
             self._engine.seal(id)
         except Unavailable:
@@ -380,7 +380,7 @@ class Sync:
             if there - left != agreed[id].links:
                 self._notes.put_agreed({id: replace(agreed[id], links=there - left)})
             if left:
-                reason = "a link of the server would close a circle of supersedes here"
+                reason = "a link of the server would make memories supersede each other in a cycle"
                 self._notes.put_waiting({id: reason}, links={id: left})
             elif wanted != there:
                 self._notes.put_waiting({id: RETRY})
@@ -419,7 +419,7 @@ def _outgoing(push: Push, id: str, agreed: Agreed, memory: Memory | None, projec
 
 
 def _tying(id: str, linked: Sequence[tuple[str, str]], unlinked: Sequence[tuple[str, str]]) -> list[Outgoing]:
-    """Changes of links in items of a bounded size; closed first, because an open one may stand in the way."""
+    """Changes of links in items of a bounded size; closed ones first, because an open link may conflict with them."""
     closing = [Outgoing(id, Push.NOTHING, unlinked=tuple(some)) for some in _chunks(unlinked, MOST_TIES)]
     return closing + [Outgoing(id, Push.NOTHING, linked=tuple(some)) for some in _chunks(linked, MOST_TIES)]
 

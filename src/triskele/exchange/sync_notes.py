@@ -36,7 +36,7 @@ class SyncEngine(Protocol):
         ...
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
-        """Carry out changes as one journaled transaction."""
+        """Apply changes as one journaled transaction."""
         ...
 
     def erase(self, *references: str) -> list[Outcome]:
@@ -65,13 +65,13 @@ class Notes:
         self._documents = store.documents
 
     def begin(self, address: str, *, is_elsewhere: bool = False) -> None:
-        """Begin a run; another server or user than before has to be asked for, and nothing is agreed with it yet."""
+        """Start a run; another server or user than before needs `is_elsewhere` and starts over."""
         state = self.state()
         is_moved = state.get("address") not in (None, address)
         if is_moved and state.get("user") and not is_elsewhere:
             raise BadInput(
                 f"this store was synced with {state['address']} as {state['user']}:"
-                f" `triskele sync --elsewhere` begins anew with {address}"
+                f" `triskele sync --elsewhere` starts over with {address}"
             )
         if is_moved or is_elsewhere:
             self.start_over()
@@ -104,7 +104,7 @@ class Notes:
             raise BadInput(f"the key belongs to {user}, this store was synced as {known}: use a key of {known}")
 
     def start_over(self) -> None:
-        """Forget what was agreed, because the server does not know of it any more."""
+        """Forget the synced states, because the server no longer has them."""
         for kind in (SYNCED, WAITING, CONFLICTS, TAKING):
             self._documents.delete(kind, list(self._documents.all(kind)))
         self.put_state(pulled="", pushed="")
@@ -121,7 +121,7 @@ class Notes:
         return actors, cursor
 
     def unsent(self) -> list[str]:
-        """The memories whose changes the server does not know yet."""
+        """The memories with changes that are not pushed yet."""
         ids = sorted(self.queue()[0])
         known, agreed, conflicts = sync_states.latest(self._store, ids), self.agreed(ids), self.conflicts(ids)
         pushes = {id: reconcile.to_push(agreed[id], sync_states.mine_of(known.get(id))) for id in ids}
@@ -179,7 +179,7 @@ class Notes:
         return self._documents.all(CONFLICTS) if ids is None else self._documents.some(CONFLICTS, ids)
 
     def put_conflicts(self, conflicts: Mapping[str, Document]) -> None:
-        """Keep the server's version beside that of this machine."""
+        """Keep the server's version in addition to that of this machine."""
         if conflicts:
             self._documents.put(CONFLICTS, conflicts)
 

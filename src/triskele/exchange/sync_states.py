@@ -41,9 +41,9 @@ from triskele.types import (
 # The kind of the documents that give a project without a remote its name on this side.
 _NAMES = "sync-project"
 _NAME = "name:"
-# How the journal names whoever changed a memory on the other side.
+# The actor in the journal for a change on the other side.
 _ACTOR = "sync:"
-# How it names whoever erased what is private elsewhere.
+# The actor for erasing a memory that became private on another machine.
 WITHDRAWAL = "sync-withdrawal"
 # How many keys of one project, and how many links of one memory, travel in one item.
 MOST_KEYS, MOST_TIES = 20, 400
@@ -107,7 +107,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushResult:
-    """The server's answer for one memory; `known` is what it has instead, `links` what leads from the memory now."""
+    """The server's answer for one memory; `known` is what it has instead, `links` the links from the memory now."""
 
     id: str
     status: Status
@@ -127,7 +127,7 @@ class PushReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledPage:
-    """What changed since a cursor; `is_reset` where the server does not have the cursor any more."""
+    """What changed since a cursor; `is_reset` if the server no longer has the cursor."""
 
     items: tuple[Shown, ...]
     cursor: str
@@ -150,7 +150,7 @@ class Outgoing:
 
 
 def fingerprint(memory: Memory) -> str:
-    """A hash that changes with anything that a memory says on this side, and with its standing."""
+    """A hash of everything that a memory contains on this side, and of its standing."""
     said = [getattr(memory, name) for name in _SAID]
     values = [standing_of(memory), memory.project, *said]
     return hashlib.sha256(json.dumps(values, default=_plain).encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -174,7 +174,7 @@ def token_of(memory: Memory) -> str:
 
 
 def version_in(token: str) -> int:
-    """The version that a token was made of; 0 where it names none."""
+    """The version that a token was made of; 0 if it names none."""
     number = token.rpartition(":")[2].partition(".")[0]
     return int(number) if number.isdecimal() else 0
 
@@ -217,7 +217,7 @@ def link_of(source: str, tie: tuple[str, str], at: datetime) -> Link:
 
 
 def sync_actor(actor: str) -> str:
-    """How the journal names someone who changed a memory on the other side; `undo` does not take it for its own."""
+    """The actor in the journal of a change on the other side; `undo` does not count it as the user's own."""
     return f"{_ACTOR}{actor or 'user'}"
 
 
@@ -239,7 +239,7 @@ class ProjectNames:
         return (*remotes[: MOST_KEYS - len(names[:1])], *names)[:MOST_KEYS] or (f"{_NAME}{name}",)
 
     def note(self, name: str) -> None:
-        """Remember that a project without a remote is known by its name."""
+        """Record that a project without a remote is matched by its name."""
         own = f"{_NAME}{name}"
         if own in self.keys(name) and own not in self._names:
             self._keep([own], name)
@@ -304,7 +304,7 @@ def memory_of(id: str, record: Record, owner: str, projects: ProjectNames) -> Me
 
 
 def secret_in(memory: Memory) -> str:
-    """Why the text of an open memory stays on its machine, or nothing: who called it open may not think of a server."""
+    """Why the text of an open memory is not synced, or nothing: the user may have opened it only for this machine."""
     kinds = [detect.label_of(finding.kind) for finding in detect.find(memory.content)]
     return f"its text looks like a secret ({kinds[0]}): it stays on this machine" if kinds else ""
 
@@ -347,7 +347,7 @@ def theirs_of(shown: Shown, owner: str, projects: ProjectNames) -> tuple[Theirs,
 
 
 def taking(memory: Memory, known: Memory | None, *, verbatim: bool = True) -> list[Change]:
-    """The changes that give a memory another state; they fail where it was changed meanwhile."""
+    """The changes that give a memory another state; they fail if it was changed meanwhile."""
     if known is None:
         standing = replace(memory, known_to=None)
         return [Add(standing, verbatim=verbatim), *([Forget(memory.id)] if memory.known_to else [])]
@@ -367,19 +367,19 @@ def taken(memory: Memory, known: Memory | None) -> Memory:
 
 
 def tombstone(store: OwnerStore, id: str, withdrawn: Mapping[str, str]) -> str:
-    """The token of a memory that has no versions; empty where there never was one."""
+    """The token of a memory that has no versions; empty if there never was one."""
     erasure, is_own = None, True
     for entry in store.journal(id=id, limit=ALL_ENTRIES):
         if entry.id != id:
             continue
         if entry.action is Action.ADDED or (entry.action is Action.SHARED and not entry.other):
-            # Of what another user shared the journal tells from the share on; that it was erased is theirs to sync.
+            # Another user's memory is in the journal only from the share on; that user's laptop syncs its erasure.
             is_own = entry.action is Action.ADDED
         elif entry.action is Action.ERASED and is_own:
             erasure = entry
     if erasure is None:
         return ""
-    # The mark alone does not tell: who made it may have stopped before erasing, and somebody else erased.
+    # The mark is not enough: its writer may have stopped before erasing, and someone else erased the memory.
     is_withdrawn = erasure.actor == WITHDRAWAL
     return withdrawn[id] if is_withdrawn and id in withdrawn else ERASED
 

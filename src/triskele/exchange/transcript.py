@@ -1,6 +1,6 @@
-"""A transcript of Claude Code: one JSON object a line, of which what the user and the assistant said is taken.
+"""A transcript of Claude Code: one JSON object a line; only messages of the user and the assistant are read.
 
-Tool calls, thoughts, summaries, commands and the talk of subagents are left out.
+Tool calls, thoughts, summaries, commands and messages of subagents are left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
             position = positions[session] = positions.get(session, -1) + 1
             yield Note(place=place, content=text, session=session, position=position, **details)
     if not positions:
-        yield Problem("the file", "is empty, or nobody says anything in it")
+        yield Problem("the file", "is empty, or contains no messages")
 
 
 def _pieces(record: dict[str, Any], settings: MemorySettings) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -60,7 +60,7 @@ def _pieces(record: dict[str, Any], settings: MemorySettings) -> Iterator[tuple[
     if record.get("type") not in _SPOKEN or not isinstance(message, dict):
         return
     text = _said(message.get("content"))
-    # Commands, their output and reminders stand in tags.
+    # Commands, their output and reminders are in tags.
     if not text or text.startswith("<") or any(record.get(name) for name in _NOT_SPOKEN):
         return
     limit = settings.max_characters

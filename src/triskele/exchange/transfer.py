@@ -237,7 +237,7 @@ def _memory(change: Change) -> Memory | None:
 
 @dataclass(slots=True)
 class _Found:
-    """What a reader came upon, sorted by kind."""
+    """The records that a reader found, sorted by kind."""
 
     notes: list[Note] = field(default_factory=list)
     ties: list[NamedLink] = field(default_factory=list)

@@ -84,7 +84,7 @@ def block(name: str) -> str:
 
 
 def same(one: str, other: str) -> Reason | None:
-    """Why two names are the same by their form alone; None if they are not."""
+    """Why two names are the same by their form; None if they are not."""
     keys = key(one), key(other)
     if keys[0] == keys[1]:
         return Reason.SPELLING if keys[0] else None

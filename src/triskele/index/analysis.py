@@ -24,13 +24,13 @@ PADDING = 32
 _LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
 # Runs of one class at a time, never given back: much faster than letter by letter.
 _LETTERS = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
-# In a group, so that `split` gives what lies between the words, and the words, in turn.
+# In a group, so that `split` returns the words and the text between them in turn.
 _ASCII_TOKEN = re.compile(r"(\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*))", re.ASCII)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
-# A word of letters with digits or underscores: a ticket, a code, a variable. `27th` and `10am` are none.
+# A word of letters with digits or underscores: a ticket, a code, a variable. `27th` and `10am` do not count.
 _NUMBERED = re.compile(r"(?=[^\W\d_])(?=.*[\d_]).{3,}")
 _DIGITS = re.compile(r"\d+")
 _JOINTS = re.compile(r"[-_]")
@@ -54,7 +54,7 @@ class Token(NamedTuple):
 
 
 class _Cache(dict[str, tuple[str, ...]]):
-    """The terms of words already met; emptied when full, which is rare and cheaper than keeping their order."""
+    """A cache of the terms of words; emptied when full, which is rare and cheaper than keeping their order."""
 
     def __init__(self, make: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class _Cache(dict[str, tuple[str, ...]]):
         return made
 
     def forms(self, terms: Iterable[str], words: Iterable[str]) -> set[str]:
-        """Among some words, and others met before, those with any of these terms."""
+        """Among some words, and the cached ones, those with any of these terms."""
         for word in filterfalse(self.__contains__, words):
             self[word]
         return {form for term in terms for form in self._words.get(term, ())}
@@ -89,7 +89,7 @@ class Analyzer:
             raise BadInput(f"setting index.language: no stemmer for {language!r} (write none to do without)") from None
         self._by_script = {name: Stemmer.Stemmer(name, 0) for _, _, name in _SCRIPTS}
         self._terms_of = _Cache(self._word_terms)
-        # Ranking, weighing and explaining one question ask for its terms again and again.
+        # Ranking, weighting and explaining a query need its terms many times.
         self._asked = lru_cache(maxsize=16)(self._query_terms)
 
     def tokens(self, text: str) -> list[Token]:
@@ -201,7 +201,7 @@ def memory_terms(memory: Memory, analyzer: Analyzer) -> dict[str, list[str]]:
 
 
 def _spoken_date(memory: Memory) -> str:
-    """The date of a turn: people ask for what was said by its date, so that the date is a part of the text."""
+    """The date of a turn: people search for a turn by its date, so the date is a part of the text."""
     return memory.created_at.strftime("%d %B %Y").lstrip("0") if memory.session is not None else ""
 
 
@@ -229,7 +229,7 @@ def shape(identifier: str) -> str:
 
 
 def _spaced(text: str) -> re.Pattern[str] | None:
-    """The pattern that finds the words of a text; None where some are not set apart by spaces."""
+    """The pattern that finds the words of a text; None if some are not set apart by spaces."""
     if text.isascii():
         return _ASCII_TOKEN
     return None if IS_UNSPACED.search(text) else _token()
@@ -257,7 +257,7 @@ def _stop_terms(language: str) -> frozenset[str]:
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word has neither parts nor accents, as most have not."""
+    """Whether a word has neither parts nor accents, like most words."""
     is_one_case = word.islower() or word[1:].islower() or word.isupper() or word.isdigit()
     return is_one_case and word.isascii() and word.isalnum()
 

@@ -34,7 +34,7 @@ class Descriptor:
 
     def read(self, starts: Ints, stops: Ints) -> bytes:
         """Ranges of the file, one after the other; what a damaged file lacks is zero."""
-        # Ranges that meet are read at once: turns of a conversation lie beside each other.
+        # Ranges that meet are read at once: turns of a conversation are adjacent.
         is_new = starts[1:] != stops[:-1]
         firsts, lasts = starts[np.append(True, is_new)], stops[np.append(is_new, True)]
         ranges = zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True)
@@ -54,8 +54,8 @@ class Records:
     def read(self, places: Ints) -> NDArray[Any]:
         """The values of some records in a row.
 
-        Read instead of mapped where the system can: access to one mapped page maps its neighbours too, and in time the
-        whole file would count as memory of the process.
+        Read instead of mapped if the system supports it: access to a mapped page maps its neighbours too, and in time
+        the whole file would count as memory of the process.
         """
         starts, stops = self.starts[places], self.starts[places + 1]
         if self.file is None or not len(places):
@@ -93,7 +93,7 @@ class AppendFile:
     width: int
 
     def open(self, epoch: str) -> Records | None:
-        """The records up to the stamp; None where the files are missing, cut short or of another epoch."""
+        """The records up to the stamp; None if the files are missing, cut short or of another epoch."""
         try:
             stamp = json.loads((self.path / "stamp.json").read_text())
             if (stamp[_EPOCH], stamp["width"], stamp["dtype"]) != (epoch, self.width, self.dtype):
@@ -110,7 +110,7 @@ class AppendFile:
             return None
 
     def state(self) -> object:
-        """A value that differs after every change: the clock alone may stand still between two."""
+        """A value that differs after every change: the clock may not advance between two changes."""
         try:
             with open(self.path / "stamp.json", "rb") as stamp:
                 return os.fstat(stamp.fileno()).st_mtime_ns, stamp.read()

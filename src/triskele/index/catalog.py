@@ -22,12 +22,12 @@ _NEVER = np.iinfo(np.int64).min
 
 _ROLES = {role.value: code for code, role in enumerate(Role)}
 _ZERO_IF_UNKNOWN = frozenset({"is_visible", "importance"})
-# The turns beside another, nearest first.
+# The turns next to a turn, nearest first.
 _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
 
 
 class ScopeView(NamedTuple):
-    """Which entries a scope contains, and which its reader may read at all; None where it may read every one."""
+    """Which entries a scope contains, and which its reader may read at all; None if it may read every one."""
 
     is_visible: NDArray[np.bool_]
     is_readable: NDArray[np.bool_] | None
@@ -108,7 +108,7 @@ class Columns:
         return seen
 
     def _readable(self, scope: Scope) -> NDArray[np.bool_] | None:
-        """Which versions the sensitivities and origins of a scope allow; None where it allows all of them."""
+        """Which versions the sensitivities and origins of a scope allow; None if it allows all of them."""
         if scope.sensitivities is None and scope.origins is None:
             return None
         # A copy: another thread may be adding pairs.
@@ -118,20 +118,20 @@ class Columns:
             is_allowed[code] = (scope.sensitivities is None or sensitivity in scope.sensitivities) and (
                 scope.origins is None or origin in scope.origins
             )
-        # Most stores hold nothing that the reader may not see: there is nothing to take out then.
+        # Most stores contain nothing that the reader may not see: then there is nothing to filter.
         return None if is_allowed.all() else is_allowed[self.access]
 
     def find(self, rows: Sequence[int] | Ints) -> Ints:
-        """The places of some rows, all of them known."""
+        """The positions of some rows, all of which are in the catalog."""
         return np.searchsorted(self.rows, np.asarray(rows, dtype=np.int64)).astype(np.int64)
 
     def locate(self, rows: Ints) -> tuple[NDArray[np.bool_], Ints]:
-        """Whether each row is known, and the places of those that are."""
+        """Whether each row is in the catalog, and the positions of those that are."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_), np.empty(0, dtype=np.int64)
         first, last = self.rows[0], self.rows[-1]
         if last - first + 1 == len(self.rows):
-            # Without gaps, as in the file of a single owner where nothing was erased, a row tells its place.
+            # Without gaps, as in the file of a single owner where nothing was erased, a row number gives its place.
             is_known, at = (rows >= first) & (rows <= last), rows - first
         else:
             at = self.rows.searchsorted(rows)
@@ -242,7 +242,7 @@ class Catalog(DerivedIndex[_Kept, _Changes, Columns]):
         return _Changes(columns, vectors.newly_placed(self.fingerprint, after=kept.slot), is_all=False)
 
     def _changed_since(self, cursor: Cursor) -> set[str] | None:
-        """The memories that changed; None where some were erased, so that all have to be read again."""
+        """The memories that changed; None if some were erased, so that all have to be read again."""
         changed: set[str] = set()
         while (page := self._store.changes_since(cursor)).entries:
             if any(entry.action is Action.ERASED for entry in page.entries):

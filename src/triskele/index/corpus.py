@@ -46,7 +46,7 @@ class Facts:
 
     A row outside the scope, or unknown, is not visible. `sessions` are codes, -1 outside conversations. `neighbours`
     are rows of the same conversation, the nearest first: one before, one after, two before, …; -1 for no row.
-    `speakers` are codes that `Corpus.speakers` names, `roles` are places in `Role`; -1 where a row has none.
+    `speakers` are codes that `Corpus.speakers` names, `roles` are places in `Role`; -1 if a row has none.
     `times` say when it happened or was said, in microseconds.
     """
 
@@ -83,7 +83,7 @@ class Vectors(Protocol):
         ...
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        """The cosines of some rows; NaN where a row has no vector."""
+        """The cosines of some rows; NaN if a row has no vector."""
         ...
 
 
@@ -103,7 +103,7 @@ class Corpus(Words, Vectors, Protocol):
     """What ranking reads of the memories of one scope at one moment."""
 
     def closest_anywhere(self, vector: Floats) -> float:
-        """The highest cosine in all projects of the owner; -1 where there are no others, or nothing has a vector."""
+        """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
         ...
 
     @property
@@ -117,11 +117,11 @@ class Corpus(Words, Vectors, Protocol):
         ...
 
     def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
-        """Told what both legs will be asked, so that a corpus behind a connection can answer both at once."""
+        """Announce the queries of both legs, so that a corpus behind a connection can answer both at once."""
         ...
 
     def vectors(self, rows: Ints) -> Floats:
-        """The sentence vectors of some rows; NaN where a row has none."""
+        """The sentence vectors of some rows; NaN if a row has none."""
         ...
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
@@ -137,7 +137,7 @@ class Corpus(Words, Vectors, Protocol):
         ...
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, at most so many of each row."""
+        """The concepts that some rows mention, up to a limit for each row."""
         ...
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:

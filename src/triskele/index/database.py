@@ -1,6 +1,6 @@
 """The corpus inside the database: words and vectors are ranked there, and only what is known of candidates is fetched.
 
-The database keeps the words as this house analyses them and scores them by BM25 with the statistics of the owner, as
+The database stores the words as the analyzer writes them and scores them by BM25 with the statistics of the owner, as
 the embedded index does. Half-precision vectors choose the nearest rows; the model's own vectors order them.
 """
 
@@ -27,7 +27,7 @@ from triskele.stores.protocols import Heads, OwnerStore
 from triskele.types import Memory, Role, Scope, Sort
 
 _K1, _B = 1.2, 0.75
-# Lengths that the embedded index tells apart: every one up to 40, then ever coarser steps.
+# Lengths that the embedded index distinguishes: every one up to 40, then coarser and coarser steps.
 _NORMS: list[int] = sorted({*range(40), *(24 + (8 + low) * 2**shift for shift in range(1, 25) for low in range(8))})
 # A scope of so few versions is compared vector by vector.
 EXACT_LIMIT = 5_000
@@ -40,7 +40,7 @@ _LOOKED_UP = 4
 # Every recall asks for the turns up to this distance.
 _REACH = 2
 _ROLES = {role.value: code for code, role in enumerate(Role)}
-# What a scope holds is counted again when the owner has so many times as many versions.
+# The size of a scope is counted again when the number of the owner's versions has grown by this factor.
 _GROWTH = 1.1
 _MOST_SIZES = 256
 # Written in one transaction, during which the owner's other writes wait.
@@ -148,7 +148,7 @@ class DatabaseCorpus:
     # Words
 
     def _know(self, terms: Iterable[str]) -> None:
-        """Read the statistics of terms that are not known yet."""
+        """Read the statistics of terms that are not cached yet."""
         unknown = [term for term in terms if term not in self._frequencies]
         if unknown or self._documents < 0:
             found = self._rows.statistics(unknown)
@@ -201,7 +201,7 @@ class DatabaseCorpus:
     def _asked(
         self, words: WeightedTerms, vector: VectorQuery | None, limit: int, *, sort: Sort = Sort.RELEVANCE
     ) -> list[CandidateRow]:
-        """The candidates; where the scope holds too few of the best by words, all of them are looked up."""
+        """The candidates; if the scope contains too few of the best by words, all rows are looked up."""
         scope, model = self.scope, self._indexes.fingerprint
         if self.size > EXACT_LIMIT and self._indexes.has_few(scope, self.size):
             return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, is_narrow=True)
@@ -257,20 +257,20 @@ class DatabaseCorpus:
         return np.array([each.row for each in found], dtype=np.int64)
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        """The cosines of some rows; NaN where a row has no vector."""
+        """The cosines of some rows; NaN if a row has no vector."""
         if not self._indexes.fingerprint:
             return np.full(len(rows), np.nan, dtype=np.float32)
         return self.vectors(rows) @ vector
 
     def closest_anywhere(self, vector: Floats) -> float:
-        """The highest cosine in all projects of the owner; -1 where there are no others, or nothing has a vector."""
+        """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
         if self.scope.projects is None:
             return -1.0
         _, cosines = DatabaseCorpus(self._indexes, replace(self.scope, projects=None), self._heads).nearest(vector, 1)
         return float(cosines[0]) if len(cosines) else -1.0
 
     def vectors(self, rows: Ints) -> Floats:
-        """The sentence vectors of some rows; NaN where a row has none."""
+        """The sentence vectors of some rows; NaN if a row has none."""
         listed = rows.tolist()
         self._load_vectors(listed)
         found = np.full((len(listed), self._indexes.dimensions), np.nan, dtype=np.float32)
@@ -351,7 +351,7 @@ class DatabaseCorpus:
     # Mentions
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, at most so many of each row."""
+        """The concepts that some rows mention, up to a limit for each row."""
         return self._layers.mentions(rows, most)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
@@ -380,7 +380,7 @@ def _hit(found: CandidateRow) -> DatabaseHit:
 
 
 def _beside(known: FactRow | None, reach: int) -> list[int]:
-    """The turns beside a row: one before, one after, two before, …"""
+    """The turns next to a row: one before, one after, two before, …"""
     sides: tuple[Sequence[int], ...] = () if known is None else (known.before, known.after)
     if not sides:
         return [-1] * (2 * reach)

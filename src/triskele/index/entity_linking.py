@@ -21,7 +21,7 @@ from triskele.types import Memory, Scope
 
 SWEEP = 20_000
 BATCH = 256
-# Who reads names holds the lease of the only job of this kind, longer than it takes to read so many texts.
+# The reader of names holds the lease of the only job of this kind, longer than reading this many texts takes.
 _READER = "names reader"
 LEASE_S, _LEASE_S_PER_TEXT = 15.0, 0.01
 _POLL_S = 0.05
@@ -31,7 +31,7 @@ _NAMING = frozenset(Kind) - {Kind.LEAD, Kind.DATE, Kind.VERSION}
 FOUND = "found"
 # A name in more memories than these links nothing, so that the search ends there.
 _MOST_OLDER = 50
-# A search for one name costs about as much as reading so many texts.
+# A search for one name costs about as much as reading this many texts.
 _TEXTS_PER_SEARCH = 4
 _SHORTEST = 2
 
@@ -49,8 +49,8 @@ def read_names(
 ) -> int:
     """Read the names of memories that wait, oldest first; returns how many were read.
 
-    One reader at a time: a text is read for all names known before it. Without `wait` other writers go first; with it
-    and without a limit the call ends when nothing waits, in other processes either.
+    One reader at a time: a text is read for all names known before it. Without `wait` other writers come first; with it
+    and without a limit the call ends when nothing waits, here or in other processes.
     """
     done = 0
     while (limit is None or done < limit) and (waiting := store.entities.count_unread()):
@@ -70,7 +70,7 @@ def read_names(
 
 @contextmanager
 def _reading(store: OwnerStore, lease_s: float, *, wait: bool) -> Iterator[bool]:
-    """Be the only reader of names for a while; False where another one is. The lease of a killed one runs out."""
+    """Be the only reader of names for a while; False if another one is. The lease of a killed one runs out."""
     began = time.monotonic()
     is_reader = bool(store.jobs.claim(_READER, lease_s=lease_s, wait=wait))
     if not is_reader:
@@ -151,7 +151,7 @@ def _by_search(known: _Known, wanted: Mapping[str, str], store: OwnerStore, befo
 def _by_reading(
     known: _Known, wanted: Mapping[str, str], store: OwnerStore, before: int
 ) -> Iterator[tuple[int, Named]]:
-    """Read every older text once for all names: cheaper where there are many new ones."""
+    """Read every older text once for all names: cheaper if there are many new ones."""
     for row, memory in store.versions():
         if row >= before:
             return

@@ -1,8 +1,8 @@
 """The lexical index: tantivy on disk up to a stamp, and a small one in memory for what came after.
 
 The two rank as one. Each is asked with every term's weight corrected to the rarity of the term in both together, and
-the small one is padded with filler so that its average length is that of the large one. A memory therefore scores the
-same the moment it is written as it does after the writer has caught up.
+the small one is padded with filler so that its average length is that of the large one. A memory therefore has the
+same score right after the write as after the writer has caught up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from triskele.stores.protocols import START, Cursor, Heads, OwnerStore
 from triskele.types import Action, JournalEntry, Scope, Sort
 
 MAX_TERMS = 256
-# Writing so many anew takes seconds, in the background; more of them after a longer pause, by so many a second.
+# Rewriting this many takes seconds, in the background; more are rewritten after a longer pause, this many a second.
 MOST_SETTLED = 20_000
 SETTLED_PER_S = 500
 _REMOVALS = 5
@@ -103,7 +103,7 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         self._whole: set[FileMark] = set()
 
     def behind(self) -> int | None:
-        """The number of journal entries that the index on disk lacks; None where there is no index."""
+        """The number of journal entries that the index on disk lacks; None if there is no index."""
         disk = self._open(self._store.epoch())
         return None if disk is None else sum(1 for _ in self._entries_since(disk.stamp.cursor))
 
@@ -112,7 +112,7 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         self._write_alone(lambda: self._build(progress))
 
     def settle(self, quiet_s: float = math.inf) -> bool:
-        """Write the files as at once, so that scores depend on the store alone and no longer on when it was read.
+        """Rewrite the files in one go, so that scores depend only on the store and not on when it was read.
 
         A large index is only brought up to date where the store was quiet for less time than that is worth. False where
         that has to come later, or another process is writing.
@@ -212,7 +212,7 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
                 progress(done)
 
     def _build(self, progress: Progress | None) -> None:
-        """Build beside the old index and rename, so that a crash leaves either the old or the new."""
+        """Build next to the old index and rename, so that a crash leaves either the old or the new."""
         fresh = self.path.with_suffix(".new")
         stamp = Stamp(self._store.epoch(), self._store.position())
         Shard.build(fresh, self._documents(None, progress), stamp=stamp)

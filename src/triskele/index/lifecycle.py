@@ -51,7 +51,7 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
 
     @abstractmethod
     def _open(self, epoch: str) -> Kept | None:
-        """What the index keeps of this epoch; None where it keeps nothing or nothing usable."""
+        """What the index keeps of this epoch; None if it keeps nothing or nothing usable."""
 
     @abstractmethod
     def _since(self, kept: Kept | None) -> Tail:
@@ -100,7 +100,7 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
 
 @cache
 def _malloc_trim() -> Callable[[int], object]:
-    """What gives freed memory back to the system; nothing where the C library cannot."""
+    """The function that returns freed memory to the system; one without effect if the C library has none."""
     import ctypes
 
     try:
@@ -140,7 +140,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         return list(folder.glob(f"{cls.kind}-*"))
 
     def catch_up(self, *, wait_s: float | None = None) -> bool:
-        """Bring the files up to the store; False where another process holds the lock."""
+        """Bring the files up to the store; False if another process holds the lock."""
         with self._lock(wait_s) as is_held:
             if is_held:
                 epoch = self._store.epoch()
@@ -150,9 +150,9 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         return is_held
 
     def settle(self) -> bool:
-        """Let files hold all that is read, so that answers depend on the store alone and not on when it was read.
+        """Write everything read so far to files, so that answers depend only on the store and not on when it was read.
 
-        False where another process is writing.
+        False if another process is writing.
         """
         return not self.path.exists() or self.catch_up(wait_s=0)
 
@@ -165,7 +165,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         self._append(self._store.epoch(), None)
 
     def _write_alone(self, write: Callable[[], None]) -> None:
-        """Replace the files under the lock; IndexUnavailable where another process keeps it."""
+        """Replace the files under the lock; IndexUnavailable if another process keeps it."""
         # Closed before, because files that are read cannot be removed everywhere; and after, for readers of meanwhile.
         self.close()
         with self._lock() as is_held:
@@ -189,7 +189,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         return self._join(kept, tail)
 
     def _has_caught_up(self) -> bool:
-        """Catch up on behalf of a reader; False where the folder cannot be written and memory has to serve."""
+        """Catch up on behalf of a reader; False if the folder cannot be written, so that the tail stays in RAM."""
         try:
             return self.catch_up(wait_s=0 if self.path.exists() else FIRST_INDEX_TIMEOUT_S)
         except (OSError, IndexUnavailable):

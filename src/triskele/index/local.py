@@ -40,7 +40,7 @@ class SemanticIndex:
 
     @staticmethod
     def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED, tail_cap: int) -> SemanticIndex | None:
-        """The model in force over a store, by its name in the settings; None where it is missing or damaged."""
+        """The model in force over a store, by its name in the settings; None if it is missing or damaged."""
         try:
             embedder = bundled() if model == BUNDLED else _other(model)
         except ModelUnavailable:
@@ -149,7 +149,7 @@ class LocalVectors:
         return self.columns.rows[at], cosines
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        """The cosines of some rows; NaN where a row has no vector."""
+        """The cosines of some rows; NaN if a row has no vector."""
         found = np.full(len(rows), np.nan, dtype=np.float32)
         if self._placed is not None:
             is_known, at = self.columns.locate(rows)
@@ -157,7 +157,7 @@ class LocalVectors:
         return found
 
     def closest_anywhere(self, vector: Floats) -> float:
-        """The highest cosine in all projects of the owner; -1 where there are no others, or nothing has a vector."""
+        """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
         if self._placed is None or self.columns.is_everything(self.scope):
             return -1.0
         anywhere = self.columns.scoped(replace(self.scope, projects=None)).is_visible
@@ -165,7 +165,7 @@ class LocalVectors:
         return float(cosines[0]) if len(cosines) else -1.0
 
     def vectors(self, rows: Ints) -> Floats:
-        """The sentence vectors of some rows; NaN where a row has none."""
+        """The sentence vectors of some rows; NaN if a row has none."""
         if self._placed is None:
             return np.empty((len(rows), 0), dtype=np.float32)
         is_known, at = self.columns.locate(rows)
@@ -201,7 +201,7 @@ class LocalCorpus(LocalVectors):
         return len(self.columns.rows)
 
     def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
-        """Nothing: each leg reads an index of its own."""
+        """Do nothing: each leg reads its own index."""
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""
@@ -231,7 +231,7 @@ class LocalCorpus(LocalVectors):
         return {code: name for name, code in self.columns.codes.speakers.copy().items() if code in wanted}
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, at most so many of each row."""
+        """The concepts that some rows mention, up to a limit for each row."""
         return self._layers.mentions(rows, most)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:

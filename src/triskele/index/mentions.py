@@ -18,7 +18,7 @@ from triskele.stores.protocols import Heads, OwnerStore
 _TITLE, _LEAD = 1, 2
 _SUBJECTS = {"title": _TITLE, "lead": _LEAD}
 _COLUMNS = 3
-# A name in at least so many texts may be too common to connect memories.
+# A name in at least this many texts may be too common to connect memories.
 COMMON_FROM = 20
 
 Triples = Ints
@@ -88,7 +88,7 @@ class Bipartite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layers:
-    """Old and new mentions read as one; a memory has mentions in both where an older text was read again."""
+    """Old and new mentions read as one; a memory has mentions in both if an older text was read again."""
 
     settled: Bipartite
     fresh: Bipartite
@@ -99,7 +99,7 @@ class Layers:
         return _joined([layer.concepts.of(rows, most) for layer in self._filled])
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, at most so many of each row, with how common they are."""
+        """The concepts that some rows mention, up to a limit for each row, with how common they are."""
         place, concepts, is_subject = self.concepts(rows, most)
         frequency = self.frequency(concepts)
         reach = np.maximum(frequency, self._written(concepts))

@@ -78,7 +78,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What BM25 knows of a shard: its documents, deleted ones included, and the average length of each field."""
+    """The BM25 statistics of a shard: its documents, deleted ones included, and the average length of each field."""
 
     documents: float
     average_lengths: dict[str, float]
@@ -106,7 +106,7 @@ class Shard:
 
     @staticmethod
     def open(path: Path, whole: set[FileMark]) -> Shard | None:
-        """The shard in a folder; None where it is missing or damaged. Files marked as whole are not read again."""
+        """The shard in a folder; None if it is missing or damaged. Files marked as whole are not read again."""
         if damaged_files(path, whole):
             return None
         try:
@@ -114,7 +114,7 @@ class Shard:
         except (ValueError, OSError, IndexUnavailable):
             return None
         except BaseException as error:
-            # tantivy's Rust panics are a BaseException of their own; a damaged file must not end the process.
+            # tantivy's Rust panics are a separate BaseException; a damaged file must not end the process.
             if type(error).__name__ != "PanicException":
                 raise
             return None
@@ -215,9 +215,9 @@ class Shard:
 
 
 def damaged_files(path: Path, whole: set[FileMark]) -> int:
-    """The number of files that are not what tantivy wrote: each ends with a checksum of what comes before.
+    """The number of files whose checksum, at their end, does not match.
 
-    A damaged one can make tantivy ask for all the memory there is, so they are checked before it sees them.
+    A damaged file can make tantivy allocate all memory, so files are checked before tantivy opens them.
     """
     segments = _segments(path)
     return sum(_is_damaged(file, whole) for file in path.glob("*.*") if _is_guarded(file.name, segments))

@@ -1,7 +1,7 @@
 """The vectors of one model: sentence vectors for the dense leg, token vectors for late interaction.
 
-Sentence vectors lie in a memory-mapped file that is scanned whole with the filter inside. Up to EXACT_LIMIT vectors the
-scan is exact; above, one bit per dimension, in a file of its own, chooses candidates that the exact vectors then order.
+Sentence vectors are in a memory-mapped file; a search scans all of it and filters in the scan. Up to EXACT_LIMIT
+vectors the scan is exact; above, one bit per dimension, in a separate file, selects candidates for the exact vectors.
 Token vectors have two bits per dimension, without stop words and punctuation.
 """
 
@@ -30,7 +30,7 @@ EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000
 # Token vectors were int8 before; their bits are made from that, so that converted ones equal fresh ones.
 _SCALE = 127.0
-# Of numbers with a normal distribution so many are farther than a deviation from 0, and so far beside the others.
+# Of normally distributed numbers this share is more than a deviation from 0, and this much larger than the others.
 _FAR_SHARE, _FAR_LEVEL = 0.32, 10 / 3
 # Per byte the levels of its four dimensions.
 _PAIRS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
@@ -70,7 +70,7 @@ class _Vectors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVectors:
-    """Vectors with the place of each entry of a catalog among them; −1 where an entry has none."""
+    """Vectors with the place of each entry of a catalog among them; −1 if an entry has none."""
 
     vectors: _Vectors
     places: Ints
@@ -91,14 +91,14 @@ class PlacedVectors:
         return allowed[best], cosines[best]
 
     def cosines(self, vector: Floats, at: Ints) -> Floats:
-        """The cosines of some entries of the catalog; NaN where an entry has no sound vector."""
+        """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
         own = self.places[at]
         found = np.full(len(at), np.nan, dtype=np.float32)
         found[own >= 0] = self.vectors.gather(own[own >= 0]) @ vector
         return np.where(_is_cosine(found), found, np.float32(np.nan))
 
     def gather(self, at: Ints) -> Floats:
-        """The vectors of some entries of the catalog; NaN where an entry has none."""
+        """The vectors of some entries of the catalog; NaN if an entry has none."""
         own = self.places[at]
         found = np.full((len(at), self.vectors.file.shape[1]), np.nan, dtype=np.float32)
         found[own >= 0] = self.vectors.gather(own[own >= 0])
@@ -220,7 +220,7 @@ class TokenVectors:
     tail: Mapping[int, Bits]
 
     def gather(self, slots: Ints) -> tuple[Bits, Ints]:
-        """The token vectors of some slots in one array, and the count of each slot; 0 where there are none yet."""
+        """The token vectors of some slots in one array, and the count of each slot; 0 if there are none yet."""
         if not self.tail:
             return self._in_file(slots)
         pieces = [self.tail[slot] if slot in self.tail else self._in_file(np.array([slot]))[0] for slot in slots]
@@ -241,7 +241,7 @@ class TokenVectors:
 class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     """The token vectors of every embedded content.
 
-    A store that keeps them is followed like any other. Where it does not, there is no tail: the worker adds them, and
+    A store that keeps them is followed like any other. If it does not, there is no tail: the worker adds them, and
     computes missing ones again. Files of format 1, with int8 vectors, are converted by the first process that reads.
     """
 
@@ -284,7 +284,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         if records is not None and len(known):
             is_there |= known[np.minimum(np.searchsorted(known, slots), len(known) - 1)] == slots
         lost = distinct(slots[(slots >= 0) & ~is_there])
-        # Every recall asks this: the same columns over the same file need no second comparison.
+        # Every recall needs this: the same columns over the same file need no second comparison.
         self._whole = (slots, records) if not len(lost) else None
         return lost
 
@@ -338,7 +338,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
 
     def _load(self, epoch: str) -> TokenVectors:
         if self._older.path.exists():
-            # First, so that a large file is converted in pieces; where it cannot be written now, memory serves.
+            # First, so that a large file is converted in pieces; if it cannot be written now, it is converted in RAM.
             self._has_caught_up()
         return super()._load(epoch)
 
@@ -428,7 +428,7 @@ def to_row(bits: Bits) -> bytes:
 
 
 def from_row(raw: bytes, dimensions: int) -> Bits | None:
-    """The token vectors in a row, which may still be int8; None where they are damaged."""
+    """The token vectors in a row, which may still be int8; None if they are damaged."""
     width = bytes_of(dimensions)
     if raw[:1] == _BITS_MARK and len(raw) % width == 1:
         return np.frombuffer(raw, np.uint8, offset=1).reshape(-1, width)
@@ -455,7 +455,7 @@ def _sound(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDAr
 
 
 def sound_vector(raw: bytes, width: int) -> Floats | None:
-    """A sentence vector as a store keeps it; None where it has another size or is not of length 1."""
+    """A sentence vector as a store keeps it; None if it has another size or is not of length 1."""
     vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
     return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= _TOLERANCE else None
 

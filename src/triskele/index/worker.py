@@ -23,7 +23,7 @@ _IDLE_S = 0.5
 # How long nothing may have been written before the indexes of a shared store are settled.
 QUIET_S = 5.0
 _LEAVING_S = 20.0
-# These say nothing about the texts, so they cost no try.
+# These errors are not about the texts, so they do not count as a try.
 _NOT_THE_TEXT = (StoreUnavailable, IndexUnavailable, OSError)
 
 
@@ -68,7 +68,7 @@ def _claim(store: OwnerStore, count: int, *, wait: bool) -> dict[str, str]:
 
 
 def _wait_for_others(store: OwnerStore) -> bool:
-    """Wait until another process embeds more of what it claimed or its lease ends; False where nothing waits."""
+    """Wait until another process embeds more of what it claimed or its lease ends; False if nothing waits."""
     waiting, ends = store.jobs.count(EMBED), time.monotonic() + LEASE_S
     while store.jobs.count(EMBED) == waiting > 0 and time.monotonic() < ends:
         time.sleep(_POLL_S)
@@ -92,7 +92,7 @@ def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: Semant
 
 
 def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> int:
-    """Embed claimed texts one by one; raise where the model refuses all of them."""
+    """Embed claimed texts one by one; raise if the model refuses all of them."""
     errors: list[Exception] = []
     for digest, text in texts.items():
         try:
@@ -107,12 +107,12 @@ def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: Semanti
 
 
 def _reason(error: Exception) -> str:
-    """An error in one line; only our own messages are known not to quote the text."""
+    """An error in one line; only triskele's own messages certainly do not quote the text."""
     return str(error) if isinstance(error, TriskeleError) else type(error).__name__
 
 
 def embed_beside(store: OwnerStore, semantic: SemanticIndex, progress: Callable[[int], None] = lambda _: None) -> int:
-    """Let a model that is not in force read everything; cut short, it goes on where it was."""
+    """Embed everything with a model that is not in use; after an interruption it continues there."""
     done = 0
     while batch := dict(store.models.lacking(semantic.embedder.fingerprint, BATCH)):
         _embed(batch, store, semantic, wait=True)
@@ -155,7 +155,7 @@ def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex,
 
 
 class Worker:
-    """A thread that embeds and reads what is written while the process goes on."""
+    """A thread that embeds new texts and reads their names in the background."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class Worker:
                 self._stop.wait(_IDLE_S)
 
     def _converted(self, semantic: SemanticIndex) -> int:
-        """Convert rows of an earlier version; looked for until there are none, since new ones are not written."""
+        """Convert rows of an earlier version; checked until none is left, since new ones are never written."""
         done = semantic.tokens.convert_rows(BATCH) if self._has_wide_rows else 0
         self._has_wide_rows = done > 0
         return done

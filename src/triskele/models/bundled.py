@@ -31,7 +31,7 @@ _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
 # A batch of ten candidates is large enough for two threads to share.
 _CROSS_THREADS = 2
-# What ran out of time goes on in its thread: this bounds how many there are.
+# Work that ran out of time continues in its thread: this limits their number.
 _AT_ONCE = 2
 
 

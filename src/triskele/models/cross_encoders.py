@@ -23,7 +23,7 @@ MAX_TOKENS = 512
 DEPTH = 30
 TIMEOUT_S = 2.0
 _LOADING_S = 30.0
-# Work that ran out of time goes on in its thread: this bounds how many there are.
+# Work that ran out of time continues in its thread: this limits their number.
 _AT_ONCE = 4
 _TOP = 5
 
@@ -47,7 +47,7 @@ class CrossEncoder(Protocol[Text]):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What stands around a turn of a conversation: its date, and the turns before it, nearest first."""
+    """The context of a turn of a conversation: its date, and the turns before it, nearest first."""
 
     date: str = ""
     before: tuple[str, ...] = ()

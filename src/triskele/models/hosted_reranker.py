@@ -76,7 +76,7 @@ class EndpointCrossEncoder:
         return f"{self._reranker.service} {self._reranker.model}"
 
     def prepare(self) -> None:
-        """Do nothing: the weights are elsewhere."""
+        """Do nothing: the weights are on the server."""
 
     def score(self, question: Cleared, texts: Sequence[Cleared]) -> NDArray[np.float32]:
         """Score every text for the query, in one request."""

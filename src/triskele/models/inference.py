@@ -49,7 +49,7 @@ _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 def open_session(graph: bytes | Path, folder: Path, threads: int) -> onnxruntime.InferenceSession:
-    """Load a graph from its bytes, or from its path if its weights are in files beside it."""
+    """Load a graph from its bytes, or from its path if its weights are in separate files."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3

@@ -113,7 +113,7 @@ SERVICES: Mapping[str, _ChatService] = {
         key_header="x-api-key",
         headers={"anthropic-version": "2023-06-01"},
     ),
-    # Ollama, llama.cpp, vLLM and others with OpenAI's interface; not all of them know the newer name of the limit.
+    # Ollama, llama.cpp, vLLM and others with OpenAI's interface; not all of them support the newer name of the limit.
     "compatible": _ChatService(url="", path=_CHAT, limit="max_tokens", reply=_chat_reply, tokens=_chat_tokens),
 }
 
@@ -241,7 +241,7 @@ class CommandLlm:
         return f"the command {self._command.program}"
 
     def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
-        """What the command prints for the joined parts; it is not told the limit of tokens."""
+        """What the command prints for the joined parts; it does not get the limit of tokens."""
         text = "".join(self._allowed(part) for part in parts)
         left_s = self._rests_until - self._clock()
         if left_s > 0:

@@ -25,7 +25,7 @@ class Manifest:
     max_tokens: int
     graph_sha256: str
     tokenizer_sha256: str
-    # Only the folder that ships has a cross-encoder beside its embedding model.
+    # Only the bundled folder has a cross-encoder in addition to its embedding model.
     cross_name: str = ""
     cross_sha256: str = ""
 

@@ -38,12 +38,12 @@ def ask(
     most_tokens: int,
     read: Callable[[dict[str, Any]], _Made | None],
 ) -> list[_Made]:
-    """One value for every number, after at most one repair try; raise ModelUnavailable where none can be had."""
+    """One value for every number, after at most one retry; raise ModelUnavailable if there is no valid reply."""
     for asking in (parts, [*parts, AGAIN]):
         made = _checked(llm.complete(asking, most_tokens=most_tokens), shape, read)
         if made is not None:
             return made
-    raise ModelUnavailable(f"{llm.name} gave no valid {shape.listed}; nothing is taken from its answer")
+    raise ModelUnavailable(f"{llm.name} gave no valid {shape.listed}; its answer is not used")
 
 
 def _checked(reply: str, shape: Numbered, read: Callable[[dict[str, Any]], _Made | None]) -> list[_Made] | None:

@@ -117,7 +117,7 @@ def find_graph(folder: Path) -> Path:
     for place in GRAPHS:
         if (folder / place).is_file():
             return folder / place
-    raise ModelUnavailable(f"No model in {folder}: expected {' or '.join(GRAPHS)} with {TOKENIZER_FILE} beside it")
+    raise ModelUnavailable(f"No model in {folder}: expected {' or '.join(GRAPHS)} with {TOKENIZER_FILE} next to it")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def files_of(graph: Path, *others: Path) -> list[Path]:
-    """A graph, the files with its weights beside it, and others."""
+    """A graph, the files with its weights, and others."""
     return [graph, *sorted(graph.parent.glob(f"{graph.name}[_.]*data*")), *others]
 
 

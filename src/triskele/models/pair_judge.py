@@ -1,4 +1,4 @@
-"""A language model's opinion on pairs of texts: strict JSON, checked, with one repair try; a failure says nothing."""
+"""A language model's opinion on pairs of texts: strict JSON, checked, with one retry; a failure gives no opinion."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = frozenset({_ASKING, AGAIN, *_OLDER, _NEWER, _END})
 
 
 def opinions(llm: Llm, pairs: Sequence[tuple[Cleared, Cleared]]) -> list[str]:
-    """One opinion for each of at most `MOST_PAIRS` pairs; raise ModelUnavailable where none can be had."""
+    """One opinion for each of at most `MOST_PAIRS` pairs; raise ModelUnavailable if there is no valid reply."""
     parts: list[str | Cleared] = [_ASKING]
     for number, (older, newer) in enumerate(pairs[:MOST_PAIRS]):
         parts += [_OLDER[number], older, _NEWER, newer, _END]

@@ -10,7 +10,7 @@ from triskele.models.numbered_reply import AGAIN, Numbered, ask
 from triskele.privacy.clearance import Cleared
 
 MOST_TURNS = 20
-# A turn of a person tells a few things that last; more is an invention.
+# A turn states only a few lasting facts; more are invented.
 _MOST_FACTS = 8
 _LONGEST = 400
 _TOKENS_PER_TURN = 120
@@ -33,7 +33,7 @@ WORDS = frozenset({_TURNS, AGAIN, *(head for heads in _ROLES.values() for head i
 
 
 class ShownTurn(NamedTuple):
-    """A turn as the model is shown it: who speaks, `user` or `assistant`, and the cleared words."""
+    """A turn as it is sent to the model: the speaker, `user` or `assistant`, and the cleared words."""
 
     role: str
     text: Cleared
@@ -47,7 +47,7 @@ class ReadFact(NamedTuple):
 
 
 def read_facts(llm: Llm, turns: Sequence[ShownTurn]) -> list[ReadFact]:
-    """The facts of at most `MOST_TURNS` turns; raise ModelUnavailable where no valid answer can be had."""
+    """The facts of at most `MOST_TURNS` turns; raise ModelUnavailable if there is no valid reply."""
     parts: list[str | Cleared] = [_TURNS]
     for number, turn in enumerate(turns[:MOST_TURNS]):
         parts += [_ROLES[turn.role][number], turn.text, _ENDS[turn.role]]
@@ -58,7 +58,7 @@ def read_facts(llm: Llm, turns: Sequence[ShownTurn]) -> list[ReadFact]:
 
 
 def _facts(row: dict[str, Any], count: int) -> list[ReadFact] | None:
-    """The facts of one turn; None where anything in it is not as asked."""
+    """The facts of one turn; None if any of it is invalid."""
     given = row.get("facts")
     if not isinstance(given, list) or len(given) > _MOST_FACTS:
         return None

@@ -73,7 +73,7 @@ def prompt_characters(texts: Sequence[str]) -> int:
 
 
 def read_triples(llm: Llm, texts: Sequence[Cleared]) -> list[list[Triple]]:
-    """The triples of each of at most `MOST_TEXTS` texts; raise ModelUnavailable where none can be had."""
+    """The triples of each of at most `MOST_TEXTS` texts; raise ModelUnavailable if there is no valid reply."""
     parts: list[str | Cleared] = [_TRIPLES]
     for number, text in enumerate(texts[:MOST_TEXTS]):
         parts += [_NOTE[number], text, _END_OF_NOTE]
@@ -82,7 +82,7 @@ def read_triples(llm: Llm, texts: Sequence[Cleared]) -> list[list[Triple]]:
 
 
 def define_relations(llm: Llm, relations: Sequence[Cleared]) -> list[RelationMeaning]:
-    """What each of at most `MOST_RELATIONS` relations means; raise ModelUnavailable where that cannot be had."""
+    """What each of at most `MOST_RELATIONS` relations means; raise ModelUnavailable if there is no valid reply."""
     parts: list[str | Cleared] = [_RELATIONS]
     for number, relation in enumerate(relations[:MOST_RELATIONS]):
         parts += [_RELATION[number], relation]
@@ -92,7 +92,7 @@ def define_relations(llm: Llm, relations: Sequence[Cleared]) -> list[RelationMea
 
 
 def same_names(llm: Llm, pairs: Sequence[tuple[Cleared, Cleared]]) -> list[bool]:
-    """Whether the names of at most `MOST_NAMES` pairs are the same; raise ModelUnavailable where nothing can be had."""
+    """Whether the names of at most `MOST_NAMES` pairs are the same; ModelUnavailable if there is no valid reply."""
     parts: list[str | Cleared] = [_NAMES]
     for number, (one, other) in enumerate(pairs[:MOST_NAMES]):
         parts += [_PAIR[number], one, _AND, other]

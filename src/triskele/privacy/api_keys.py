@@ -24,7 +24,7 @@ _B64 = "[A-Za-z0-9+/]"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One form of key: the text is searched only where it contains one of the marks."""
+    """One form of key: a text is searched for it only if it contains one of the marks."""
 
     kind: str
     label: str
@@ -37,7 +37,7 @@ def _rule(kind: str, label: str, marks: str, form: str, *, before: str = r"(?<![
 
 
 def _exact(prefix: str, alphabet: str, length: int) -> str:
-    """A body of exactly this length: one more character of its alphabet is no match."""
+    """A body of exactly this length: one more character of its alphabet does not match."""
     return f"{prefix}{alphabet}{{{length}}}(?!{alphabet})"
 
 
@@ -250,7 +250,7 @@ _LONG_WITHOUT_DIGIT = 40
 _DIGIT = re.compile(r"\d")
 # What is made of so few characters is a placeholder.
 _FEW = 2
-# A hint has up to 40 characters, and up to 70 stand between it and its value.
+# A hint has up to 40 characters, and up to 70 are between it and its value.
 _HINT_REACH, _HINT_AFTER = 160, 60
 # No form of a key is shorter, and none has other characters but the space after FlyV1.
 _KEY_RUN = re.compile(r"(?<![\w\-+/=.~%:?])[\w\-+/=.~%:?]{20,}+", re.ASCII)
@@ -333,7 +333,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account,
 
 
 def find_keys(text: str) -> Iterator[Finding]:
-    """Random-looking values after a word such as "api key"; randomness alone does not count."""
+    """Random-looking values after a word such as "api key"; randomness is not enough."""
     for hint in matches_near(_KEY, text, _long_values(text), before=_HINT_REACH, after=_HINT_AFTER):
         link = _KEY_LINK.match(text, hint.end(), hint.end() + 400)
         if link and _is_key(text, hint, link):

@@ -1,6 +1,6 @@
-"""Text that may leave this machine: only what is cleared here has the type that egress takes.
+"""Text that may leave this machine: only text cleared here has the type that egress accepts.
 
-A text that quotes what must stay here is not cleared. Quotations are recognised by hashes of pairs of words, of
+A text that quotes a private or secret text is not cleared. Quotations are recognised by hashes of pairs of words, of
 numbers and of pieces of tokens; of a secret every word of what makes it one counts. A memory that says nearly the same
 as a private one is recognised by shingles, and a name that only private texts have counts as a quotation.
 
@@ -96,7 +96,7 @@ _LEAST_NUMBER = 4
 _LONG = 16
 _PIECE = 8
 _DENSE_PIECE = 4
-# In a secret of so few content words each counts alone; in a longer one, ordinary words would be caught too.
+# In a secret of this few content words each one counts; in a longer one, ordinary words would be caught too.
 _FEW = 6
 _LEAST_WORD = 4
 _LEAST_NAME = 3
@@ -176,7 +176,7 @@ class Shingles:
         self._sizes: list[int] = []
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add further texts; one too short to be told from a common phrase is left out."""
+        """Add further texts; texts too short to distinguish from a common phrase are left out."""
         for text in texts:
             marks = self._marks(text)
             if len(marks) >= _LEAST_SHINGLES:

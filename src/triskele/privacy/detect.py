@@ -112,7 +112,7 @@ def label_of(kind: str) -> str:
 
 
 def title_for(text: str, findings: Sequence[Finding]) -> str:
-    """The kinds of the secrets, then plain words around them; without findings the kind alone."""
+    """The kinds of the secrets, then plain words around them; without findings only the kind."""
     labels = list(dict.fromkeys(_LABELS[finding.kind] for finding in findings)) or ["Secret"]
     said = {word.lower() for label in labels for word in label.split()}
     words = [word for word in _words_around(text, findings) if word.lower() not in said]

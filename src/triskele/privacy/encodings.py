@@ -1,6 +1,6 @@
 """Other encodings of a text: percent signs, escapes, hexadecimal, base64, compatibility forms, backwards.
 
-A `DecodedText` knows where each of its characters stands in the original; `decodings` and `readings` are plain texts.
+A `DecodedText` maps each of its characters to the original; `decodings` and `readings` are plain texts.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class DecodedText:
 
 
 def compatible(text: str) -> DecodedText | None:
-    """The text in compatibility form (NFKC) without invisible characters; None where nothing changes."""
+    """The text in compatibility form (NFKC) without invisible characters; None if nothing changes."""
     if text.isascii() or (unicodedata.is_normalized("NFKC", text) and not _INVISIBLE.search(text)):
         return None
     return _view(text, _CLUSTER, _as_compatible)
 
 
 def percent_decoded(text: str) -> DecodedText | None:
-    """The text with percent signs decoded, also where they were encoded twice; None where there are none."""
+    """The text with percent signs decoded, also if they were encoded twice; None if there are none."""
     if "%" not in text or not _PERCENT.search(text):
         return None
     once = _view(text, _PERCENT, _as_decoded)
@@ -124,7 +124,7 @@ _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 _HEX = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2}[\s:,;-]{0,2}){6,}+")
 _NO_DIGIT = re.compile(r"0x|[^0-9a-fA-F]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}+")
-# Binary content rarely gives so many printable characters in a row.
+# Binary content rarely has this many printable characters in a row.
 _LEGIBLE = re.compile(r"[^\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]{6,}+")
 
 

@@ -15,7 +15,7 @@ _DIGITS = re.compile(
     r"(?<![\w.,\-+])(?:\d{4}[ \-]){2,4}\d{1,7}(?![\w\-]|[.,]\d)|(?<![\w.,\-+])\d{13,19}+(?![\w\-]|[.,]\d)"
     r"|(?<![\w.,\-+])\d{4}[ \-]\d{6}[ \-]\d{4,5}(?![\w\-]|[.,]\d)"
 )
-# Every card number lies in one.
+# Every card number is in one.
 _DIGIT_RUN = re.compile(r"\d[\d \-]{10,}+")
 _DIGITS_AFTER = 4
 # Prefix range, then the lengths that its cards have.
@@ -212,7 +212,7 @@ def _runs(text: str) -> Iterator[list[Word]]:
 
 
 def _phrases_in(text: str, run: list[Word]) -> Iterator[Finding]:
-    """The whole run after a hint; without one, a phrase with a checksum where the run begins or ends."""
+    """The whole run after a hint; without one, a phrase with a checksum at the start or end of the run."""
     if _SEED_HINT.search(text, max(0, run[0][1] - _SEED_REACH), run[0][1]):
         yield _seed_finding(run, "words of the BIP-39 list after a hint")
         return

@@ -15,7 +15,7 @@ _BEGIN = re.compile(r"-----BEGIN (?P<name>(?:[A-Z0-9]{2,12} ){0,3}PRIVATE KEY(?:
 _BODY = re.compile(r"(?:[A-Z][A-Za-z\-]{2,12}+: [^\n\\]{1,80}+|[A-Za-z0-9+/=\s]|\\[nr]){1,20000}+")
 _END = re.compile(r"-----END [A-Z0-9 ]{5,40}-----")
 _PRIVATE_END = re.compile(r"-----END (?:[A-Z0-9]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
-# Read backwards from the END line of a block whose BEGIN line is gone.
+# Read backwards from the END line of a block whose BEGIN line is missing.
 _BODY_BACKWARDS = re.compile(r"(?:[A-Za-z0-9+/=\s]|[nr]\\){1,8000}+")
 _BODY_REACH = 8000
 _LEAST_BODY = 40

@@ -37,20 +37,20 @@ Answer = TypeVar("Answer")
 
 
 class VaultLocked(Unavailable):
-    """The key cannot be had: a wrong passphrase, or a key file or keyring entry that is gone or open to others."""
+    """The key is not available: a wrong passphrase, or a key file or keyring entry missing or open to others."""
 
 
 class VaultDamaged(Unavailable):
-    """A sealed content or the document of the keys was altered, cut off or belongs elsewhere."""
+    """A sealed content or the document of the keys was altered, cut off or belongs to another memory."""
 
 
 def lost(what: str, advice: str) -> VaultLocked:
-    """The error of a key that is gone: what to do, what is lost without it and what is not."""
+    """The error of a lost key: what to do, what cannot be read without it and what can."""
     return VaultLocked(f"{what}: {advice}; without it the contents of secret memories cannot be read, {STAYS}")
 
 
 class KeySource(Protocol):
-    """Gives a key for the public details that are stored beside what it wraps."""
+    """Returns a key for the public details that are stored with what it wraps."""
 
     @property
     def kind(self) -> str:
@@ -103,7 +103,7 @@ class Passphrase:
 
 
 def _argon_details(details: Details) -> tuple[bytes, int, int, int]:
-    """Checked, so that an altered document costs neither minutes nor all memory."""
+    """The parameters, checked so that an altered document cannot demand minutes or all memory."""
     try:
         salt = base64.b64decode(details["salt"], validate=True)
         memory, rounds, lanes = (int(details[name]) for name in ("memory_kib", "rounds", "lanes"))
@@ -122,12 +122,12 @@ class KeyFile:
     """A random key in a file that only its owner can read."""
 
     path: Path
-    # Only where no sealed text can need it.
+    # Only if no sealed text can need it.
     replaces_unfinished: bool = False
     kind: str = field(default="key-file", init=False)
 
     def fresh(self) -> dict[str, Any]:
-        """Makes the file whole or not at all; a key file that already stands there is used."""
+        """Create the file completely or not at all; an existing key file is used."""
         try:
             if self.replaces_unfinished and self.is_unfinished():
                 self._discard_unfinished()
@@ -243,7 +243,7 @@ class KeyCommand:
         return {}
 
     def key(self, details: Details) -> bytearray:  # noqa: ARG002
-        """The key that the command prints; what else it says is not shown, because it may hold the key."""
+        """The key that the command prints; its other output is not shown, because it may contain the key."""
         if not self.command:
             raise lost("the vault's key comes from a command", "set privacy.key_command in config.toml")
         try:
@@ -272,7 +272,7 @@ class SystemKeyring:
     kind: str = field(default="keyring", init=False)
 
     def fresh(self) -> dict[str, Any]:
-        """Keeps a new key under a name of its own, so that the old one stays until it is no longer needed."""
+        """Store a new key under a separate name, so that the old one stays until it is no longer needed."""
         name = secrets.token_hex(8)
         kept = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
         _asked(lambda: self.store.set_password(_SERVICE, name, kept))

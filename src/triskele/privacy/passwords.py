@@ -162,7 +162,7 @@ _LOCAL_PIN = re.compile(
 )
 # Every PIN and code begins one.
 _DIGIT_GROUP = re.compile(r"\d[\d \-]{2,}+")
-# The longest word for PIN has 40 characters, and 40 stand between it and the number.
+# The longest word for PIN has 40 characters, and 40 are between it and the number.
 _PIN_REACH, _PIN_AFTER = 160, 8
 _CODE_MARKS = ("recovery", "backup", "2fa", "scratch", "wiederherstellungs", "one-time")
 

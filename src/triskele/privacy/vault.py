@@ -209,14 +209,14 @@ class Vault:
         return AESGCM(key)
 
     def _bound(self, head: bytes, id: str, version: int) -> bytes:
-        """What a sealed content is tied to, without doubt where one part ends and the next begins."""
+        """The associated data of a sealed content, with unambiguous boundaries between its parts."""
         name, memory = self._name.encode(), id.encode()
         return b"".join(
             (head, _LENGTH.pack(len(name)), name, _LENGTH.pack(len(memory)), memory, struct.pack(">q", version))
         )
 
     def copy_of_keys(self) -> Ring:
-        """The keys in memory of their own, for the document; the caller wipes them."""
+        """A copy of the keys for the document; the caller wipes it."""
         return {generation: bytearray(key) for generation, key in self._keys.items()}
 
     def __repr__(self) -> str:
@@ -253,7 +253,7 @@ def sources_of(stored: str) -> list[str]:
 
 
 def begin_rotation(stored: str, vault: Vault, source: KeySource, *, renew: bool = False) -> str:
-    """A document that the new source opens too; `renew` adds a new data key, for when the old may be known."""
+    """A document that the new source opens too; `renew` adds a new data key, in case the old one was exposed."""
     keys = vault.copy_of_keys()
     if renew:
         keys[max(keys) + 1] = bytearray(secrets.token_bytes(KEY_BYTES))

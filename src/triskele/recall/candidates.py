@@ -21,10 +21,10 @@ from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, Nearness
 from triskele.recall.plan import OFF
 from triskele.types import Agreement, Ranking
 
-# The default's weight of each leg's share of its ceiling, for memories that stand alone and for turns of conversations.
+# The default's weight of each leg's share of its ceiling, for single memories and for turns of conversations.
 ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
 IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.10, LATE: 0.82}
-# A model that breaks the query's words into fragments does not know them: the lexical leg counts most.
+# If the model splits the query's words into pieces, it has no vectors for them: the lexical leg counts most.
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 # The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
 # conversations with an assistant gain up to .35 (docs/decisions/0034).
@@ -38,8 +38,8 @@ _MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
 _ALL = 2**31
-# A long text is kept in several memories: so many of them keep their scores, what the others keep, and how many
-# candidates are looked at.
+# A long text is stored as several memories: how many of them keep their scores, the factor of the others, and the
+# number of candidates that are checked.
 OF_ONE_TEXT = 2
 REPEATED_SHARE = 0.5
 _LOOKED_AT = 30
@@ -49,7 +49,7 @@ _LOOKED_AT = 30
 class CandidateSet:
     """The scored candidates, best first; `seeds` are the rows whose connections the graph leg followed.
 
-    `late` and `token_weights` tell how each candidate matches the query's tokens, where late interaction ran.
+    `late` and `token_weights` are how each candidate matches the query's tokens, if late interaction ran.
     `elsewhere` is how much nearer to the query a memory of another project is than any of these.
     """
 
@@ -71,7 +71,7 @@ def in_order(ranking: Ranking) -> list[Candidate]:
 
 
 def smoothed(ranking: Ranking, beside: Ints, corpus: Corpus) -> Ranking:
-    """The ranking with a fifth of each turn's score added to the visible turns beside it."""
+    """The ranking with a fifth of each turn's score added to the visible turns next to it."""
     has = beside >= 0
     if not has.any():
         return ranking
@@ -91,7 +91,7 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
     most, reach = encoded.rescored, encoded.reach
     rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
     facts = corpus.facts(rows, reach=reach)
-    # A turn says little by itself: its neighbours may raise it from further below.
+    # A single turn says little: its neighbours may raise it from further below.
     share = conversation_share(facts.neighbours[:most])
     order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
     sessions, neighbours = facts.sessions[order], facts.neighbours[order]
@@ -100,7 +100,7 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
 
 
 def conversation_share(neighbours: Ints) -> float:
-    """The share of some rows that have a turn beside them."""
+    """The share of some rows that have a neighbouring turn."""
     return float((neighbours[:, :2] >= 0).any(axis=1).mean()) if len(neighbours) else 0.0
 
 
@@ -121,7 +121,7 @@ def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
 
 
 def _foreignness(text: str, encoding: Encoding) -> float:
-    """From 0, words that the model knows whole, to 1, words that it knows in fragments or not at all."""
+    """From 0, words that are whole tokens of the model, to 1, words that it splits into pieces or lacks."""
     if not any(character.isalpha() for character in text):
         return 0.0
     if not text.isascii():
@@ -129,7 +129,7 @@ def _foreignness(text: str, encoding: Encoding) -> float:
         if sum(character > "\u024f" for character in letters) * 2 > len(letters):
             return 1.0
     words = len(_WORD.findall(text))
-    # Punctuation is a token of its own and tells nothing.
+    # Punctuation is a separate token without meaning.
     pieces = sum(_WORD.match(text, start) is not None for start in encoding.spans[:, 0].tolist())
     return min(max((pieces / words - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0), 1.0)
 
@@ -218,7 +218,7 @@ def _has_speakers(found: Rankings, corpus: Corpus) -> bool:
 
 
 def _evidence_weight(name: str, encoded: EncodedQuery) -> float:
-    """What evidence in full adds; time adds the more, the more of the query tells of it."""
+    """The weight of full evidence; time weighs more the more of the query is about it."""
     period = encoded.query.period
     if name != TIME or period is None:
         return BY_EVIDENCE[name]
@@ -256,7 +256,7 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> Ranking
 
 
 def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> list[Candidate]:
-    """One of the textbook fusions, with late interaction mixed into the best candidates where the plan says so."""
+    """One of the textbook fusions, with late interaction mixed into the best candidates if the plan says so."""
     plan = encoded.plan
     config = FusionConfig(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=encoded.query.depth)
     if GRAPH in plan.legs:
@@ -264,7 +264,7 @@ def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]
     fused = fusion.fuse(plan.fusion, rankings, config)
     if plan.rerank != LATE or not fused:
         return fused
-    # What lies below has scores of another kind, which would not compare.
+    # Candidates below have scores of another kind, which are not comparable.
     top = fused[: encoded.rescored]
     rows = np.array([candidate.row for candidate in top], dtype=np.int64)
     first = Ranking("fused", tuple(rows.tolist()), tuple(candidate.score for candidate in top))
@@ -322,7 +322,7 @@ def few_of_each_text(fused: list[Candidate], corpus: Corpus) -> list[Candidate]:
 def _texts(rows: Ints, beside: Ints, corpus: Corpus) -> list[int]:
     """Per row the first known piece of the text that it was cut from.
 
-    Turns of one speaker or role that stand beside each other and have the same time are pieces of one text.
+    Adjacent turns of one speaker or role with the same time are pieces of one text.
     """
     everyone = distinct(np.concatenate([rows, beside[beside >= 0]]))
     facts = corpus.facts(everyone, reach=1)

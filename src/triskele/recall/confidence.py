@@ -19,7 +19,7 @@ from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 # How many candidates the best one is compared with.
 COMPARED = 4
 CERTAIN = 0.97
-# Where the best hit tells of another ticket, code or variable than the one asked for.
+# If the best hit is about another ticket, code or variable than the one asked for.
 UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
@@ -34,7 +34,7 @@ _WEIGHTS: Mapping[str, float] = {
     "unknown": -4.83,
     "elsewhere": -6.5,
 }
-# What a memory says by itself counts, not what it is connected with or who said it.
+# Only the text of a memory counts, not its connections or its speaker.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
 _IDENTIFIER = re.compile(r"(?=.*[\d_])(?=.*[^\d.,]).{4,}|\w+[/:]\S+")
 _RARE = 3
@@ -42,10 +42,10 @@ _WORD = re.compile(r"\w+")
 
 
 def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
-    """What speaks for the best candidate and against it.
+    """The signs for and against the best candidate.
 
-    Words shared without nearness of meaning, and tokens of which some match well and others hardly, tell of a memory
-    about the same thing that does not say what was asked. What another project knows better is asked of that project.
+    Words shared without nearness of meaning, and tokens of which some match well and others hardly, indicate a
+    memory about the same thing that does not answer. So does a nearer memory in another project.
     """
     best, *others = expanded(found.fused[: COMPARED + 1])
     shares = [_share(each) for each in others]
@@ -71,7 +71,7 @@ def identifiers(query: QueryTerms) -> list[str]:
 
 
 def names_exactly(query: QueryTerms, covered: frozenset[str], memories: int) -> bool:
-    """Whether a memory holds the identifiers of a query, a rare one among them, and at least half of what it asks."""
+    """Whether a memory contains the identifiers of a query, a rare one among them, and half of its terms by rarity."""
     named = identifiers(query)
     if not named or not covered.issuperset(named) or query.ceiling <= 0:
         return False
@@ -92,7 +92,7 @@ def has_signs(best: Candidate) -> bool:
 
 
 def _spread(found: CandidateSet, row: int) -> float:
-    """The deviation of a candidate's own matches over the query's tokens; 0 where it was not scored by them."""
+    """The deviation of a candidate's own matches over the query's tokens; 0 if it was not scored by them."""
     late, weights = found.late, found.token_weights
     if late is None or weights is None or not (is_row := late.rows == row).any():
         return 0.0

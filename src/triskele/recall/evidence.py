@@ -1,4 +1,4 @@
-"""Evidence beside the legs: whose words a query asks for and the time that it names, and which candidates fit."""
+"""Evidence besides the legs: the speaker and the time that a query asks for, and which candidates match."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from triskele.index.vectors import distinct
 from triskele.types import Period, Role
 
 SPEAKER, TIME, REVIEW = "speaker", "time", "review"
-# A memory that names no speaker may hold anybody's words.
+# A memory without a speaker may be from anyone.
 UNKNOWN_SHARE = 0.5
 # A suggestion is recorded in two turns, the one that makes it and the one that answers it: both are evidence.
 ASSISTANT_SHARE = 0.4
-# People tell of things some days before and after they happen: outside the period evidence falls to 1/e within a week
+# People write about events days before and after they happen: outside the period evidence falls to 1/e within a week
 # and half the length of the period.
 _WEEK = 7 * 86_400_000_000
 _OF_PERIOD = 0.5
@@ -53,7 +53,7 @@ def role_asked(text: str) -> Role | None:
 
 
 def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
-    """How far each candidate holds the words asked for, from 0 to 1; None where anybody's words will do."""
+    """How far each candidate matches the speaker asked for, from 0 to 1; None if the query asks for none."""
     names = corpus.speakers(distinct(facts.speakers).tolist())
     if (speaker := speaker_asked(text, names)) is not None:
         return _shares(facts.speakers, speaker)
@@ -72,7 +72,7 @@ def _shares(codes: Ints, wanted: int) -> Floats:
 
 
 def by_time(period: Period | None, facts: Facts) -> Floats | None:
-    """How near each candidate is to the time asked for, from 0 to 1; None where the query names no time."""
+    """How near each candidate is to the time asked for, from 0 to 1; None if the query names no time."""
     return None if period is None else nearness(period, facts)
 
 

@@ -47,7 +47,7 @@ _STOPS = " .,;?!¿¡…。？！"
 
 
 def rewrites(llm: Llm, question: Cleared) -> list[str]:
-    """Up to 3 other wordings of a query; empty where the answer contains no usable one."""
+    """Up to 3 other wordings of a query; empty if the answer contains no usable one."""
     answer = llm.complete((_ASKING, question.part(0, _LONGEST_QUESTION), _END), most_tokens=_MOST_TOKENS)
     found: dict[str, str] = {}
     for line in map(_bare, answer.splitlines()):
@@ -76,7 +76,7 @@ class QueryRewriter:
         try:
             return rewrites(self.llm, cleared), ""
         except Unavailable as error:
-            return [], f"not asked in other words: {error}"
+            return [], f"the question was not reworded: {error}"
 
 
 def joined(first: Sequence[Candidate], others: Sequence[Sequence[Candidate]]) -> list[Candidate]:

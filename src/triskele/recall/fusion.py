@@ -108,7 +108,7 @@ def standard_score(scores: Scores, _: FusionConfig) -> Floats:
 
 
 def share_of_ceiling(scores: Scores, _: FusionConfig) -> Floats:
-    """s / the best score that any memory could have had: it tells how well the query is answered."""
+    """s / the best score that any memory could have: how well the query is answered."""
     above = np.maximum(scores.raw, 0.0)
     return above / scores.ceiling if scores.ceiling > _SAME else np.zeros(len(above))
 
@@ -147,7 +147,7 @@ class _Leg:
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """The place of each row; only what is explained asks for it."""
+        """The place of each row; needed only for explanations."""
         return {row: place for place, row in enumerate(self.listed)}
 
     def contribution(self, place: int) -> Contribution:

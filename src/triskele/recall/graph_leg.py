@@ -2,7 +2,7 @@
 
 Title edges connect a memory with those that mention its subject; shared edges connect memories that mention the same
 concept, the stronger the fewer do. A name that very many memories mention connects none of them. A candidate gains
-where a walk from the best two arrives, and where it matches query tokens that a linked one does not match. All of it
+if a walk from the best two reaches it, and if it matches query tokens that a linked one does not match. All of it
 counts more the more query tokens the best candidate leaves unmatched (docs/decisions/0014). Then the list is built from
 the top: a connected candidate gains by what it matches beyond all those above it, so that memories that repeat the
 first one do not fill the list (docs/decisions/0034).
@@ -45,12 +45,12 @@ BY_TITLE_WALK = 1.25
 BY_WALK = 0.75
 # What a linked memory adds beyond the one that it is linked with sets it apart from those that repeat the first.
 BY_GAIN = 4.0
-# Connections add nothing to a memory whose cosine lies below these, and count in full a little above. A title of few
+# Connections add nothing to a memory whose cosine is below these, and count in full a little above. A title of few
 # owners is a strong connection: the memory that it leads to may be further from the query.
 _STRANGER, _STRANGER_BY_TITLE = 0.05, -0.05
 _ACQUAINTED_WITHIN = 0.1
 _FEW_OWNERS = 2
-# A query token whose best match lies below this is open; from this share of open weight on the graph counts in full.
+# A query token whose best match is below this is open; from this share of open weight on the graph counts in full.
 OPEN_BELOW = 0.6
 FULLY_OPEN = 0.4
 LEAST_OPEN = 0.7
@@ -268,7 +268,7 @@ WALKS: Mapping[str, Walk] = {"pagerank": pagerank, "hops": hop_decay}
 
 
 def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> Ranking:
-    """The graph as a leg of its own, for the textbook fusions: where a walk from the best of the other legs arrives."""
+    """The graph as a separate leg, for the textbook fusions: the rows that a walk from the best of others reaches."""
     starts: dict[int, float] = {}
     for ranking in rankings:
         for rank, row in enumerate(ranking.rows[:SEEDS], start=1):
@@ -276,7 +276,7 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
     if not starts or encoded.plan.walk == OFF:
         return Ranking(GRAPH)
     seeds = np.array(list(starts), dtype=np.int64)
-    # A memory that mentions very much says little about each concept.
+    # A memory with very many mentions says little about each concept.
     mentioned = np.bincount(corpus.mentions(seeds).place, minlength=len(seeds))
     weights = np.array(list(starts.values())) * corpus.facts(seeds).importance / np.sqrt(np.maximum(mentioned, 1))
     edges = MixedEdges(ConceptGraph(corpus))
@@ -288,7 +288,7 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
 
 
 def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
-    """Memories whose subject stands in the query, and the weight of the query tokens that name it."""
+    """Memories whose subject occurs in the query, and the weight of the query tokens that name it."""
     text, listed = encoded.query.text, parts(encoded.query.text)
     texts = [part.text for part in listed]
     sizes = range(1, MAX_PARTS + 1)
@@ -383,7 +383,7 @@ def gains(
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
     extra *= _acquaintance(rows, dense, _named_rows(surroundings.by_title))
-    # A walk starts at these: they are not worse for having been found first.
+    # A walk starts at these: they must not lose by being found first.
     starts = places[:WALKERS]
     extra[starts] = np.delete(extra, starts).max(initial=0.0)
     return np.asarray(extra * openness, dtype=np.float32)
@@ -418,13 +418,13 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
 
 
 def _footing(matches: Floats, weights: Floats, between: tuple[float, float]) -> float:
-    """From 0 to 1, how far the mean match of the first candidate lies between two values."""
+    """From 0 to 1, the position of the first candidate's mean match between two values."""
     low, high = between
     return min(max((float(matches @ weights) - low) / (high - low), 0.0), 1.0)
 
 
 def _acquaintance(rows: Ints, dense: Ranking, named: Ints) -> Floats:
-    """From 0, a stranger to the query, to 1; a memory without a vector is none.
+    """From 0, unrelated to the query, to 1; a memory without a vector counts as related.
 
     What a seed names by its own title may be further from the query than what shares a name with the seed.
     """
@@ -455,7 +455,7 @@ def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:
 
 
 def _arriving(walk: str, edges: Edged, starts: Ints, rows: Ints) -> Floats:
-    """The share of a walk's mass that arrives at each row; where it started it counts for nothing."""
+    """The share of a walk's mass that arrives at each row; the rows where it started get none."""
     walkers = starts[:WALKERS]
     if not len(edges.around(walkers)[0]):
         return np.zeros(len(rows), dtype=np.float32)

@@ -23,7 +23,7 @@ _DECAY = np.array([0.9, 0.85, 0.75, 0.7], dtype=np.float32)
 SESSION_SHARE = 0.4
 # The share of a turn's own match, which sets it apart from its neighbours.
 OWN_SHARE = 0.2
-# A memory of few tokens says little of what it is near to: below so many its match counts less (docs/decisions/0050).
+# A match of few tokens is weak evidence: below this many tokens it counts less (docs/decisions/0050).
 FEW_TOKENS = 14
 BREVITY_POWER = 0.1
 _STOP_WORD_SHARE = 0.15
@@ -61,7 +61,7 @@ class LateScores:
 def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None = None) -> LateScores:
     """Rank candidates by the weighted mean, over the query's tokens, of their best match.
 
-    The facts of the rows are read where they are not given.
+    The facts of the rows are read if they are not given.
     """
     facts = facts or corpus.facts(rows, reach=encoded.reach)
     around = facts.neighbours if (facts.neighbours >= 0).any() else facts.neighbours[:, :0]
@@ -142,7 +142,7 @@ def _run(text: str) -> str:
 
 
 def _with_session(scores: Floats, sessions: Ints) -> Floats:
-    """Move turns towards the best turn of their conversation, which tells what the conversation is about."""
+    """Move turns towards the best turn of their conversation, which shows what the conversation is about."""
     turns = np.flatnonzero(sessions >= 0)
     if not len(turns):
         return scores

@@ -135,10 +135,10 @@ class HostedQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearness:
-    """Cosines between a query and memories: of the local model, or the mean of both where a hosted one was asked.
+    """Cosines between a query and memories: of the local model, or the mean of both if a hosted one was used.
 
     The hosted model's cosines are scaled to the mean and spread of the local ones, so that a memory that it may not
-    read is comparable. `scale` is a factor and an offset; None where there is nothing to compare.
+    read is comparable. `scale` is a factor and an offset; None if there is nothing to compare.
     """
 
     vector: Floats
@@ -147,7 +147,7 @@ class Nearness:
     scale: tuple[float, float] | None = None
 
     def cosines(self, rows: Ints) -> Floats:
-        """The cosines of some rows; NaN where a row has no vector."""
+        """The cosines of some rows; NaN if a row has no vector."""
         local = self.corpus.cosines(self.vector, rows)
         if self.hosted is None or self.scale is None:
             return local
@@ -169,9 +169,9 @@ class Nearness:
 def dense(
     encoded: EncodedQuery, corpus: Vectors, hosted: HostedQuery | None = None, also: Sequence[int] = ()
 ) -> tuple[Ranking, Nearness]:
-    """The nearest candidates inside the scope, and what scores further rows.
+    """The nearest candidates inside the scope, and the cosines of further rows on demand.
 
-    A candidate below the least similarity counts only where the lexical leg found it `also`.
+    A candidate below the least similarity counts only if the lexical leg found it (`also`).
     """
     vector, depth = encoded.encoding.sentence, encoded.query.depth
     rows, cosines = corpus.nearest(vector, depth)
@@ -225,10 +225,10 @@ def of_pairs(ranking: Ranking, pairs: Sequence[tuple[int, float]]) -> Ranking:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Bound numpy's products to one thread; when the last caller has left, they have as many as before.
+    """Limit numpy's products to one thread until the last caller has left.
 
-    Those of a recall are small, and threads that wait for the next one spin. The count is the process's own: who uses
-    triskele as a library keeps its threads between two recalls.
+    Those of a recall are small, and threads that wait for the next one spin. The limit applies to the whole process: a
+    program that uses triskele as a library has its threads back between two recalls.
     """
     global _callers, _threads_before
     counts = _thread_counts()
@@ -252,7 +252,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _thread_counts() -> tuple[Callable[[], int], Callable[[int], object]] | None:
-    """The functions of numpy's OpenBLAS that read and write its number of threads; None where it has another."""
+    """The functions of numpy's OpenBLAS that read and write its number of threads; None if numpy uses another BLAS."""
     package = Path(np.__file__).parent
     for folder in (package.parent / "numpy.libs", package / ".dylibs"):
         for path in sorted(folder.glob("*openblas*")):

@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from triskele.recall.second_stage import SecondStage
 
 MAX_RESOLUTIONS = 3
-WORDS_ALONE = "words alone answered"
+WORDS_ALONE = "searched by words only"
 WITHOUT_MODEL = f"{WORDS_ALONE}: no model is installed"
-# A text repeats another when more than this share of its words stands there already.
+# A text repeats another if more than this share of its words is in the other.
 REPEATED = 0.8
 _OPENING = 60
-# Most queries have neither digits nor underscores, and hence no identifier.
+# Most queries have neither digits nor underscores, so no identifier.
 _HAS_IDENTIFIER = re.compile(r"[\d_]").search
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What recall reads and asks; without an embedder the lexical leg answers alone."""
+    """The store, corpus and models of a recall; without an embedder only the lexical leg runs."""
 
     store: OwnerStore
     corpus: Callable[[Scope], Corpus]
@@ -81,7 +81,7 @@ def recall(query: Query, plan: Plan, sources: Sources, *, project: str | None, s
 
 
 def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, int | None]:
-    """The rank of a memory in each retrieving leg of a plan, within the query's depth; None where a leg lacks it."""
+    """The rank of a memory in each retrieving leg of a plan, within the query's depth; None if a leg lacks it."""
     with sources.store.snapshot():
         corpus = sources.corpus(query.scope)
         query, _ = _respelled(query, corpus)
@@ -186,10 +186,10 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
 
 
 def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:
-    """The candidates in the order of the cross-encoder, where the plan asks for it."""
+    """The candidates in the order of the cross-encoder, if the plan says so."""
     if plan.rerank != CROSS or sources.reranker is None or query.sort is not Sort.RELEVANCE:
         return found
-    # Imported here: few plans ask for it.
+    # Imported here: few plans need it.
     from triskele.recall.reorder import by_cross_encoder
 
     memories = sources.store.rows(candidate.row for candidate in found.fused[: sources.reranker.depth])
@@ -204,7 +204,7 @@ def _with_wordings(
     # Imported here: only recalls with a language model need it.
     from triskele.recall.expansion import joined
 
-    # Other wordings are ranked by local models alone: a hosted one has read the query as it was asked.
+    # Other wordings are ranked only by local models: the hosted one has encoded the original query.
     local = replace(sources, hosted=None)
     plain = replace(plan, rerank=DEFAULT) if plan.rerank == CROSS else plan
     others = []

@@ -21,7 +21,7 @@ CROSS = "cross"
 GATED = "gated"
 RERANKS = (DEFAULT, OFF, "late", CROSS, GATED)
 WALKS = ("pagerank", "hops", OFF)
-# What counts beside the legs: whose words a query asks for, and the time that it names.
+# Evidence besides the legs: the speaker that a query asks for, and the time that it names.
 EVIDENCE = ("speaker", "time")
 # How long the gated cross-encoder may take while a prompt waits.
 HURRIED_S = 0.15
@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def asks_meaning(self) -> bool:
-        """Whether the plan needs the model: the lexical leg alone does not, unless late interaction rescores it."""
+        """Whether the plan needs the model: the lexical leg does not, unless late interaction rescores it."""
         return "dense" in self.legs or self.rerank == "late"
 
 

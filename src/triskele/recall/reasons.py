@@ -54,7 +54,7 @@ class Coverage:
         return len(self.covered(memory)) == len(self.query.terms)
 
     def terms_of_each(self, memories: Sequence[Memory]) -> list[tuple[Term, ...]]:
-        """Where the query terms stand in some memories, once each; those of labels have no place in the text."""
+        """The positions of the query terms in some memories, once each; terms of labels have no position there."""
         texts, labels = [memory.content for memory in memories], [_labels(memory) for memory in memories]
         places = self.analyzer.first_places_of_each([*texts, *labels], frozenset(self.query.terms))
         return [
@@ -77,7 +77,7 @@ class Coverage:
         return frozenset(self.analyzer.terms(f"{memory.content} {_labels(memory)}"))
 
     def _parts(self, identifier: str) -> list[str]:
-        """The words that an identifier is made of; itself where it is one word."""
+        """The words that an identifier is made of; itself if it is one word."""
         return [term for term in self.analyzer.terms(identifier) if term != identifier] or [identifier]
 
     def covered(self, memory: Memory) -> frozenset[str]:
@@ -119,7 +119,7 @@ def bare(
     words: tuple[str, ...] = (),
     links: tuple[Link, ...] = (),
 ) -> Hit:
-    """A hit without its reason; evidence, words and links are given where it is explained, which takes longer."""
+    """A hit without its reason; an explained hit also has evidence, words and links, which takes longer."""
     return Hit(
         memory=resolved.memory,
         score=resolved.score,
@@ -194,7 +194,7 @@ def sentence(hit: Hit, named: Callable[[str], str] = str) -> str:
 
 
 def _said(hit: Hit) -> str:
-    """Whose words a hit holds and when it was said, where the query asks for that or the age of a memory counts."""
+    """Whose words a hit holds and when it was said, if the query asks for that or the age of a memory counts."""
     said = ""
     if SPEAKER in hit.legs and (hit.memory.speaker or hit.memory.role):
         said += f", in the words of {hit.memory.speaker or f'the {hit.memory.role}'}"
@@ -219,7 +219,7 @@ def _match(hit: Hit) -> str:
 
 
 def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Coverage, memories: int) -> float:
-    """How likely the best hit answers; where the lexical leg answers alone, how much of the query it covers."""
+    """How likely the best hit answers; if only the lexical leg ran, how much of the query it covers."""
     if not resolved:
         return 0.0
     best = resolved[0]

@@ -115,7 +115,7 @@ def _to_unit(scores: Sequence[float]) -> NDArray[np.float64]:
 
 
 def _similarities(rows: Sequence[int], vectors: Mapping[int, Floats]) -> NDArray[np.float64]:
-    """Cosines of unit vectors, at least 0; 0 where a vector is missing."""
+    """Cosines of unit vectors, at least 0; 0 if a vector is missing."""
     known = [place for place, row in enumerate(rows) if row in vectors]
     alike = np.zeros((len(rows), len(rows)))
     if known:

@@ -51,7 +51,7 @@ class Switched:
 
 
 def switched(store: OwnerStore) -> Switched | None:
-    """The last switch of models; None where there was none."""
+    """The last switch of models; None if there was none."""
     found = store.documents.all(_KIND).get(_KEY)
     return Switched(**found) if found else None
 
@@ -131,7 +131,7 @@ class ModelRuntime:
         return self._worker is not None
 
     def semantic(self) -> SemanticIndex | None:
-        """The local model and its indexes; None where no model is in force."""
+        """The local model and its indexes; None if no model is in force."""
         return self._opened_as(self.model)
 
     def _opened_as(self, model: str) -> SemanticIndex | None:
@@ -147,7 +147,7 @@ class ModelRuntime:
                 try:
                     self._semantic = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
                 except BadInput:
-                    # The folder of the model may be gone: the lexical leg answers alone until another switch.
+                    # The folder of the model may be missing: only the lexical leg works until another switch.
                     if is_set(self._settings):
                         raise
                 self._opened = model
@@ -167,7 +167,7 @@ class ModelRuntime:
                 loaded.result()
 
     def rival(self, name: str) -> SemanticIndex:
-        """Another local model over the same store, beside the one in force; one of the hub is downloaded."""
+        """Another local model over the same store, next to the one in use; a model of the hub is downloaded."""
         from triskele.index.local import SemanticIndex
         from triskele.models.local import local_embedder
 
@@ -175,7 +175,7 @@ class ModelRuntime:
         return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def services(self) -> HostedServices | None:
-        """The models that the settings name besides the local one; None where they name none, the default."""
+        """The models that the settings name besides the local one; None if they name none, the default."""
         settings = self._settings
         if not (settings.hosted.service or settings.rerank.service or settings.rerank.model or settings.llm.service):
             return None
@@ -188,7 +188,7 @@ class ModelRuntime:
 
     @cached_property
     def egress_policy(self) -> EgressPolicy:
-        """Which texts may leave this machine: it knows what quotes something private or secret."""
+        """Decides which texts may leave this machine: none that quotes something private or secret."""
         from triskele.recall.hosted.egress_policy import EgressPolicy
 
         return EgressPolicy(self._store, self._vault())
@@ -230,7 +230,7 @@ class ModelRuntime:
         model: SemanticIndex | None = None,
         embed_first: int = 0,
     ) -> Sources:
-        """What recall reads and asks for a query, by another `model` if given; a hosted model encodes it if it may."""
+        """The sources of recall for a query, with another `model` if given; a hosted model encodes it if allowed."""
         from triskele.recall.pipeline import WITHOUT_MODEL, Sources
 
         is_by_relevance = query.sort is Sort.RELEVANCE
@@ -274,7 +274,7 @@ class ModelRuntime:
         return database.corpus if database is not None else self.indexes(semantic).corpus
 
     def database(self, semantic: SemanticIndex | None) -> DatabaseIndexes | None:
-        """The words and vectors inside the database, where the settings say so and the database can rank."""
+        """The words and vectors inside the database, if the settings say so and the database can rank."""
         rows = self._store.corpus
         if self._settings.store.corpus != DATABASE or rows is None or rows.problem:
             return None
@@ -294,11 +294,11 @@ class ModelRuntime:
             return self._databases[fingerprint]
 
     def corpus_notes(self) -> tuple[str, ...]:
-        """What to know where the settings ask for the corpus inside the database."""
+        """Problems and warnings if the settings choose the corpus inside the database."""
         rows = self._store.corpus
         if self._settings.store.corpus != DATABASE or rows is None:
             return ()
-        return (f"{rows.problem}: the local corpus serves",) if rows.problem else (rows.warning,) * bool(rows.warning)
+        return (f"{rows.problem}: the local corpus is used",) if rows.problem else (rows.warning,) * bool(rows.warning)
 
     def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
@@ -418,7 +418,7 @@ class ModelRuntime:
 
 
 def _second_stage(plan: Plan) -> SecondStage | None:
-    """The bundled cross-encoder, where the plan asks for it."""
+    """The bundled cross-encoder, if the plan says so."""
     if plan.rerank != GATED:
         return None
     from triskele.models.bundled import bundled_cross_encoder

@@ -1,6 +1,6 @@
-"""The second stage: the bundled cross-encoder reads the best candidates of an answer that is neither sure nor hopeless.
+"""The second stage: the bundled cross-encoder scores the best candidates of an answer of middling confidence.
 
-What it thinks of them is one more contribution: it moves the candidates that it has read, and none of the others.
+Its score is one more contribution: it moves the candidates that it has read, and none of the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READ = 10
 BY_REVIEW = 0.06
 # Outside this band of confidence reading again changes little.
 HOPELESS, SURE = 0.05, 0.9
-# Turns up to this length are read behind the turns before them: longer ones say enough by themselves.
+# Turns up to this length are read together with the turns before them: longer ones need no context.
 _SHORT = 400
 _TURNS_BEFORE = (0, 2)
 
@@ -58,7 +58,7 @@ class SecondStage:
         return HOPELESS <= confidence < SURE
 
     def read(self, question: str, found: CandidateSet, corpus: Corpus, store: OwnerStore) -> CandidateSet:
-        """The candidates with what the cross-encoder thinks of the best ones; as they were where it takes too long."""
+        """The candidates with the cross-encoder's scores of the best ones; unchanged if it takes too long."""
         top = found.fused[:READ]
         memories = store.rows(candidate.row for candidate in top)
         top = [candidate for candidate in top if candidate.row in memories]
@@ -71,7 +71,7 @@ class SecondStage:
         except TimeoutError:
             return replace(found, missing=(*found.missing, f"{self.scorer.name} took longer than {self.seconds:g} s"))
         except Unavailable as error:
-            return replace(found, missing=(*found.missing, f"not read again: {error}"))
+            return replace(found, missing=(*found.missing, f"not reranked: {error}"))
         return replace(found, fused=_moved(found.fused, top, logits))
 
     def _logits(self, question: str, texts: Sequence[str], contexts: Sequence[Context]) -> Floats:

@@ -22,7 +22,7 @@ _FEW = 64
 
 
 class Succession:
-    """The supersedes links around some memories, as they stood in the scope's knowledge."""
+    """The supersedes links around some memories, as known in the scope."""
 
     def __init__(self, ids: Iterable[str], store: OwnerStore, scope: Scope) -> None:
         self._as_of = scope.as_of
@@ -103,7 +103,7 @@ class Resolved:
 
 
 class _Choice(NamedTuple):
-    """A candidate to serve, or its successor where it has one."""
+    """A candidate to serve, or its successor if it has one."""
 
     fused: Candidate
     successor: Memory | None
@@ -117,7 +117,7 @@ class _Choice(NamedTuple):
 class Priors:
     """What counts after relevance: importance, and a bonus for memories with every query term.
 
-    With a half-life importance decays: it counts half after so many days since the memory was last written.
+    With a half-life importance decays: it counts half after that many days since the memory was last written.
     """
 
     importance: float = 0.0
@@ -250,7 +250,7 @@ def is_within(memory: Memory, scope: Scope) -> bool:
 
 
 def _weight(importance: float, superseded: bool, sort: Sort, strength: float) -> float:
-    """The importance prior, which applies to the order by relevance alone."""
+    """The importance prior, which applies only to the order by relevance."""
     if sort is not Sort.RELEVANCE:
         return 1.0
     counted = min(importance, SUPERSEDED_IMPORTANCE) if superseded else importance

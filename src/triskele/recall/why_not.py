@@ -27,7 +27,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LegRanks:
-    """The rank of a memory in each leg, None where the leg does not find it; `depth` is how deep recall looks."""
+    """The rank of a memory in each leg, None if the leg does not find it; `depth` is how deep recall looks."""
 
     ranks: Mapping[str, int | None]
     depth: int
@@ -47,7 +47,7 @@ class LegRanks:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What why-not asks: recall and scopes by options, and what recall reads by a plan."""
+    """What why-not calls: recall and scopes by options, and what recall reads by a plan."""
 
     recall: Callable[..., Answer]
     scope: Callable[..., Scope]
@@ -167,7 +167,7 @@ def _is_known(memory: Memory, scope: Scope) -> bool:
 
 
 def _supersession(memory: Memory, wide: Answer, with_superseded: Answer) -> Iterator[Stage]:
-    """Whether a successor is served instead, which may have matched by itself."""
+    """Whether a successor is served instead, which may also match the query."""
     own = next((hit for hit in with_superseded.hits if hit.memory.id == memory.id), None)
     if own is not None and own.superseded and _rank(memory, wide) is None:
         served = [hit.memory.id for hit in wide.hits if hit.stands_for == memory.id]
@@ -212,7 +212,7 @@ def _opened(memory: Memory, scope: Scope) -> dict[str, Any]:
 
 
 def _changes(memory: Memory, text: str, scope: Scope, sources: Sources, rank: int | None) -> Iterator[SmallestChange]:
-    """Ways to ask otherwise, smallest first: one option, the answer's length, more words, then all together."""
+    """Changes of the query, smallest first: one option, the answer's length, more words, then all together."""
     opened = _opened(memory, scope)
     single: list[dict[str, Any]] = [{name: value} for name, value in opened.items() if name != "all_projects"]
     longer = {"limit": rank or MAX_LIMIT}

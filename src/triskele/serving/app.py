@@ -109,7 +109,7 @@ class Application:
         return Guard(self._routed, rules, self._context.note_use, sessions)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Mounted by hand: clients ask for /mcp, and a redirect to /mcp/ costs a second request.
+        # Mounted by hand: clients request /mcp, and a redirect to /mcp/ costs a second request.
         if scope["path"] in ("/mcp", "/mcp/"):
             await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
         elif is_page(scope["path"]):
@@ -125,7 +125,7 @@ class Application:
         if release(request.headers.get("x-triskele-version", "")) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
         is_owner = bool(request.scope.get(_IS_OWNER))
-        # A key chooses its memory by itself.
+        # The key determines the memory.
         if is_owner and not self._serves(request):
             return refused(409, OTHER_STORE)
         payload = _object(await request.body())
@@ -134,14 +134,14 @@ class Application:
         if not is_owner:
             # Paths are those of another machine.
             payload = {name: payload[name] for name in FORWARDED if name in payload}
-        # The holder of a key reads private memories anyway; its own machine knows which agents may.
+        # The holder of a key reads private memories anyway; the settings of its machine name the agents that may.
         payload["sees_private"] = not is_owner and request.headers.get(mount.PRIVATE_HEADER) == "yes"
-        # Taken from the installed command and the environment, whatever the event itself says.
+        # Taken from the installed command and the environment, not from the event.
         # A client's own word for its name opens nothing: only its token does.
         payload["client"] = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""
         payload["project"] = unquote(request.headers.get("x-triskele-project", ""), errors="replace")
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
-        # After that the client is gone, and nothing counts as given.
+        # After that the client has stopped waiting, and nothing counts as given.
         payload["answer_by"] = time.monotonic() + left_s
         text = ""
         with anyio.move_on_after(left_s):
@@ -183,7 +183,7 @@ class Application:
         return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
 
     def _run_command(self, payload: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
-        """The output of a command; None where the client runs it, with memories that it is to ask about."""
+        """The output of a command; None if the client has to run it, with the memories to ask the user about."""
         from triskele.serving.cli import remote
         from triskele.serving.cli.related_memories import OnlyClientAsks
 
@@ -192,7 +192,7 @@ class Application:
         except OnlyClientAsks as asked:
             return None, asked.ids
         except Exception:
-            # Whatever goes wrong goes wrong in the client's own process too, which then tells the user.
+            # Any error happens in the client's own process too, which then reports it to the user.
             return None, ()
 
     def _engine_of(self, principal: Principal) -> Engine:
@@ -311,7 +311,7 @@ def _seconds(milliseconds: str | None) -> float:
 
 MAX_BODY = 1_000_000
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
-_UNKNOWN_TOKEN = "this token is not known here: check it, or ask for another one"
+_UNKNOWN_TOKEN = "unknown token: check it, or ask for another one"
 _BEARER = "bearer "
 SIGN_IN = "/sign-in"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -319,7 +319,7 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The host names and origins that a request may have, and the token or the keys where one is required."""
+    """The host names and origins that a request may have, and the token or the keys if one is required."""
 
     hosts: frozenset[str]
     token: str | None = None
@@ -329,10 +329,10 @@ class Rules:
     """who a key belongs to, on a server with users"""
     origins: frozenset[str] = frozenset()
     proxies: frozenset[str] = frozenset()
-    """the addresses of proxies whose X-Forwarded-For is believed"""
+    """the addresses of proxies whose X-Forwarded-For is trusted"""
     challenge: str = "Bearer"
     metadata: dict[str, Any] | None = None
-    """what is told of the protected resource to whom has no key"""
+    """the metadata of the protected resource, for requests without a key"""
 
     @classmethod
     def local(cls, token: str | None = None, port: int | None = None) -> Rules:
@@ -398,7 +398,7 @@ class Guard:
         return None
 
     async def _admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
-        """Who sends the request, or the refusal of who proves it neither by a key nor, for pages, by a session."""
+        """The sender of the request, or a refusal if there is no valid key and, for pages, no session."""
         if is_page(request.scope["path"]):
             return await self._sessions.admitted(request)
         principal = await self._principal(request)
@@ -408,7 +408,7 @@ class Guard:
         return None, principal
 
     async def _principal(self, request: Request) -> Principal | None:
-        """Who sends the request; None where it does not prove it."""
+        """The sender of the request; None without a valid key."""
         given, rules = request.headers.getlist("authorization"), self._rules
         if rules.verify is not None:
             if len(given) != 1 or not given[0].lower().startswith(_BEARER):
@@ -417,7 +417,7 @@ class Guard:
         return OWNER if rules.token is None or _holds(given, rules.token) else None
 
     def _client(self, request: Request) -> tuple[str, int] | None:
-        """The address of the client: of the nearest hop that is no proxy of ours."""
+        """The address of the client: that of the nearest hop that is not a trusted proxy."""
         peer = request.scope.get("client")
         hops = [hop.strip() for value in request.headers.getlist("x-forwarded-for") for hop in value.split(",")]
         while peer is not None and peer[0] in self._rules.proxies and hops:
@@ -426,7 +426,7 @@ class Guard:
 
 
 def _versioned(send: Send) -> Send:
-    """Tell who was admitted which version answers: a client of another one can say so."""
+    """Add the version of this process for admitted senders, so that another version can report the difference."""
 
     async def next_message(message: Message) -> None:
         if message["type"] == "http.response.start":

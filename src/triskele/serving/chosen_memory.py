@@ -49,7 +49,7 @@ def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) ->
 
 
 def hints_of(engine: Engine, memory: Memory) -> list[PairDecision]:
-    """What a stored memory repeats, extends or contradicts; a server finds it where the store is."""
+    """What a stored memory repeats, extends or contradicts; with a server, the server finds them."""
     if engine.settings.server.url:
         from triskele.serving.http.client import RemoteMemory
 
@@ -67,9 +67,7 @@ def key_of(settings: Settings, environ: Mapping[str, str]) -> str:
     if key := environ.get("TRISKELE_KEY"):
         return key
     if settings.origins.get("server.url", "").startswith("environment"):
-        raise BadInput(
-            "TRISKELE_SERVER needs TRISKELE_KEY: the key of a file is sent to the server of config.toml alone"
-        )
+        raise BadInput("TRISKELE_SERVER needs TRISKELE_KEY: a key file is used only for the server in config.toml")
     path = expanded(settings.server.key_file) if settings.server.key_file else settings.home / SERVER_KEY_FILE
     return read_key(path, settings.server.url, ", or into TRISKELE_KEY")
 

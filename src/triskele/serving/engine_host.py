@@ -60,7 +60,7 @@ class EngineHost:
 
     @property
     def uses_server(self) -> bool:
-        """Whether the memory is on a server, which embeds and curates by itself."""
+        """Whether the memory is on a server, which does its own embedding and curation."""
         return bool(self._settings.server.url)
 
     def warm_up(self) -> None:
@@ -82,7 +82,7 @@ class EngineHost:
             self._sync = AutomaticSync(self.open_engine, settings.every_s)
 
     def catch_up(self) -> None:
-        """Embed and curate what other processes wrote since the last call, and learn from what hooks queued."""
+        """Embed and curate new memories of other processes, and learn from transcripts that hooks queued."""
         engine = None if self.uses_server else self._engine
         if engine is not None and engine.settings.curation.learn != "off":
             from triskele.serving import learning

@@ -33,7 +33,7 @@ _LONGEST_PATH = 200
 
 @dataclass(frozen=True, slots=True)
 class FileMemory:
-    """The folder of one project, as a client sees it that may or may not read private memories."""
+    """The virtual folder of one project, with or without private memories, depending on the client."""
 
     engine: Engine
     project: str

@@ -72,7 +72,7 @@ class Address:
         return _joined(self.sockets, f"{self.key}.{kind}")
 
     def file(self, kind: str) -> str:
-        """The path of a file beside the sockets: lock, starting, ports, token."""
+        """The path of a file next to the sockets: lock, starting, ports, token."""
         return _joined(self.run, f"{self.key}.{kind}")
 
 
@@ -113,7 +113,7 @@ def check_folder(path: str) -> None:
 
 
 def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
-    """A connection to the resident process; FileNotFoundError or ConnectionRefusedError where none listens."""
+    """A connection to the resident process; FileNotFoundError or ConnectionRefusedError if none listens."""
     if place.is_tcp:
         return _connect_tcp(place, kind, timeout_s)
     check_folder(place.sockets)
@@ -128,7 +128,7 @@ def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
 
 
 def start(place: Address, environ: Mapping[str, str]) -> bool:
-    """Start a resident process that outlives this one; False where another one is starting.
+    """Start a resident process that outlives this one; False if another one is starting.
 
     It inherits the start lock, but no pipes and nothing of the prompt.
     """
@@ -168,7 +168,7 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
 
 
 def is_running(place: Address) -> bool:
-    """Whether a resident process serves; asks its lock and opens no connection."""
+    """Whether a resident process serves; checks its lock and opens no connection."""
     try:
         with open(place.file("lock"), "rb+") as lock:
             return _is_held(lock.fileno())
@@ -202,7 +202,7 @@ def log(place: Address, line: str) -> None:
 
 
 class HookRequest:
-    """An event, the project where the environment names one, and the token of the client's installed entry."""
+    """An event, the project if the environment names one, and the token of the client's installed entry."""
 
     __slots__ = ("event", "project", "token")
 
@@ -222,7 +222,7 @@ class HookRequest:
 
 
 def choice_headers(place: Address) -> tuple[str, ...]:
-    """What the environment chooses, as an HTTP header; none where it chooses nothing."""
+    """What the environment chooses, as an HTTP header; none if it chooses nothing."""
     if not any(place.choice):
         return ()
     return (f"X-Triskele-Choice: {','.join(_percent_encoded(value) for value in place.choice)}",)
@@ -235,7 +235,7 @@ def _percent_encoded(text: str) -> str:
 def ask(
     place: Address, request: HookRequest, body: bytes, ends: float, environ: Mapping[str, str]
 ) -> tuple[bytes, bool]:
-    """The answer of the resident process and whether it is outdated; where none listens, one is started."""
+    """The answer of the resident process and whether it is outdated; starts a process if none listens."""
     is_started = False
     while True:
         left_s = ends - time.monotonic()
@@ -300,7 +300,7 @@ def _is_name(text: str) -> bool:
 
 
 def _token(text: str) -> str:
-    """A token as it may stand in a header; empty where it is none."""
+    """A token that is valid in a header; empty if it is not."""
     return text if len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum() else ""
 
 
@@ -365,7 +365,7 @@ def exchange(
 
 
 def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
-    """Connect over loopback, where there are no unix sockets; a stream begins with the token."""
+    """Connect over loopback on systems without unix sockets; a stream begins with the token."""
     http, stream, token = _ports(place)
     made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     try:
@@ -380,7 +380,7 @@ def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
 
 
 def _ports(place: Address) -> tuple[int, int, str]:
-    """Ports and token of the resident process; refused where its lock is free: the ports may be another program's."""
+    """Ports and token of the resident process; refused if its lock is free: the ports may be another program's."""
     with open(place.file("lock"), "rb+") as lock, open(place.file("ports"), encoding="ascii") as ports:
         if not _is_held(lock.fileno()):
             raise ConnectionRefusedError

@@ -1,6 +1,6 @@
 """The file that clients run at every prompt: `python -I -S hook_start.py EVENT [--client NAME] …`.
 
-Python compiles a file that it runs each time, one that it imports only once: hence this short one.
+Python compiles the file that it runs each time, but an imported one only once, so this file is short.
 """
 
 import sys

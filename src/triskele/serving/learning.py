@@ -1,4 +1,4 @@
-"""Learning from conversations: what was said is captured by rules and, where there is one, by a language model.
+"""Learning from conversations: facts are captured by rules and, if one is configured, by a language model.
 
 It is stored or proposed, and read only once; what a model could not read is read the next time.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _READ, _QUEUE = "learned", "learn-queue"
 _MOST_QUEUED = 200
-# A captured text that resembles a known memory so much is not news.
+# A captured text this similar to a stored memory is not new.
 _KNOWN = 0.7
 _EXPLICIT = "asked to remember"
 # When a transcript is tried again that a language model could not read.
@@ -45,7 +45,7 @@ _LONG_AGO = "2000-01-01T00:00:00Z"
 class Learned:
     """What became of a transcript: memories kept, texts that wait for a review, and how many were known or unfit.
 
-    `rules` names what found each of them by its id; `withheld` turns of private sessions were not shown to the language
+    `rules` names what found each of them by its id; `withheld` turns of private sessions were not sent to the language
     model, `invented` facts of it were not in the turns, and `problem` says why it left turns for the next time.
     """
 
@@ -62,7 +62,7 @@ class Learned:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a transcript was read: by the rules up to an offset, by the model so many turns past another one."""
+    """How far a transcript was read: by the rules up to an offset, by the model some turns beyond another offset."""
 
     offset: int = 0
     model_offset: int = 0
@@ -74,7 +74,7 @@ class _Progress:
 def learn(
     engine: Engine, path: Path, *, dial: str = "normal", project: str | None = None, is_dry: bool = False
 ) -> Learned:
-    """Read what a transcript says since the last time; a dry run reads all of it and keeps nothing.
+    """Read what was added to a transcript since the last time; a dry run reads all of it and stores nothing.
 
     What the rules find is kept before a language model is asked for more.
     """
@@ -86,7 +86,7 @@ def learn(
     learned = Learned(turns=len(own))
     _take(engine, learned, capture.capture(own), dial, project, is_dry=is_dry)
     if after < progress.model_offset:
-        # The file was written anew.
+        # The file was rewritten.
         progress.model_offset = progress.model_turns = 0
     progress.offset = after
     if not is_dry:
@@ -100,7 +100,7 @@ def learn(
 def _learn_by_model(
     engine: Engine, path: Path, progress: _Progress, learned: Learned, dial: str, project: str | None, *, is_dry: bool
 ) -> None:
-    """Let the language model read what it has not read yet, where the settings name one."""
+    """Let the language model read what it has not read yet, if one is configured."""
     reader = FactReader(engine, Curator(engine).may_call, project=project)
     llm = reader.model()
     if llm is None:
@@ -141,7 +141,7 @@ def _is_private(engine: Engine, session: str, progress: _Progress) -> bool:
 
 
 def _not_found(candidates: Sequence[CapturedText], learned: Learned) -> list[CapturedText]:
-    """What the model found beside what the rules found in the same run."""
+    """The facts of the model that the rules did not find in the same run."""
     before = [_said(each.text) for each in learned.rules.values()]
     return [each for each in candidates if not any(_said(each.text) <= said for said in before)]
 
@@ -188,7 +188,7 @@ def _news(engine: Engine, found: Sequence[CapturedText], project: str | None, le
 
 
 def _draft(engine: Engine, each: CapturedText, project: str | None) -> Memory | None:
-    """A captured text as a memory of who said it; a secret only if the user asked to remember it."""
+    """A captured text as a memory with its speaker; a secret only if the user asked to remember it."""
     is_users = each.turn.role == "user"
     try:
         text = engine.draft(

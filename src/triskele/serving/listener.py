@@ -157,7 +157,7 @@ def is_on_disk(sock: Socket) -> bool:
 
 
 def is_owner(connection: Socket) -> bool:
-    """Whether the peer is a process of this user, where the system can tell."""
+    """Whether the peer is a process of this user, if the system can tell."""
     if not hasattr(socket, "SO_PEERCRED") or not is_on_disk(connection):
         return True
     _, user, _ = struct.unpack(

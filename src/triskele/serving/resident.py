@@ -68,7 +68,7 @@ class ResidentLock:
         return self._may_start
 
     def acquire(self, timeout_s: float = 0.0) -> bool:
-        """Take the serving lock where it is free."""
+        """Take the serving lock if it is free."""
         with ExitStack() as attempt:
             if attempt.enter_context(file_lock(Path(self._place.file("lock")), timeout_s=timeout_s)):
                 self._serving = attempt.pop_all()
@@ -99,9 +99,9 @@ def serve(
     inherited: int | None = None,
     ready: Callable[[dict[str, str]], None] = lambda _: None,
 ) -> None:
-    """Serve until told to stop, idle or replaced; Conflict where another process serves.
+    """Serve until stopped, idle or replaced; Conflict if another process serves.
 
-    `inherited` is the file descriptor of the start lock, where the parent process passed it on.
+    `inherited` is the file descriptor of the start lock, if the parent process passed it on.
     """
     _limit_malloc_arenas()
     place = hook_client.address(environ)
@@ -133,7 +133,7 @@ def serve(
 
 
 def health(place: Address, timeout_s: float = _HEALTH_S) -> dict[str, Any] | None:
-    """The /health answer of the resident process; None where there is none."""
+    """The /health answer of the resident process; None if there is none."""
     import json
 
     with suppress(OSError, ValueError, hook_client.NoAnswer):
@@ -144,7 +144,7 @@ def health(place: Address, timeout_s: float = _HEALTH_S) -> dict[str, Any] | Non
 
 
 def stop(place: Address, timeout_s: float = 30.0) -> dict[str, Any] | None:
-    """Stop the resident process and wait for its end; its last /health answer, or None where none ran."""
+    """Stop the resident process and wait for its end; its last /health answer, or None if none ran."""
     found = health(place)
     if found is not None:
         os.kill(int(found["pid"]), signal.SIGTERM)
@@ -190,7 +190,7 @@ def _refuse_second(place: Address, lock: ResidentLock) -> None:
 
 
 def _limit_malloc_arenas() -> None:
-    """Use two malloc arenas for all threads, where the C library allows: one per thread doubles the memory."""
+    """Use two malloc arenas for all threads, if the C library allows it: one per thread doubles the memory."""
     import ctypes
 
     with suppress(OSError, AttributeError, TypeError):

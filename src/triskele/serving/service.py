@@ -138,7 +138,7 @@ class Service:
         return "https" if self._settings.certificate_file else "http"
 
     def _tls(self) -> dict[str, Any]:
-        """The files of TLS, where the settings name them; else a proxy in front may do it."""
+        """The TLS files, if configured; otherwise a proxy may terminate TLS."""
         settings = self._settings
         if not settings.certificate_file:
             return {}
@@ -148,7 +148,7 @@ class Service:
         }
 
     def _for_users(self) -> dict[str, Any]:
-        """What the application needs besides on a server with users."""
+        """The further parts of the application on a server with users."""
         tenants = self._tenants
         if tenants is None:
             return {"waiting": self._host.waiting, "open_engines": self._host.open_engines}
@@ -163,7 +163,7 @@ class Service:
         }
 
     def _page_address(self, serve: Callable[[Socket, Rules], None]) -> str:
-        """Where a browser reaches this process; a loopback port is opened where none is."""
+        """The address of this process for a browser; opens a loopback port if none is open."""
         if self._tenants is not None:
             return self.addresses()["http"]
         found = next((each for each in self._extra if each.path is None), None)
@@ -190,7 +190,7 @@ class Service:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), tick_s)
             lock.settle()
-            # A server for others ends only when it is told to.
+            # A server with users ends only when it is stopped.
             is_over = self._tenants is None and (self._host.is_idle() or self._host.is_outdated())
             if is_over or not self._listener.is_reachable():
                 stopping.set()

@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
 
 
 def memory(value: Memory, *, superseded: bool = False) -> Shape:
-    """One memory with all its details; the text of a superseded one says so, `owner` is whose memory it is."""
+    """One memory with all its details; the text of a superseded one says so, `owner` is the user whose memory it is."""
     shape: Shape = plain(value)
     shape["owner"] = shape.pop("shared_by") or value.owner
     shape["content"] = shown_content(value, superseded)
@@ -101,7 +101,7 @@ def journal_entry(value: JournalEntry) -> Shape:
 
 
 def hit(value: Hit) -> Shape:
-    """A hit with its evidence; a term's span is its place in `content`, or -1 where it is in tags or keywords."""
+    """A hit with its evidence; a term's span is its place in `content`, or -1 if it is in tags or keywords."""
     evidence: Shape = {name: _leg(leg, value) for name, leg in value.legs.items()}
     shape = memory(value.memory, superseded=value.superseded)
     # A recall may return an older version, which is not a forgotten memory.

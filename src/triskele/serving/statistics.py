@@ -1,4 +1,4 @@
-"""What is known of a whole memory in numbers: counts, waiting jobs, names, usage, curation."""
+"""Statistics of a whole memory: counts, waiting jobs, names, usage, curation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LLM = "llm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoreStatistics:
-    """What is known besides the counts of memories; `used` are the memories that `most_used` names."""
+    """Statistics besides the counts of memories; `used` are the memories that `most_used` names."""
 
     jobs: JobCounts
     names: NameCounts

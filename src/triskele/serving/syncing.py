@@ -1,4 +1,4 @@
-"""Sync with the server of the settings: over HTTP, one run at a time, and by itself while the resident process runs."""
+"""Sync with the server of the settings: over HTTP, one run at a time, and regularly while the resident process runs."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _ALL = 2**31
 
 
 class HttpSyncServer:
-    """A server that is asked over HTTP."""
+    """A sync server over HTTP."""
 
     def __init__(self, memory: RemoteMemory) -> None:
         self._memory = memory
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
-        """Tell of changes that one actor made; refused where the key is not the user's."""
+        """Push changes made by one actor; refused if the key is not the user's."""
         body = {"items": items, "actor": actor, "user": user}
         return self._memory.asked(PushReply, "POST", "/v1/sync", json=body)
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
-        """Ask what changed since a cursor; refused where a user is named and the key is not theirs."""
+        """Pull the changes since a cursor; refused if a user is named and the key is not theirs."""
         return self._memory.asked(PulledPage, "GET", "/v1/sync", params={"cursor": cursor, "user": user})
 
 
@@ -119,7 +119,7 @@ class AutomaticSync:
         self._thread.start()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Begin no further run, and wait a moment for the one that goes on."""
+        """Start no further run, and wait a moment for the current one."""
         self._stopping.set()
         self._thread.join(timeout_s)
 

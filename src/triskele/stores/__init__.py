@@ -1,1 +1,1 @@
-"""Where memories are kept: the only room that speaks SQL."""
+"""Storage of memories: the only room that uses SQL."""

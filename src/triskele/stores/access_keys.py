@@ -18,7 +18,7 @@ _PREFIX = "tsk"
 _SECRET_BYTES = 32
 _ID_CHARACTERS = 12
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
-# Compared where there is no such key, so that the time tells nothing.
+# Compared if there is no such key, so that the time reveals nothing.
 _NO_HASH = hashlib.sha256(b"").digest()
 
 
@@ -37,7 +37,7 @@ USUAL_QUOTAS = Quotas()
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone with memories of their own; an admin manages users, keys and the audit log."""
+    """A user with separate memories; an admin manages users, keys and the audit log."""
 
     name: str
     is_admin: bool
@@ -47,7 +47,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessKey:
-    """A key without its secret part, which nothing but its holder knows."""
+    """A key without its secret part, which is not stored."""
 
     id: str
     user: str
@@ -87,7 +87,7 @@ def new_key() -> tuple[str, str, bytes]:
 
 
 def key_id(key: str) -> str | None:
-    """The id in a key; None where it cannot be one."""
+    """The id in a key; None if it cannot be one."""
     parts = key.split("_", 2)
     is_key = len(parts) == 3 and parts[0] == _PREFIX and re.fullmatch("[0-9a-f]{12}", parts[1])
     return parts[1] if is_key else None

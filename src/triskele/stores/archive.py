@@ -57,7 +57,7 @@ class ArchiveReader(Protocol):
     """A store as of one moment."""
 
     def owners(self) -> list[str]:
-        """Everyone who has anything in the store."""
+        """All owners in the store."""
         ...
 
     def rows(self, owner: str, sql: str) -> Iterator[Sequence[Any]]:
@@ -69,11 +69,11 @@ class ArchiveWriter(Protocol):
     """A transaction that takes an archive."""
 
     def reserve(self, table: str, column: str, count: int) -> int:
-        """The number after which so many are free, for this transaction alone; asked before anything is written."""
+        """The number after which `count` numbers are free for this transaction; called before any write."""
         ...
 
     def begin(self, owner: str, tables: Iterable[str]) -> None:
-        """Refuse an owner who has a journal here; what else there is of this owner gives way."""
+        """Refuse an owner who has a journal here; other rows of this owner are deleted."""
         ...
 
     def insert(self, table: str, rows: Sequence[Values]) -> None:
@@ -141,7 +141,7 @@ LEFT_OUT = {
 }
 _BYTES = {("secrets", "sealed"), ("vectors", "vector"), ("vectors", "tokens")}
 _FLAGS = {("conversations", "ended"), ("given", "lost"), ("names", "any_case")}
-# What is numbered, where the number is made, and every place where one may stand.
+# Kinds of numbers, the query that makes them, and every column that may hold one.
 _NUMBERED = {"row": ("versions", "row"), "seq": ("journal", "seq"), "place": ("places", "place")}
 _NUMBERED |= {"slot": ("vectors", "slot"), "name": ("names", "name")}
 _NUMBERS = {
@@ -191,7 +191,7 @@ def _asked(source: str) -> str:
 
 
 class Summary(NamedTuple):
-    """What an archive holds; `memories` are those that stand."""
+    """What an archive holds; `memories` counts the current ones."""
 
     owners: int
     memories: int
@@ -276,7 +276,7 @@ def _ranked(table: str, row: Values, ranks: Mapping[str, _Ranks]) -> Iterator[An
 
 
 def _like(value: Any, number: int) -> Any:
-    """A number as text where it was text: the key of a job."""
+    """A number as text if it was text: the key of a job."""
     return str(number) if isinstance(value, str) else number
 
 
@@ -399,9 +399,9 @@ def _refuse_unreadable(table: str, row: Values) -> None:
         memory = to_memory([row.get(name) for name in VERSION_COLUMNS.split(", ")])
         tags = json.loads(row["tags"])
         if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-            raise TypeError("tags that are no list of texts")
+            raise TypeError("tags that are not a list of texts")
         if memory.content_hash != content_hash(memory.content) or not isfinite(memory.importance):
-            raise ValueError("a content with the hash of another one, or an importance that is no number")
+            raise ValueError("a content that does not match its hash, or an importance that is not a number")
     elif table == "links":
         to_link([*row.values()])
     elif table == "journal":
@@ -424,7 +424,7 @@ def _numbers_made(table: str, row: Values, most: Mapping[str, int]) -> Iterator[
 
 
 def _refuse_claims(head: Head, owners: Sequence[OwnerRows], made: Mapping[str, int]) -> None:
-    """Refuse an archive that asks a store for more numbers than its rows take: they are never given out again."""
+    """Refuse an archive that asks a store for more numbers than its rows take: numbers are never reused."""
     names = {each.owner for each in owners}
     agree = head.owners == len(owners) == len(names) and all(
         min((each.numbers[kind] for each in owners), default=0) >= 0
@@ -464,7 +464,7 @@ def load(
 
 
 def batches(found: Iterator[Any]) -> Iterator[tuple[str, Any]]:
-    """Sections as they come, rows of one table together, so many as memory is bounded for."""
+    """Sections in their order, rows of one table together, in batches of bounded size."""
     table, batch, size = "", list[Values](), 0
     for each in found:
         is_full = len(batch) >= _BATCH or size >= _BATCH_BYTES

@@ -18,7 +18,7 @@ class WordCounts(NamedTuple):
 
 
 class TermStatistics(NamedTuple):
-    """What BM25 knows of an owner: versions, the sum of their lengths, and how many have a term, per field."""
+    """The BM25 statistics of an owner: versions, the sum of their lengths, and how many have a term, per field."""
 
     documents: int
     lengths: tuple[int, int]
@@ -44,7 +44,7 @@ class VectorQuery:
 
 
 class CandidateRow(NamedTuple):
-    """A row that a leg found, with its BM25 score and its cosine; None where the leg did not find it."""
+    """A row that a leg found, with its BM25 score and its cosine; None if the leg did not find it."""
 
     row: int
     score: float | None
@@ -54,9 +54,9 @@ class CandidateRow(NamedTuple):
 
 
 class FactRow(NamedTuple):
-    """What is known of a row; `before` and `after` are the turns beside it, the nearest first, -1 where unreadable.
+    """The facts of a row; `before` and `after` are its neighbouring turns, the nearest first, -1 if unreadable.
 
-    `vector` and `tokens` are what a model made of its content, as the store keeps them, where they were asked for.
+    `vector` and `tokens` are what a model made of its content, as the store keeps them, if they were requested.
     """
 
     row: int
@@ -79,12 +79,12 @@ class CorpusStore(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why the database cannot rank; empty where it can."""
+        """Why the database cannot rank; empty if it can."""
         ...
 
     @property
     def warning(self) -> str:
-        """What to know of a database that can."""
+        """A warning about a database that can rank."""
         ...
 
     def prepare(self, fingerprint: str, dimensions: int) -> None:
@@ -100,7 +100,7 @@ class CorpusStore(Protocol):
         ...
 
     def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int) -> int:
-        """Write the next vectors of a model into the index; returns how many. None stands for an unsound one."""
+        """Write the next vectors of a model into the index; returns how many. None means an invalid vector."""
         ...
 
     def statistics(self, terms: Iterable[str]) -> TermStatistics:
@@ -108,7 +108,7 @@ class CorpusStore(Protocol):
         ...
 
     def count(self, scope: Scope, most: int) -> int:
-        """How many versions a scope contains, at most so many."""
+        """The number of versions that a scope contains, counted up to a limit."""
         ...
 
     def candidates(
@@ -130,7 +130,7 @@ class CorpusStore(Protocol):
         ...
 
     def facts(self, rows: Sequence[int], scope: Scope, reach: int, fingerprint: str = "") -> list[FactRow]:
-        """What is known of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
+        """The facts of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
         ...
 
     def vectors(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:

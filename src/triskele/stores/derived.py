@@ -18,7 +18,7 @@ BY_HAND = "user"
 
 
 class Job(NamedTuple):
-    """Work that follows from a write; `error` tells why the last of its `tries` failed."""
+    """Work that follows from a write; `error` is why the last of its `tries` failed."""
 
     kind: str
     key: str
@@ -59,7 +59,7 @@ class JobStore(Protocol):
         ...
 
     def fail(self, kind: str, keys: Iterable[str], error: str) -> None:
-        """Note why jobs failed and let them wait again; after the last try they are given up."""
+        """Record why jobs failed and queue them again; after the last try they are given up."""
         ...
 
     def count(self, kind: str) -> int:
@@ -71,7 +71,7 @@ class JobStore(Protocol):
         ...
 
     def retry(self, kind: str) -> None:
-        """Let the jobs that were given up wait again; their last errors stay known."""
+        """Queue the jobs that were given up again; their last errors are kept."""
         ...
 
     def counts(self) -> JobCounts:
@@ -126,7 +126,7 @@ class VectorStore(Protocol):
 
     @property
     def keeps_tokens(self) -> bool:
-        """Whether the store keeps token vectors; else they are in files beside the index alone."""
+        """Whether the store keeps token vectors; otherwise they are only in index files."""
         ...
 
     def keep(
@@ -155,7 +155,7 @@ class VectorStore(Protocol):
         ...
 
     def token_page(self, fingerprint: str, *, after: int = 0) -> list[tuple[int, bytes]]:
-        """A page of a model's token vectors past a slot, as (slot, vectors); none where the store keeps none."""
+        """A page of a model's token vectors past a slot, as (slot, vectors); none if the store keeps none."""
         ...
 
     def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:
@@ -166,7 +166,7 @@ class VectorStore(Protocol):
         ...
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
-        """Take contents off the queue of a model; nothing where they are queued for another one by now."""
+        """Remove contents from the queue of a model; do nothing if they are now queued for another one."""
         ...
 
     def contents(self, slots: Sequence[int], *, queued: bool = True) -> dict[int, str]:
@@ -194,7 +194,7 @@ class ModelStore(Protocol):
         ...
 
     def clear_for(self, fingerprint: str, limit: int = 64, *, after: int = 0) -> list[tuple[int, Memory]]:
-        """Open memories that stand and that a hosted model has not seen, one for each content, in order of rows."""
+        """Current open memories that a hosted model has not embedded, one for each content, in order of rows."""
         ...
 
     def count_clear_for(self, fingerprint: str) -> int:
@@ -251,7 +251,7 @@ class Name(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A memory's subject and what it mentions; open while its evidence stands and nothing supersedes it."""
+    """A memory's subject and what it mentions; open while its evidence is current and not superseded."""
 
     source: int
     kind: str
@@ -265,7 +265,7 @@ class Edge(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """That a name stopped standing for one concept and began to stand for another."""
+    """The move of a name from one concept to another."""
 
     merge: int
     name: int
@@ -290,7 +290,7 @@ class NameCounts:
 
 
 class EntityStore(Protocol):
-    """What memories mention: names, the concepts they stand for, and the edges that follow from them."""
+    """What memories mention: names, their concepts, and the edges that follow from them."""
 
     def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
         """Versions whose names are not read yet, in order of rows."""
@@ -328,23 +328,23 @@ class EntityStore(Protocol):
         ...
 
     def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
-        """The names, of some or of all, whose words stand in more than so many texts, as (name, spread)."""
+        """The names, of some or of all, whose words occur in more than a number of texts, as (name, spread)."""
         ...
 
     def grouped(self) -> list[tuple[int, int]]:
-        """The names that stand for the concept of another one, as (name, concept)."""
+        """The names that belong to the concept of another name, as (name, concept)."""
         ...
 
     def members(self, concepts: Iterable[int]) -> list[Name]:
-        """The names that stand for some concepts, in their order."""
+        """The names of some concepts, in their order."""
         ...
 
     def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
-        """Let names stand for other concepts from now on, all at once; the merges keep what they stood for."""
+        """Move names to other concepts, all at once; the merges record their earlier concepts."""
         ...
 
     def merges(self, names: Iterable[int]) -> list[Merge]:
-        """How some names came to stand for what they do, oldest first."""
+        """The moves of some names between concepts, oldest first."""
         ...
 
     def edges(
@@ -358,5 +358,5 @@ class EntityStore(Protocol):
         ...
 
     def forget(self) -> None:
-        """Let everything wait to be read again; only what a person merged or split stays known."""
+        """Queue everything to be read again; only merges and splits by hand are kept."""
         ...

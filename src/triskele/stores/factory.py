@@ -15,7 +15,7 @@ from triskele.stores.sqlite.store import SqliteStore
 
 
 class _Kind(Protocol):
-    """What is asked of a kind of store before one is open."""
+    """The operations of a kind of store that need no open store."""
 
     def open(self, settings: Settings) -> Store: ...
 
@@ -57,11 +57,11 @@ def _kind(settings: Settings) -> _Kind:
 
 
 class _Sqlite:
-    """A file on this machine; what is derived from it is in folders beside it."""
+    """A file on this machine; derived data is in folders next to it."""
 
     def open(self, settings: Settings) -> Store:
         path = sqlite_path(settings.store.url)
-        # A mistyped address must not make folders; the data folder is made where it belongs.
+        # A mistyped address must not make folders; the data folder is created at its own place.
         if not (path.parent.is_relative_to(settings.home) or path.parent.parent.is_dir()):
             raise BadInput(
                 f"the folder of the store {path} does not exist: correct the address, or run `mkdir -p {path.parent}`"
@@ -119,7 +119,7 @@ class _Postgres:
         )
 
     def exists(self, settings: Settings) -> bool:  # noqa: ARG002
-        # Opening it tells whether the server answers, and makes the tables that are missing.
+        # Opening it shows whether the server answers, and creates missing tables.
         return True
 
     def index_folder(self, settings: Settings) -> Path:

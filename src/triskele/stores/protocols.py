@@ -66,7 +66,7 @@ class IntegrityIssue:
 
 @dataclass(frozen=True, slots=True)
 class LostWrite:
-    """A journal entry that was acknowledged and is gone; it holds nothing of a text."""
+    """A journal entry that was acknowledged and lost; it contains no text."""
 
     seq: int
     at: datetime
@@ -76,7 +76,7 @@ class LostWrite:
 
 @dataclass(frozen=True, slots=True)
 class LostWrites:
-    """Acknowledged writes that are gone, the texts still known by id, and the folder that keeps what tells of them."""
+    """Acknowledged writes that were lost, the texts still known by id, and the folder that keeps the evidence."""
 
     entries: tuple[LostWrite, ...]
     texts: Mapping[str, str]
@@ -99,7 +99,7 @@ class Census:
 
 
 class KnownPlace(NamedTuple):
-    """A folder or git remote whose project is known, and since when; only a sync tells a remote, nothing a folder."""
+    """A folder or git remote whose project is known, and since when; sync sends remotes, never folders."""
 
     number: int
     key: str
@@ -118,7 +118,7 @@ class SealedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A small JSON value to keep beside the memories; erasing a memory in `about` deletes it."""
+    """A small JSON value stored with the memories; erasing a memory in `about` deletes it."""
 
     value: Any
     about: Sequence[str] = ()
@@ -158,7 +158,7 @@ class DocumentStore(Protocol):
 
 
 class Use(NamedTuple):
-    """A memory that was handed out with this content; `prints` are fingerprints that recognise the text."""
+    """A memory that was recalled or injected with this content; `prints` are fingerprints that recognise the text."""
 
     id: str
     tokens: int
@@ -186,7 +186,7 @@ class DayCount(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A content that a conversation was given; `lost` where a compaction took it out of the context since."""
+    """A content that a conversation was given; `lost` if a compaction has removed it from the context since."""
 
     id: str
     content_hash: str
@@ -232,7 +232,7 @@ class UsageStore(Protocol):
         ...
 
     def lose(self, conversation: str) -> None:
-        """A conversation was compacted: what it was given is no longer in its context."""
+        """Record that a conversation was compacted: what it was given is no longer in its context."""
         ...
 
     def forget(self, conversation: str) -> None:
@@ -248,7 +248,7 @@ class UsageStore(Protocol):
         ...
 
     def most_used(self, limit: int = 10) -> list[UseCount]:
-        """The memories that were handed out most often."""
+        """The memories that were recalled and injected most often."""
         ...
 
     def days(self, limit: int = 14) -> list[DayCount]:
@@ -265,7 +265,7 @@ class UsageStore(Protocol):
 
 
 class Truth(Protocol):
-    """Memories in all their versions, links and the journal of one owner, changed by `apply` alone."""
+    """Memories in all their versions, links and the journal of one owner, changed only by `apply`."""
 
     def apply(
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
@@ -306,7 +306,7 @@ class Truth(Protocol):
         ...
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
-        """The versions that stand now, or stood at a moment; forgotten and unknown ids are left out."""
+        """The versions that are current now, or were at a moment; forgotten and unknown ids are left out."""
         ...
 
     def history(self, id: str) -> list[Memory]:
@@ -328,7 +328,7 @@ class Truth(Protocol):
     def links(
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
-        """The links that touch any of these memories and stand now, or stood at a moment."""
+        """The links of any of these memories that are open now, or were at a moment."""
         ...
 
     def all_links(self) -> Iterator[Link]:
@@ -336,7 +336,7 @@ class Truth(Protocol):
         ...
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
-        """Memories of a scope in order of recency or importance; none where the scope names another owner."""
+        """Memories of a scope in order of recency or importance; none if the scope names another owner."""
         ...
 
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
@@ -396,7 +396,7 @@ class OwnerStore(Truth, Protocol):
 
     @property
     def corpus(self) -> CorpusStore | None:
-        """What ranks inside the database; None where files beside the store alone do."""
+        """The corpus inside the database; None if only files next to the store can rank."""
         ...
 
     @property
@@ -416,12 +416,12 @@ class OwnerStore(Truth, Protocol):
 
     @property
     def usage(self) -> UsageStore:
-        """How often memories are handed out, and to which conversations."""
+        """How often memories are recalled and injected, and into which conversations."""
         ...
 
     @property
     def shares(self) -> ShareStore | None:
-        """What is shared with other users; None where there are none."""
+        """What is shared with other users; None if there are none."""
         ...
 
 
@@ -442,9 +442,9 @@ class Maintenance(Protocol):
         ...
 
     def restore(self, source: Path) -> Path | None:
-        """Replace everything by the content of a backup whose every hash holds; where the content of before is kept.
+        """Replace everything by the content of a backup whose every hash matches; returns the path of the old content.
 
-        A sound store is backed up first; the files of a damaged one are moved to a folder beside it.
+        An undamaged store is backed up first; the files of a damaged one are moved to a folder next to it.
         """
         ...
 
@@ -457,7 +457,7 @@ class Maintenance(Protocol):
         ...
 
     def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
-        """Erase memories from the copies beside the store, or the copies as a whole; those changed or removed."""
+        """Erase memories from the copies next to the store, or remove whole copies; returns the copies concerned."""
         ...
 
     def earlier_copies(self) -> list[Path]:
@@ -465,11 +465,11 @@ class Maintenance(Protocol):
         ...
 
     def out_of_reach(self) -> list[str]:
-        """What an erasure cannot reach besides files, in words; nothing where all of it is in files."""
+        """Places besides files that an erasure cannot reach, in words; nothing if everything is in files."""
         ...
 
     def lost(self) -> list[LostWrites]:
-        """Acknowledged writes that are gone, with what is still known of them."""
+        """Acknowledged writes that were lost, with what is still known of them."""
         ...
 
     def scrub(self) -> None:
@@ -486,7 +486,7 @@ class Store(Protocol):
 
     @property
     def maintenance(self) -> Maintenance | None:
-        """Care for its files; None where it has none."""
+        """Care for its files; None if it has none."""
         ...
 
     def of(self, owner: str) -> OwnerStore:

@@ -18,7 +18,7 @@ Access = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What its owner shares, the id of a memory or a tag, with whom, and whether they may write."""
+    """What an owner shares, the id of a memory or a tag, with whom, and whether they may write."""
 
     owner: str
     subject: Subject
@@ -65,7 +65,7 @@ class ShareStore(Protocol):
     def unshare(
         self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, actor: str = USER
     ) -> Share:
-        """End a share; what it alone gave is gone from the reader's memory at once."""
+        """End a share; memories that only it shared leave the reader at once."""
         ...
 
     def given(self) -> list[Share]:
@@ -89,7 +89,7 @@ class GroupStore(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a group; what was shared with it is no longer."""
+        """Remove a group, and end all shares with it."""
         ...
 
     def add(self, name: str, user: str) -> UserGroup:
@@ -97,12 +97,12 @@ class GroupStore(Protocol):
         ...
 
     def remove(self, name: str, user: str) -> UserGroup:
-        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        """Remove a user from a group; memories that only the group shared leave the user at once."""
         ...
 
 
 def shares_of(shares: ShareStore | None) -> ShareStore:
-    """The shares of a store; raise where it belongs to one person."""
+    """The shares of a store; raise if it belongs to one person."""
     if shares is None:
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
     return shares
@@ -111,7 +111,7 @@ def shares_of(shares: ShareStore | None) -> ShareStore:
 def checked(
     memory: str | None, tag: str | None, user: str | None, group: str | None
 ) -> tuple[Subject, str, GranteeKind, str]:
-    """What is shared and with whom, where exactly one of each pair is given."""
+    """What is shared and with whom; exactly one of each pair must be given."""
     if (memory is None) == (tag is None):
         raise BadInput("name either a memory or a tag to share")
     if (user is None) == (group is None):

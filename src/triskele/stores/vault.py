@@ -81,7 +81,7 @@ class StoreVault:
         return self._stored() is not None
 
     def problem(self) -> str | None:
-        """Why secrets can be neither read nor written; None where they can."""
+        """Why secrets can be neither read nor written; None if they can."""
         try:
             with self._lock:
                 if self.exists():
@@ -91,7 +91,7 @@ class StoreVault:
         return None
 
     def rotate(self, to: str | None = None, *, renew: bool = False) -> Rotation:
-        """Lock the vault by another key source, or renew the data key too; cut short, it is taken up where it was."""
+        """Lock the vault by another key source, or renew the data key too; after an interruption it continues there."""
         with self._lock:
             stored, vault = self._open()
             settled = vaults.abandon(stored)
@@ -111,7 +111,7 @@ class StoreVault:
 
     @contextmanager
     def unasked(self) -> Iterator[None]:
-        """Do not ask for a passphrase meanwhile."""
+        """Do not ask for a passphrase inside this context."""
         with self._lock:
             ask, self._ask = self._ask, None
             try:
@@ -154,7 +154,7 @@ class StoreVault:
             return self._create(self._stored())
 
     def _needs_key(self) -> bool:
-        """Whether a sealed text, or a key that may come back, forbids to make the vault again."""
+        """Whether a sealed text, or a key that may reappear, forbids creating a new vault."""
         key = KeyFile(self._key_file)
         stored = self._stored()
         by_file = stored is not None and vaults.sources_of(stored) == [key.kind]

@@ -26,7 +26,7 @@ from triskele.stores.protocols import Document, Use
 
 def test_every_page_has_an_empty_state(browser: Browser) -> None:
     for path, words in {
-        "/ui/review": "Nothing waits",
+        "/ui/review": "No proposals",
         "/ui/quality": "Nothing has been measured yet",
         "/ui/code": "No source tree is indexed",
         "/ui/browse": "Nothing has been remembered yet",
@@ -34,7 +34,7 @@ def test_every_page_has_an_empty_state(browser: Browser) -> None:
         answer = browser.get(path)
         assert answer.status_code == 200 and words in answer.text, path
     health = browser.get("/ui/health").text
-    assert "<b>Nothing.</b> No hosted model is configured" in health and "None is known" in health
+    assert "<b>Nothing.</b> No hosted model is configured" in health and "No backup is known" in health
 
 
 def _propose(browser: Browser) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def test_a_proposal_is_rejected_for_good(browser: Browser) -> None:
 def test_what_was_handed_out_is_counted(browser: Browser) -> None:
     memory = browser.engine.get(browser.engine.remember("the backup runs at night").id)
     usage = browser.engine.store.usage
-    assert "No conversation was given anything yet" in browser.get("/ui/review").text
+    assert "No conversation was given memories yet" in browser.get("/ui/review").text
     usage.injected("talk-1", [Use(memory.id, 123, memory.content_hash)], client="claude-code", project="shop")
     usage.recalled([Use(memory.id, 0)])
     page = browser.get("/ui/review").text

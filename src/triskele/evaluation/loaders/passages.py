@@ -1,6 +1,6 @@
 """Passage collections: BEIR (Thakur et al. 2021), TREC, and HotpotQA, 2WikiMultiHopQA and MuSiQue.
 
-The three multi-hop sets are read in the form of HippoRAG, NAME.json beside NAME_corpus.json.
+The three multi-hop sets are read in the form of HippoRAG, NAME.json next to NAME_corpus.json.
 """
 
 from __future__ import annotations
@@ -159,21 +159,21 @@ def _add_labels(builder: DatasetBuilder, labels: Labels, path: Path) -> None:
             builder.label(query, document, grade)
             kept += 1
     if not kept:
-        raise BadInput(f"{path}: labels no document of the corpus beside it")
+        raise BadInput(f"{path}: labels no document of the corpus next to it")
 
 
 def multi_hop_files(path: Path) -> list[Path]:
-    """The files of questions that have a corpus beside them; a corpus stands for its questions."""
+    """The files of questions that have a corpus next to them; the path of a corpus selects its questions."""
     found = {_questions(file) for file in files_at(path) if file.name.removesuffix(".gz").endswith(".json")}
     return sorted(file for file in found if file is not None)
 
 
 def load_multi_hop(path: Path) -> LoadedDataset:
-    """Read the questions of a file and the passages beside it."""
+    """Read the questions of a file and the passages next to it."""
     name = plain_name(path)
     corpus = beside(path.parent, f"{name}{_BESIDE}.json")
     if corpus is None:
-        raise BadInput(f"{path} has no {name}{_BESIDE}.json beside it")
+        raise BadInput(f"{path} has no {name}{_BESIDE}.json next to it")
     builder = DatasetBuilder(name, path)
     documents: dict[Passage, list[str]] = {}
     for number, item in enumerate(list_items(builder.source(corpus))):

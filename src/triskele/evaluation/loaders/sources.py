@@ -240,7 +240,7 @@ def list_items(source: Source) -> Iterator[Fields]:
         if mark == "," and scanner.skip() == "]":
             raise BadInput(f"{where}: nothing comes after its comma")
     if scanner.skip():
-        raise source.wrong("goes on after the end of its list")
+        raise source.wrong("continues after the end of its list")
 
 
 class _Scanner:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_SIZE = 5000
-# At most so many memories are searched for pairs.
+# The maximum number of memories that are searched for pairs.
 MAX_PAIRED = 5000
 # A paraphrase shares at most this part of its terms with the memory that it asks for.
 MAX_OVERLAP = 0.5
@@ -225,7 +225,7 @@ class WeightedWord:
 
     @property
     def is_stop_word(self) -> bool:
-        """Whether it carries no meaning by itself."""
+        """Whether it is a stop word."""
         return self.text.lower() in STOP_WORDS
 
 

@@ -27,7 +27,7 @@ HAND = "hand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question with its origin; `circular` names what it may not judge, `judged` who labelled it."""
+    """A question with its origin; `circular` names the arms that it may not judge, `judged` who labelled it."""
 
     id: str
     text: str

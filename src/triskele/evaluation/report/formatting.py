@@ -46,7 +46,7 @@ def interval(comparison: Mapping[str, Any]) -> str:
 
 
 def detectable(comparison: Mapping[str, Any]) -> str:
-    """The smallest detectable difference, shown beside every undecided comparison."""
+    """The smallest detectable difference, shown with every undecided comparison."""
     smallest = comparison["mde"]
     return "detects nothing" if smallest is None else f"detects\u00a0≥\u00a0{smallest:.3f}"
 

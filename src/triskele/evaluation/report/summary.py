@@ -1,4 +1,4 @@
-"""A report as the page reads it: arms, groups of queries, comparisons, and what they say in sentences."""
+"""The values of a report page: arms, groups of queries, comparisons, and their results in sentences."""
 
 from __future__ import annotations
 

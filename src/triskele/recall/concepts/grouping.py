@@ -15,7 +15,7 @@ from triskele.stores.protocols import OwnerStore
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:
-    """The names that were merged into a concept, or split from one; empty where nothing changed."""
+    """The names that were merged into a concept, or split from one; empty if nothing changed."""
 
     names: tuple[str, ...]
     concept: Concept
@@ -65,6 +65,6 @@ def rebuild(
 ) -> int:
     """Link the names of every version again; returns how many versions were read."""
     store.entities.forget()
-    # The file still holds mentions that are gone.
+    # The file still holds deleted mentions.
     mentions.rebuild()
     return read_names(store, words, progress=progress)

@@ -1,4 +1,4 @@
-"""What the graph knows: one concept, the shortest path between two, and counts."""
+"""Queries on the graph: one concept, the shortest path between two, and counts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """An edge between two concepts by name, with the memory that says so."""
+    """An edge between two concepts by name, with the memory that states it."""
 
     source: Concept
     target: Concept
@@ -49,7 +49,7 @@ class Tie:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is known of a concept: of `memories` that mention it, it is the subject of `subjects`.
+    """The data of a concept: `memories` mention it, and it is the subject of `subjects` of them.
 
     Lists are cut, counts are not; `mentioned_in` leaves out what it is the subject of.
     """
@@ -185,7 +185,7 @@ def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None
         open_ones = view.connects(concepts)
         concepts, place = _new(concepts[open_ones], place[open_ones], by_concept)
         by_concept |= dict(zip(concepts.tolist(), rows[place].tolist(), strict=True))
-        # The rarest concept first: it tells most about why two memories belong together.
+        # The rarest concept first: it best explains why two memories belong together.
         level = concepts[np.lexsort((concepts, view.layers.frequency(concepts)))]
     return None
 

@@ -15,7 +15,7 @@ from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
 from triskele.stores.vault import StoreVault
 from triskele.types import Memory, Sensitivity, is_secret
 
-QUOTES_SOMETHING = "the question stays here: it quotes something private, or holds a secret"
+QUOTES_SOMETHING = "the question is not sent: it quotes something private, or contains a secret"
 
 _NAMES = frozenset({Kind.TITLE, Kind.NAME, Kind.PERSON, Kind.HOST, Kind.CODE, Kind.QUOTE})
 
@@ -44,13 +44,13 @@ class EgressPolicy:
         with self._lock:
             self._refresh()
             if self._problem:
-                return None, f"the question stays here: {self._problem}"
+                return None, f"the question is not sent: {self._problem}"
             is_quoting = self._secret.shares(text) or self._tells_name(text)
             cleared = None if is_quoting else clear_question(text, self._private)
         return cleared, "" if cleared is not None else QUOTES_SOMETHING
 
     def memory(self, memory: Memory) -> Cleared | None:
-        """The text of an open memory; None where it looks like or quotes a secret, or says nearly a withheld text."""
+        """The text of an open memory; None if it looks like or quotes a secret, or nearly repeats a withheld text."""
         with self._lock:
             self._refresh()
             # One word of a short secret is enough to withhold a query; a memory may contain it for another reason.
@@ -67,7 +67,7 @@ class EgressPolicy:
             return bool(self._problem) or self._secret.shares(text) or any(map(find, readings(text)))
 
     def _tells_name(self, text: str) -> bool:
-        """Whether a text has a name that only withheld memories know."""
+        """Whether a text contains a name that occurs only in withheld memories."""
         words = set(self._names.shared_words(text))
         # Rarely any: only then the open memories are read.
         for _, memory in self._store.versions() if words else ():

@@ -121,9 +121,9 @@ class Hosted:
         return Hosted(texts, questions, store, egress_policy, Catalog(store, mark), dense)
 
     def asked(self, text: str, scope: Scope) -> tuple[HostedQuery | None, str]:
-        """The query as this model reads it, or None with the reason; a model without vectors is not asked."""
+        """The query as this model reads it, or None with the reason; a model without vectors is not used."""
         if not self.store.heads(self.texts.fingerprint).slot:
-            return None, "the hosted model was not asked: it has read nothing yet (`triskele reindex` lets it)"
+            return None, "the hosted model was not used: it has embedded nothing yet (run `triskele reindex`)"
         cleared, kept = self.egress_policy.question(text)
         if cleared is None:
             return None, kept
@@ -131,7 +131,7 @@ class Hosted:
             vector = self.questions.encode_query(cleared)
             return HostedQuery(vector, LocalVectors(self.catalog, self.dense, scope)), ""
         except Unavailable as error:
-            return None, f"the hosted model was not asked: {error}"
+            return None, f"the hosted model was not used: {error}"
 
     def embed(self, *, limit: int | None = None) -> int:
         """Embed open memories that the model has not read, batch by batch; returns how many."""
@@ -170,7 +170,7 @@ class HostedServices:
 
     @staticmethod
     def open(settings: Settings, folder: Path, store: OwnerStore, egress_policy: EgressPolicy) -> HostedServices:
-        """Everything that the settings name, behind an egress client that knows only these endpoints."""
+        """Everything that the settings name, behind an egress client that allows only these endpoints."""
         problems: list[str] = []
         model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)
         endpoint = _usable("rerank", HostedReranker, settings.rerank, problems)

@@ -76,7 +76,7 @@ def list_users(invocation: Invocation) -> None:
 
 @users.command("delete", epilog=examples("triskele users delete bob --export bob.jsonl --yes"))
 @click.argument("name")
-@click.option("--export", "target", type=FilePath(), required=True, help="Where the memories are written first.")
+@click.option("--export", "target", type=FilePath(), required=True, help="Export the memories to this file first.")
 @click.option("--yes", is_flag=True, help="Erase without asking.")
 @common
 def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> None:
@@ -112,11 +112,11 @@ def keys(context: click.Context) -> None:
 @keys.command("create", epilog=examples("triskele keys create ada --label laptop --scopes read,write --days 90"))
 @click.argument("user")
 @click.option("--label", default="", help="What the key is for.")
-@click.option("--scopes", default="read,write", show_default=True, help="Of read, write, reveal and admin.")
-@click.option("--days", type=click.IntRange(1, 36500), help="The key expires after so many days.")
+@click.option("--scopes", default="read,write", show_default=True, help="Any of read, write, reveal and admin.")
+@click.option("--days", type=click.IntRange(1, 36500), help="The key expires after this many days.")
 @common
 def create_key(invocation: Invocation, user: str, label: str, scopes: str, days: int | None) -> None:
-    """Make a key and print it, once."""
+    """Create a key and print it, once."""
     expires_at = None if days is None else timestamps.now() + timedelta(days=days)
     wanted = tuple(filter(None, (scope.strip() for scope in scopes.split(","))))
     with open_accounts(invocation) as accounts:
@@ -143,7 +143,7 @@ def list_keys(invocation: Invocation, user: str | None) -> None:
 @click.argument("id")
 @common
 def revoke_key(invocation: Invocation, id: str) -> None:
-    """End a key at once."""
+    """Revoke a key at once."""
     with open_accounts(invocation) as accounts:
         found = accounts.revoke_key(id)
     if invocation.as_json:

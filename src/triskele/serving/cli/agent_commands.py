@@ -74,16 +74,16 @@ def install(
 
 
 def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
-    """Turn learning on, unless the settings say already how much to learn."""
+    """Turn learning on, unless it is already set."""
     from triskele.serving.cli.config_commands import store_setting
 
     if (dial := invocation.settings().curation.learn) != "off":
-        click.echo(f"Conversations are learned from already (curation.learn = {dial}).", err=True)
+        click.echo(f"triskele already learns from conversations (curation.learn = {dial}).", err=True)
     elif dry_run:
-        click.echo("Conversations would be learned from (curation.learn = normal).", err=True)
+        click.echo("triskele would learn from conversations (curation.learn = normal).", err=True)
     else:
         file = store_setting(invocation, "curation.learn", "normal")
-        click.echo(f"Conversations are learned from now on (curation.learn = normal in {file}).", err=True)
+        click.echo(f"triskele learns from conversations from now on (curation.learn = normal in {file}).", err=True)
 
 
 @click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))
@@ -246,7 +246,7 @@ def hook(invocation: Invocation, event: str, explain: bool) -> None:
 
 
 def _explain_hook(invocation: Invocation, event: str) -> None:
-    """What the hook does with the event on standard input, and why; in this folder where the event names none."""
+    """What the hook does with the event on standard input, and why; in this folder if the event names none."""
     import json
 
     from triskele.serving import shapes

@@ -71,13 +71,13 @@ def bench(
 
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
-    """Measure code search on a suite; the trees lie beside it unless named."""
+    """Measure code search on a suite; the trees are next to it unless named."""
     from triskele.evaluation.code_suite import DEFAULT, load_suite, run_suite
     from triskele.models.local import local_embedder
 
     settings = invocation.settings()
     names = arms or ("bm25", "words", "lexical")
-    # Embedding whole trees takes minutes: only where the arm is asked for.
+    # Embedding whole trees takes minutes: only if the arm is requested.
     needs_model = any(name == DEFAULT or name.startswith("fusion:") for name in names)
     with progress_bar("Preparing") as advance:
         report = run_suite(

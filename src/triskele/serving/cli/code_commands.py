@@ -38,7 +38,7 @@ _path = click.option("--path", default=".", metavar="P", help="A folder or file 
 def code(context: click.Context) -> None:
     """Search source code by questions and names, offline.
 
-    The index lies in the data folder, never in the tree. A search notices changed files by itself.
+    The index is in the data folder, never in the tree. A search detects changed files.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -46,7 +46,7 @@ def code(context: click.Context) -> None:
 
 @code.command(epilog=examples("triskele code index .", "triskele code index ~/src/shop --rebuild --json"))
 @click.argument("path", default=".")
-@click.option("--rebuild", is_flag=True, help="Forget what is indexed and read every file again.")
+@click.option("--rebuild", is_flag=True, help="Discard the index and read every file again.")
 @click.option("--no-embed", is_flag=True, help="Index the words only.")
 @common
 def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> None:
@@ -76,7 +76,7 @@ def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> N
 @_path
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="The maximum number of hits.")
 @click.option("--by", type=click.Choice(["file", "function"]), default="file", show_default=True, help="What to rank.")
-@click.option("--explain", is_flag=True, help="Show what every rule of the ranking gave.")
+@click.option("--explain", is_flag=True, help="Show the score of every ranking rule.")
 @common
 def search(invocation: Invocation, query: str, path: str, limit: int, by: str, explain: bool) -> None:
     """Find the code that answers a question or defines a name.
@@ -208,7 +208,7 @@ def _memories(invocation: Invocation, name: str) -> list[Memory]:
 
 
 def named_code(invocation: Invocation, memory: Memory) -> list[dict[str, Any]]:
-    """The definitions in the indexed tree around this folder that a memory names; none where there is no such tree."""
+    """The definitions in the indexed tree around this folder that a memory names; none if there is no such tree."""
     from triskele.errors import TriskeleError
     from triskele.types import is_secret
 
@@ -276,12 +276,12 @@ def _write_answer(found: CodeAnswer, *, explain: bool) -> None:
 def _write_reservations(found: CodeAnswer, *, has_model: bool) -> None:
     """What was not searched."""
     if has_model and found.embedded < 1:
-        share = f"{found.embedded:.0%} of the vectors are there" if found.embedded else "there are no vectors yet"
+        share = f"{found.embedded:.0%} of the vectors are ready" if found.embedded else "no vectors yet"
         what = "Searched by meaning in part" if found.embedded else "Searched by words only"
-        click.echo(f"{what}: {share} (`triskele code status` shows when they are).", err=True)
+        click.echo(f"{what}: {share} (`triskele code status` shows the progress).", err=True)
     if found.is_partial:
         click.echo(
-            f"The index is partial: {found.waiting:,} files wait; run `triskele code index {found.root}`.", err=True
+            f"The index is incomplete: {found.waiting:,} files wait; run `triskele code index {found.root}`.", err=True
         )
 
 
@@ -308,7 +308,7 @@ def _status_lines(status: TreeStatus) -> str:
     is_gone = not Path(status.root).is_dir()
     return "\n".join(
         [
-            f"{status.root}" + (" (gone; `triskele code remove` deletes its index)" if is_gone else ""),
+            f"{status.root}" + (" (folder missing; `triskele code remove` deletes its index)" if is_gone else ""),
             f"  {status.files:,} files, {status.lines:,} lines, {status.chunks:,} chunks,"
             f" {status.definitions:,} definitions ({languages or 'no source'})",
             f"  vectors: {status.embedded:.0%}; waiting: {status.waiting:,} files; left out: {skipped or 'nothing'};"

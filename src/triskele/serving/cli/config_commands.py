@@ -20,7 +20,7 @@ from triskele.serving.cli.options import OrderedGroup, listed
 if TYPE_CHECKING:
     from triskele.config import Settings
 
-# The settings file is in the data folder: it cannot say where that is.
+# The settings file is in the data folder: it cannot set the path of that folder.
 _NOT_IN_FILE = ("home",)
 _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 

@@ -32,7 +32,7 @@ _STOP = frozenset({"q", "", "\x04", "\x1b"})
 @global_options
 @click.pass_context
 def review(context: click.Context) -> None:
-    """Walk through what curation proposes, with one key for each.
+    """Go through the proposals of curation, with one key for each.
 
     A proposal changes nothing until you accept it; what you accept is one batch that `triskele undo` takes back.
     """
@@ -43,7 +43,7 @@ def review(context: click.Context) -> None:
 @review.command("list", epilog=examples("triskele review list --json"))
 @common
 def list_proposals(invocation: Invocation) -> None:
-    """Show what waits."""
+    """List the proposals that wait."""
     from triskele.serving.cli import curation_report
 
     with invocation.open_existing() as engine:
@@ -58,7 +58,7 @@ def list_proposals(invocation: Invocation) -> None:
 @click.option("--above", type=click.FloatRange(0, 1), help="Every proposal with at least this confidence.")
 @common
 def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) -> None:
-    """Carry proposals out."""
+    """Apply proposals."""
     with invocation.open_existing() as engine:
         chosen = _chosen(engine, ids, above)
         batches: dict[str, str] = {}
@@ -144,8 +144,8 @@ def _key() -> str:
     epilog=examples("triskele curate --dry-run", "triskele curate", "triskele curate --apply 0.95 --yes"),
 )
 @click.option("--dry-run", is_flag=True, help="Show what it finds and change nothing.")
-@click.option("--apply", "threshold", type=click.FloatRange(0.9, 1), help="Apply what is at least so sure (0.9 to 1).")
-@click.option("--limit", type=click.IntRange(1), help="Read only so many memories; the next run goes on there.")
+@click.option("--apply", "threshold", type=click.FloatRange(0.9, 1), help="Apply from this confidence on (0.9 to 1).")
+@click.option("--limit", type=click.IntRange(1), help="Read at most this many memories; the next run continues there.")
 @click.option("--yes", is_flag=True, help="Apply without asking, also more than the daily share of the store.")
 @common
 def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit: int | None, yes: bool) -> None:
@@ -195,11 +195,11 @@ def _confirm(invocation: Invocation, engine: Engine, threshold: float) -> None:
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--dry-run", is_flag=True, help="Show what it would keep of the whole file, and keep nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be kept of the whole file; store nothing.")
 @click.option(
     "--dial",
     type=click.Choice(["strict", "normal", "all"]),
-    help="How sure it must be; normal unless the settings say otherwise.",
+    help="The required confidence; normal unless configured.",
 )
 @writing_place
 @common
@@ -210,7 +210,7 @@ def learn(
 
     It reads transcripts of Claude Code, Codex and Gemini, by rules on your own words: what you asked to remember,
     standing rules, corrections, decisions, preferences, who people are. What is less sure waits in `triskele review`.
-    A later run goes on where the last one ended. A conversation with #no-memory in it is left out.
+    A later run continues where the last one ended. A conversation with #no-memory in it is left out.
 
     With curation.llm = true the language model of [llm] reads the conversation too, except private ones; what it finds
     waits in `triskele review`, and --dry-run asks it as well.

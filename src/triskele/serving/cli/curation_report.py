@@ -44,7 +44,7 @@ _REASONS = {
     "language model": "the language model says: {after}",
     "ended on": "no longer valid since {before}",
     "part of a forgotten memory": "it is part of a memory that was forgotten",
-    "holds for a time of its own": "one of them holds for a time of its own",
+    "holds for a time of its own": "one of them has its own validity period",
 }
 _SHOWN_CHARACTERS = 60
 
@@ -90,7 +90,7 @@ def proposals(waiting: Sequence[Proposal], short: Mapping[str, str]) -> Renderab
     made = table("id", "conf.", "memories and reasons", last_takes_rest=True)
     for each in waiting:
         made.add_row(Text(each.id, style=ID), note(f"{each.confidence:.2f}", style=QUIET), Group(*_lines(each, short)))
-    return Group(made, note(f"{counted(len(waiting), 'proposal')} · `triskele review` walks them", style=QUIET))
+    return Group(made, note(f"{counted(len(waiting), 'proposal')} · review them with `triskele review`", style=QUIET))
 
 
 def _lines(proposal: Proposal, short: Mapping[str, str]) -> Iterator[Text]:
@@ -162,7 +162,7 @@ def review(
     if result.applied:
         yield note(f"{counted(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
     if not is_dry and result.findings:
-        yield note(f"{counted(result.proposed, 'new proposal')}: `triskele review` walks them.")
+        yield note(f"{counted(result.proposed, 'new proposal')}: review with `triskele review`.")
 
 
 def _found(found: UpkeepFinding, short: Mapping[str, str]) -> RenderableType:
@@ -213,11 +213,11 @@ def learned(result: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
     said = f"{counted(result.turns, 'turn')} read, {len(result.kept)} kept, {len(result.proposed)} for review"
     yield note(f"{said}, {result.skipped} known or unfit.")
     if result.invented:
-        yield note(f"{counted(result.invented, 'fact')} of the language model dropped: the turns do not say so.")
+        yield note(f"{counted(result.invented, 'fact')} of the language model dropped: not stated in the turns.")
     if result.withheld:
-        yield note(f"{counted(result.withheld, 'turn')} of private sessions not shown to the language model.")
+        yield note(f"{counted(result.withheld, 'turn')} of private sessions not sent to the language model.")
     if result.problem:
-        yield note(f"The language model left turns unread: {result.problem}. The next run reads them.", WARNING)
+        yield note(f"The language model read only some turns: {result.problem}. The next run reads them.", WARNING)
     if result.batch:
         yield note(f"Undo: triskele undo --batch {result.batch}", style=QUIET)
 

@@ -193,14 +193,14 @@ def split(invocation: Invocation, name: str) -> None:
     ),
 )
 @click.option("--dry-run", is_flag=True, help="Show how much is left to read and what it would cost; send nothing.")
-@click.option("--limit", type=click.IntRange(1), default=None, help="Read at most so many memories.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="Read at most this many memories.")
 @common
 @click.pass_context
 def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit: int | None) -> None:
     """Let the language model read relations between names.
 
     Needs a model under [llm] and curation.llm = true. Only open memories are sent, 25 to a request, each content once.
-    A run that ends early goes on where it stopped.
+    After a run that ends early, the next one continues there.
     """
     from triskele.curation.curator import Curator
     from triskele.curation.relations import RelationReader

@@ -206,7 +206,7 @@ def estimate(found: Estimate) -> Iterator[RenderableType]:
         requests = counted(found.requests, "request")
         yield note(f"{memories(found.memories)} to read in {requests}, about {found.tokens:,} tokens; cost: {price}")
     if found.withheld:
-        yield note(f"{memories(found.withheld)} stay here: private, secret, or quoting something that is", style=QUIET)
+        yield note(f"{memories(found.withheld)} not sent: private, secret, or quoting one that is", style=QUIET)
 
 
 def extracted(done: Extracted) -> Iterator[RenderableType]:
@@ -216,13 +216,13 @@ def extracted(done: Extracted) -> Iterator[RenderableType]:
     if done.problem:
         yield note(f"Ended early: {done.problem}")
     if done.left:
-        yield note(f"{memories(done.left)} left; `triskele graph extract` goes on there", style=QUIET)
+        yield note(f"{memories(done.left)} left; `triskele graph extract` continues there", style=QUIET)
 
 
 def relations(edges: Sequence[RelationEdge], short: Short) -> Iterator[RenderableType]:
-    """Relations with the memory that tells each."""
+    """Relations with the memory that states each."""
     if not edges:
-        yield note("No relation was read (`triskele graph extract` lets the language model read them).")
+        yield note("No relations yet: `triskele graph extract` lets the language model read them.")
         return
     made = table("id", "subject", "relation", "object", "holds")
     for edge in edges:

@@ -51,7 +51,7 @@ def health(found: Health, *, deep: bool) -> RenderableType:
 
 
 def _lost(found: Health) -> list[RenderableType]:
-    """Acknowledged writes that are gone, and what is still known of them."""
+    """Acknowledged writes that were lost, and what is still known of them."""
     lines: list[RenderableType] = []
     for each in found.lost:
         last = minute(each.entries[-1].at)
@@ -61,10 +61,10 @@ def _lost(found: Health) -> list[RenderableType]:
             text = f": {one_line(each.texts[entry.id])}" if entry.id in each.texts else ""
             lines.append(note(f"  {minute(entry.at)} {entry.action} {entry.id}{text}", style="red"))
         if each.kept is not None:
-            said = f"  What is left of them is kept in {each.kept}; delete it when you need it no more."
+            said = f"  What is left of them is kept in {each.kept}; delete it when you no longer need it."
             lines.append(note(said, style=WARNING))
     for path, count in found.index_ahead.items():
-        said = f"✗ An older index knows {counted(count, 'version')} that the database lacks: writes were lost."
+        said = f"✗ An older index has {counted(count, 'version')} that the database lacks: writes were lost."
         lines += [note(said, style="red"), note(f"  The index is kept in {path}", style=WARNING)]
     if lines:
         lines.append(note("  Restore a newer backup with `triskele restore FILE`, or write them again."))

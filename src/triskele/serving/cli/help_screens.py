@@ -36,7 +36,7 @@ class EverydayCommand(click.Command):
 
 
 def did_you_mean(word: str, known: Iterable[str], names: Mapping[str, str] | None = None) -> str:
-    """The known word that is most like this one; `names` are what some of them are called here."""
+    """The known word that is most like this one; `names` maps words of other programs to those of triskele."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, list(known), n=1)

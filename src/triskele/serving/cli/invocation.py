@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.serving.http.client import RemoteMemory
 
-# How long a command may go on after its output.
+# How long a command may work after its output.
 SPARE_S = 2.0
 # Wide enough for a memory on one line.
 _WHOLE_COLUMNS = 10_000
@@ -38,7 +38,7 @@ class Invocation:
     has_answered: bool = False
     shows_all: bool = False
     related: tuple[str, ...] = ()
-    """ids of memories that the resident process found beside a text that is being added"""
+    """ids of memories that the resident process found related to the text being added"""
     remote: RemoteMemory | None = None
     """the memory on the server of the settings, once it was opened"""
 
@@ -101,7 +101,7 @@ class Invocation:
                 self._work_off(engine)
 
     def uses_server(self) -> bool:
-        """Whether this run asks the server of the settings; a store that the command names is used itself."""
+        """Whether this run uses the configured server; a store given on the command line is opened directly."""
         return bool(self._chosen().server.url)
 
     def _work_off(self, engine: Engine) -> None:
@@ -120,7 +120,7 @@ class Invocation:
 
     @contextmanager
     def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
-        """The memory that this run works on; where there is no store yet, an empty one that leaves nothing behind."""
+        """The memory that this run works on; if there is no store yet, a temporary empty one."""
         from triskele.config import sqlite_path
         from triskele.errors import NotFound, StoreUnavailable
         from triskele.stores import factory
@@ -143,7 +143,7 @@ class Invocation:
         click.echo(missing, err=True)
 
     def restore(self, source: Path) -> tuple[Engine, Path | None]:
-        """The memory after a backup took the place of the store, and where the old content is kept."""
+        """The memory after a backup replaced the store, and the path of the old content."""
         from triskele.engine import restore_memory
 
         self.refuse_server()
@@ -180,7 +180,7 @@ class Invocation:
 
 
 def _start_resident(environ: dict[str, str]) -> bool:
-    """Whether a resident process runs or was started; it sees by itself that jobs wait."""
+    """Whether a resident process runs or was started; it looks for waiting jobs itself."""
     from triskele.serving import hook_client
 
     place = hook_client.address(environ)
@@ -206,7 +206,7 @@ def _empty_memory(settings: Settings) -> Iterator[Engine]:
 
 
 def _passphrase(prompt: str, is_new: bool) -> str | None:
-    """A passphrase from the terminal; None where there is no terminal."""
+    """A passphrase from the terminal; None if there is no terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
     said: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)

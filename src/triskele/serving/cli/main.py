@@ -202,7 +202,7 @@ class Commands(click.Group):
 
 
 def _prepare_streams() -> None:
-    """Escape characters that a stream cannot encode, and discard output where a stream is closed."""
+    """Escape characters that a stream cannot encode, and discard output if a stream is closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -280,7 +280,7 @@ def _help_hint(error: click.ClickException) -> str:
 
 
 def _silence_output() -> None:
-    """The pipe is closed: send the interpreter's last flush to nowhere."""
+    """The pipe is closed: discard the interpreter's last flush."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:
@@ -308,7 +308,7 @@ def cli(context: click.Context) -> None:
 
 
 def main(related: tuple[str, ...] = ()) -> None:
-    """The entry point of the `triskele` program; `related` is what the resident process found beside a new text."""
+    """The entry point of the `triskele` program; `related` are memories that the resident process found."""
     # Queries run one at a time, and their small matrix products are slower with more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli(obj=Invocation(related=related))

@@ -103,7 +103,7 @@ def category_option(help: str, **details: Any) -> Decorator:
 
 
 def tags_option(help: str, *, absent: list[str] | None = None) -> Decorator:
-    """Tags, as `--tags a,b` or as `--tag a --tag b`; `absent` is the value where the option is not given."""
+    """Tags, as `--tags a,b` or as `--tag a --tag b`; `absent` is the value if the option is not given."""
 
     def parts(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
         return listed(",".join(value)) if value else absent

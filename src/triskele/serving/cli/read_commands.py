@@ -251,7 +251,7 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
 
 
 def _named(entry: JournalEntry) -> tuple[str, ...]:
-    """The memories that an entry names: a share names whom it is for besides, and may be one of a tag."""
+    """The memories that an entry names: an entry of a share also names its reader, and may be about a tag."""
     if entry.action in (Action.SHARED, Action.UNSHARED):
         return () if entry.id.startswith(OF_A_TAG) else (entry.id,)
     return (entry.id,) if entry.other is None else (entry.id, entry.other)

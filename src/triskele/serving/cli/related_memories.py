@@ -29,12 +29,12 @@ RELATIONS = {Verdict.NOOP: "duplicate", Verdict.UPDATE: "update", Verdict.SUPERS
 _VERBS = {Verdict.NOOP: "repeats", Verdict.UPDATE: "extends", Verdict.SUPERSEDE: "may replace"}
 _REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _SHOWN_CHARACTERS = 80
-# Whoever adds a memory waits no longer for what recall finds beside it.
+# The longest time that `add` waits for recall to find related memories.
 DEADLINE_S = 0.15
 
 
 class OnlyClientAsks(Conflict):
-    """The resident process found what the user has to be asked about; `ids` are the memories."""
+    """The resident process found memories to ask the user about; `ids` names them."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         super().__init__("only the client can ask")
@@ -42,9 +42,9 @@ class OnlyClientAsks(Conflict):
 
 
 def related(invocation: Invocation, engine: Engine, memory: Memory, *, is_stored: bool = True) -> list[PairDecision]:
-    """What a memory repeats, extends or contradicts: by recall in the resident process, by words alone elsewhere.
+    """What a memory repeats, extends or contradicts: by recall in the resident process, otherwise by words only.
 
-    Where recall takes longer than the deadline, words answer too. A server finds it by recall.
+    If recall takes longer than the deadline, words are used too. A server uses recall.
     """
     if invocation.remote is not None:
         # A secret does not travel before it is stored.
@@ -66,9 +66,9 @@ def related(invocation: Invocation, engine: Engine, memory: Memory, *, is_stored
 def ask(invocation: Invocation, engine: Engine, memory: Memory) -> tuple[str | None, list[PairDecision]]:
     """The memory that a new one is to replace, as the user says, and what it is related to; None keeps both.
 
-    Raise where nothing is to be added.
+    Raise if nothing is to be added.
 
-    The resident process cannot ask: the client does it then, about what the resident process found.
+    The resident process cannot ask: the client asks about the memories that the resident process found.
     """
     everything = related(invocation, engine, memory, is_stored=False)
     found = [each for each in everything if each.is_sure]

@@ -64,7 +64,7 @@ class RemoteInvocation(Invocation):
         self.output.write(text + "\n")
 
     def encodes_all(self) -> bool:
-        """Whether the client's output takes every character; it asks only if it does."""
+        """Whether the client's output takes every character; the client asks only if it does."""
         return True
 
     def console(self) -> Console:
@@ -97,7 +97,7 @@ def run(engine: Engine, request: Mapping[str, Any]) -> str:
         environ_of_client=request["terminal"],
     )
     if request["arguments"][0] == "recall":
-        # As in the client's own process; what the background embeds just now is told as waiting.
+        # As in the client's own process; texts that are being embedded in the background count as waiting.
         with suppress(Unavailable, OSError):
             engine.embed(limit=engine.settings.recall.embed_first, wait=False)
     with cli.make_context("triskele", list(request["arguments"]), obj=invocation) as context:

@@ -96,7 +96,7 @@ def answer(
     found: Answer, short: Short, *, explain: bool = False, times: Mapping[str, Any] | None = None
 ) -> RenderableType:
     """The hits of a recall, best first; `times` are the time options as they were understood."""
-    # The answer itself tells since and until.
+    # The answer itself shows since and until.
     asked = time_lines({name: time for name, time in (times or {}).items() if name not in ("since", "until")})
     if not found.hits:
         return _nothing(found, asked)
@@ -217,7 +217,7 @@ def _details(memory: Memory) -> Text:
 
 
 def said_by(memory: Memory) -> list[str]:
-    """The speaker and the role of a memory, where it has them."""
+    """The speaker and the role of a memory, if it has them."""
     return [part for part in (memory.speaker, memory.role) if part]
 
 
@@ -311,7 +311,7 @@ def listing(
     """Memories line by line."""
     if not listed:
         return _empty_listing(project, offset)
-    # Inside one project its name says nothing new.
+    # Inside one project its name is redundant.
     places = ["project"] if project is None else []
     made = table("id", "updated", "category", *places, "memory", last_takes_rest=True)
     for each in listed:
@@ -373,7 +373,7 @@ def sync_state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
 def resolved(id: str, kept: str) -> RenderableType:
     """That a conflict is settled."""
     side = "The version of this machine" if kept == "mine" else "The version of the server"
-    return note(f"{side} of {id} is kept; the next sync tells the server.")
+    return note(f"{side} of {id} is kept; the next sync sends it to the server.")
 
 
 def conflicts(found: Sequence[SyncConflict], short: Mapping[str, str]) -> RenderableType:

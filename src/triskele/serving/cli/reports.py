@@ -105,7 +105,7 @@ def detected_secrets(found: Sequence[Memory], short: Short) -> list[RenderableTy
 
 
 def example_keys(stored: Iterable[Memory]) -> list[RenderableType]:
-    """Keys of manuals, which are stored open: people should know why they were not sealed."""
+    """Example keys of manuals, which are stored open: users should know why they were not sealed."""
     opened = [each.content for each in stored if each.sensitivity is Sensitivity.OPEN]
     found = dict.fromkeys(key for text in opened for key in EXAMPLE_KEY.findall(text))
     said = "{} looks like the example key of a manual and is stored open; `--secret` seals it."
@@ -171,7 +171,7 @@ def undone(
     places: Sequence[KnownPlace],
     short: Short,
 ) -> RenderableType:
-    """What stands after an undo: each memory with the text that it has now."""
+    """The state after an undo: each memory with its current text."""
     lines: list[RenderableType] = []
     for each in outcomes[:SHOWN_OUTCOMES]:
         if each.action is Action.BOUND:
@@ -230,7 +230,7 @@ def history(
 
 
 def _place_name(id: str, places: Sequence[KnownPlace]) -> str:
-    """A place of the journal in words: the folder or the repository that it stands for."""
+    """A place of the journal in words: its folder or repository."""
     key = next((each.key for each in places if f"place {each.number}" == id), "")
     kind = "repository" if key.startswith(REMOTE) else "folder"
     return f"the {kind} {key.partition(':')[2]}" if key else "a folder"
@@ -372,7 +372,7 @@ def projects(found: Sequence[ProjectSummary], current: str) -> RenderableType:
         return note("No projects yet: a folder becomes a project with its first memory.")
     made = table("", "project", "memories", "known by", last_takes_rest=True)
     for each in found:
-        # A remote says more than the folders of its clones.
+        # A remote is more informative than the folders of its clones.
         keys = [key for key in each.places if key.startswith(REMOTE)] or each.places
         places = ", ".join(key.partition(":")[2] for key in keys)
         mark = "*" if each.name == current else ""

@@ -19,7 +19,7 @@ from triskele.stores.sharing import GroupStore, Share, ShareStore, UserGroup, ch
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
-_OWNER = click.option("--owner", help="On the store itself: the user whose shares these are.")
+_OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
 
 
 @click.group(
@@ -51,7 +51,7 @@ def _named(command: Callable[..., None]) -> Callable[..., None]:
     "add", epilog=examples("triskele shares add 1k2m --user bob", "triskele shares add --tag team --group dev")
 )
 @_named
-@click.option("--write", is_flag=True, help="They may change it, too.")
+@click.option("--write", is_flag=True, help="Also allow them to change it.")
 @common
 def add_share(
     invocation: Invocation,
@@ -97,13 +97,15 @@ def list_shares(invocation: Invocation, owner: str | None) -> None:
         )
     lines = [f"shared      {_line(share)}" for share in given]
     lines += [f"from {each.owner}  {each.id}  {each.access}" for each in received]
-    return invocation.echo("\n".join(lines) or "Nothing is shared: `triskele shares add MEMORY --user NAME` does it.")
+    return invocation.echo(
+        "\n".join(lines) or "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
+    )
 
 
 @shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
 @click.pass_context
 def groups(context: click.Context) -> None:
-    """Manage groups of users to share with; admins alone change them."""
+    """Manage groups of users to share with; only admins can change them."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -132,7 +134,7 @@ def create_group(invocation: Invocation, name: str) -> None:
 @click.argument("name")
 @common
 def delete_group(invocation: Invocation, name: str) -> None:
-    """Remove a group; what was shared with it is no longer."""
+    """Remove a group, and end all shares with it."""
     with _groups(invocation) as found:
         found.delete(name)
     if invocation.as_json:
@@ -155,7 +157,7 @@ def add_member(invocation: Invocation, name: str, user: str) -> None:
 @click.argument("user")
 @common
 def remove_member(invocation: Invocation, name: str, user: str) -> None:
-    """Take a user out of a group."""
+    """Remove a user from a group."""
     with _groups(invocation) as found:
         _say_group(invocation, found.remove(name, user))
 

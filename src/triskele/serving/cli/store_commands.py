@@ -81,7 +81,7 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
 
 
 def _sound_memories(invocation: Invocation) -> int:
-    """The number of memories that a restore would replace; 0 where the store is missing or damaged."""
+    """The number of memories that a restore would replace; 0 if the store is missing or damaged."""
     from triskele.errors import StoreUnavailable
     from triskele.stores import factory
 
@@ -159,7 +159,7 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
 
 
 def _clients_without_token(settings: Settings) -> list[str]:
-    """Clients that the settings show private memories to, but that have no installed token to prove who they are."""
+    """Clients that may see private memories by the settings, but have no installed token to identify themselves."""
     from triskele.serving.clients.config_files import TokenFile
 
     known = TokenFile.of(settings.home).clients()
@@ -351,7 +351,7 @@ def _move(
     from triskele.curation.projects import project_of
 
     if engine.project == source and not engine.settings.project:
-        # This folder goes with its project, also where nothing was written from it yet.
+        # This folder moves with its project, even if nothing was written from it yet.
         project_of(engine.store, Path.cwd(), writing=True)
     outcomes = engine.apply(move(engine.store, source, target))
     moved = [each.id for each in outcomes if each.action is Action.EDITED]

@@ -119,7 +119,7 @@ def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None
 
 
 def _elsewhere(store: OwnerStore) -> str:
-    """Where the memories of a store are if none is in the project of this folder, and how it becomes one of theirs."""
+    """The projects of a store's memories if none is in that of this folder, and the command that merges them."""
     from triskele.curation.projects import project_of, summaries
 
     here, found = project_of(store, Path.cwd()), [each.name for each in summaries(store) if each.memories]
@@ -127,11 +127,11 @@ def _elsewhere(store: OwnerStore) -> str:
         return ""
     names = ", ".join(found[:_SHOWN_PROJECTS]) + (", …" if len(found) > _SHOWN_PROJECTS else "")
     binding = f"triskele projects merge {quote(here)} {quote(found[0]) if len(found) == 1 else 'PROJECT'}"
-    return f"None of them is in {here}, the project of this folder, but in {names}: `{binding}` makes it this folder's."
+    return f"The memories are in {names}, not in {here}, the project of this folder: `{binding}` changes that."
 
 
 def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
-    """Write an archive where the store is."""
+    """Write an archive of a local store."""
     invocation.refuse_server()
     if target is None and invocation.as_json:
         raise BadInput("an archive is a file: name one")
@@ -270,8 +270,8 @@ def _exported_to(target: Path | None, stream: TextIO) -> dict[str, Any]:
         "triskele sync --resolve 1kpn46 --keep theirs",
     ),
 )
-@click.option("--status", "is_status", is_flag=True, help="Show what waits and why; ask the server nothing.")
-@click.option("--elsewhere", "is_elsewhere", is_flag=True, help="Begin anew with another server or user than before.")
+@click.option("--status", "is_status", is_flag=True, help="Show what waits and why, without contacting the server.")
+@click.option("--elsewhere", "is_elsewhere", is_flag=True, help="Start over with another server or user.")
 @click.option("--resolve", metavar="ID", help="Settle the conflict of a memory.")
 @click.option("--keep", type=click.Choice(["mine", "theirs"]), help="The version that --resolve keeps.")
 @common

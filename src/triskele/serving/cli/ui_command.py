@@ -1,4 +1,4 @@
-"""The `ui` command: starts the resident process where none runs, signs in, and opens the pages in a browser."""
+"""The `ui` command: starts the resident process if none runs, signs in, and opens the pages in a browser."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" con
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @common
 def ui(invocation: Invocation, no_browser: bool) -> None:
-    """Look into your memory in a browser: search, edit, graph.
+    """Open your memories in a browser: search, edit, graph.
 
-    The background process serves the pages on this machine alone. The address signs one browser in, once and within
+    The background process serves the pages on this machine only. The address signs one browser in, once and within
     ten minutes; the session lasts twelve hours, or until the process ends.
     """
     if invocation.uses_server():
@@ -44,7 +44,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
 
 
 def sign_in_address(place: Address, environ: dict[str, str]) -> str:
-    """The address that signs a browser in; a resident process is started where none runs."""
+    """The address that signs a browser in; starts a resident process if none runs."""
     ends = time.monotonic() + _START_S
     while True:
         try:

@@ -47,7 +47,7 @@ def _is_own(link: Path) -> bool:
 
 
 def read(path: Path) -> bytes | None:
-    """The bytes of a file that can be changed; None where it does not exist."""
+    """The bytes of a file that can be changed; None if it does not exist."""
     with _errors_reported(path, "read"):
         try:
             state = path.stat()
@@ -133,7 +133,7 @@ def _errors_reported(path: Path, verb: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an install wrote into one file; `original` is None where the file did not exist before."""
+    """What an install wrote into one file; `original` is None if the file did not exist before."""
 
     path: str
     written: str
@@ -167,7 +167,7 @@ class BackupFolder:
         write(self._receipt(path), (json.dumps(asdict(receipt), indent=2) + "\n").encode())
 
     def receipt(self, path: Path) -> Receipt | None:
-        """The receipt of an install into this file; None where it is missing or unreadable."""
+        """The receipt of an install into this file; None if it is missing or unreadable."""
         try:
             receipt = Receipt(**json.loads(self._receipt(path).read_bytes()))
         except (OSError, ValueError, TypeError):
@@ -175,7 +175,7 @@ class BackupFolder:
         return receipt if receipt.path == str(path) else None
 
     def original(self, receipt: Receipt) -> bytes | None:
-        """The file before the install; None where it did not exist or the copy is gone."""
+        """The file before the install; None if it did not exist or the copy is gone."""
         if receipt.original is None:
             return None
         with suppress(OSError):
@@ -203,7 +203,7 @@ class TokenFile:
         return cls(home / "client_tokens.json")
 
     def client_of(self, token: str) -> str | None:
-        """The client that a token was written for; None where it is unknown."""
+        """The client that a token was written for; None if it is unknown."""
         given = _hash(token.encode("utf-8", "replace"))
         known = ((client, each) for client, hashes in self._read().items() for each in hashes)
         return next((client for client, each in known if hmac.compare_digest(each, given)), None)

@@ -41,7 +41,7 @@ class Entries(Protocol):
         """The text without the entries; containers that become empty go too, unless `original` had them."""
 
     def shown(self) -> str:
-        """What to write by hand where the file cannot be changed."""
+        """The text to add by hand if the file cannot be changed."""
 
 
 def entries_of(

@@ -27,7 +27,7 @@ class FileRefused(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one file: None stands for no file; `original` is what uninstall restores."""
+    """The change of one file: None means no file; `original` is what uninstall restores."""
 
     path: Path
     before: bytes | None
@@ -118,7 +118,7 @@ def plan_install(client: Client, target: InstallTarget) -> list[Change]:
 def _purpose(file: ConfigFile) -> str:
     """What the entries in a file are for."""
     if file.events is None:
-        return "the MCP server triskele, which the agent asks and tells"
+        return "the MCP server triskele, with tools to recall and store memories"
     return f"hooks that give memories to the agent ({', '.join(file.events)})"
 
 
@@ -201,7 +201,7 @@ def _without_entries(
     *,
     unknown: bytes | None = None,
 ) -> tuple[bytes | None, tuple[Path, ...]]:
-    """The file without the entries, and the folders made for it; `unknown` stands in for an unknown original."""
+    """The file without the entries, and the folders made for it; `unknown` replaces an unknown original."""
     if before is None:
         return None, ()
     receipt = target.backups.receipt(path)

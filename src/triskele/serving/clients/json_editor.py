@@ -28,7 +28,7 @@ class Slot:
 
 
 def parse(text: str) -> Any:
-    """The value of a document; ValueError where it is not valid JSON."""
+    """The value of a document; ValueError if it is not valid JSON."""
     value, end = _value(text, _skip(text, 0))
     if _skip(text, end) != len(text):
         raise ValueError("there is text after the end")
@@ -146,7 +146,7 @@ def _insert(text: str, holder: Slot, key: str | int | None, value: Any) -> str:
 
 
 def _written(value: Any, text: str, indent: str | None) -> str:
-    """A value as text: in lines with this indentation, or in one line where it is None."""
+    """A value as text: in lines with this indentation, or in one line if it is None."""
     if indent is None:
         return json.dumps(value, ensure_ascii=False)
     lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")

@@ -42,8 +42,8 @@ _VERSION_S = 10
 class ConfigFile:
     """One file of a client; `moved_by` is the variable that moves its folder.
 
-    `reserved_by` is the list of server names that repositories may not define: without our name in it, a repository
-    could replace our server by its own. A project's file that `is_personal` is one that teams do not commit.
+    `reserved_by` is the list of server names that repositories may not define: without the name triskele, a repository
+    could replace the server by its own. A project's file that `is_personal` is one that teams do not commit.
     """
 
     user: str
@@ -187,7 +187,7 @@ def has_tool_hooks(client: Client, path: str) -> bool:
 
 @cache
 def _version(program: str) -> tuple[int, ...]:
-    """The version that a program tells; empty where it tells none."""
+    """The version that a program prints; empty if it prints none."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -197,7 +197,7 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def tool_hook(event: str) -> dict[str, Any] | None:
-    """The entry with which a client asks the running server at an event; None where no server runs then."""
+    """The entry that calls the running server at an event; None if no server runs then."""
     if event not in _CONNECTED:
         return None
     given = {"event": event, **{name: f"${{{name}}}" for name in _HOOK_FIELDS}}
@@ -216,7 +216,7 @@ def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str
 
 
 def is_our_hook(entry: Any) -> bool:
-    """Whether an entry runs the hook client of any triskele installation, or asks our server."""
+    """Whether an entry runs the hook client of any triskele installation, or calls the triskele server."""
     if not isinstance(entry, dict):
         return False
     if entry.get("type") == "mcp_tool":

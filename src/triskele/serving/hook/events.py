@@ -1,7 +1,7 @@
 """Answers to hook events: one JSON document for the model, or nothing.
 
 A payload is the client's JSON. The server adds, where known, `client` (its name), `project` (named by the user) and
-`answer_by` (monotonic clock): after that time the client is gone, and nothing counts as given.
+`answer_by` (monotonic clock): after that time the client has stopped waiting, and nothing counts as given.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _pre_compact(engine: Engine, payload: Mapping[str, Any]) -> str:
 
 
 def _stop(engine: Engine, payload: Mapping[str, Any]) -> str:
-    # What is said since the last time is learned in the background.
+    # The background process learns from the turns since the last time.
     if engine.settings.curation.learn != "off":
         # Imported here: a prompt needs none of the rules that it loads.
         from triskele.serving import learning

@@ -18,7 +18,7 @@ _SILENT = ("pre-compact", "stop", "session-end")
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A memory that the hook looked at, and why it is left out; empty where it is given."""
+    """A memory that the hook looked at, and why it is left out; empty if it is given."""
 
     memory: Memory
     left_out: str = ""
@@ -35,11 +35,11 @@ class Explanation:
 
 
 def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanation:
-    """Why the hook would speak or be silent."""
+    """Why the hook would give memories or none."""
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
     if event in _SILENT:
-        return Explanation(verdict=f"silent: {event} never gives memories, it only keeps the books")
+        return Explanation(verdict=f"silent: {event} never gives memories, it only updates the records")
     conversation = Conversation.of(engine, payload)
     if event == "session-start":
         return _session_start(engine, conversation)

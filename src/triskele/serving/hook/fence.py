@@ -32,7 +32,7 @@ _ANGLES = (
     "<\uff1c\ufe64\u2039\u02c2\u02f1\u1438\u16b2\u226e\u227a\u2280\u22d6\u2329\u276c\u276e\u2770\u27e8\u29fc\u2a79\u3008"
     "\ufe3f\U0001d236"
 )
-# A "<" stays only where a number or an equals sign shows that it compares; joiners, selectors, soft hyphens and
+# A "<" stays only if a number or an equals sign shows that it is a comparison; joiners, selectors, soft hyphens and
 # combining strokes may hide what follows, so any other character after it counts as the beginning of a tag.
 _TAG = re.compile(
     rf"[{_ANGLES}](?! ?[\d=]|\"$)"
@@ -52,7 +52,7 @@ def line(memory: Memory, short: Mapping[str, str]) -> str:
 
 
 def label(memory: Memory, short: Mapping[str, str]) -> str:
-    """What stands before the text: id, date, origin, project, and who said or shares it where that is known."""
+    """The label before the text: id, date, origin, project, and who said or shares it, if known."""
     date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
     place = quoted(memory.project[:LONGEST_NAME] or "everywhere")

@@ -65,7 +65,7 @@ class Injection:
 
 
 def query_of(prompt: str) -> str:
-    """The query of a prompt; empty where the prompt is a command to the client."""
+    """The query of a prompt; empty if the prompt is a command to the client."""
     query = prompt.strip()
     if _SLASH_COMMAND.match(query):
         return ""
@@ -187,7 +187,7 @@ _KEY_CHARACTERS = 32
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation of an agent; `key` is None where the client does not name it."""
+    """One conversation of an agent; `key` is None if the client does not name it."""
 
     key: str | None
     project: str
@@ -232,7 +232,7 @@ def key_of(payload: Mapping[str, Any]) -> str | None:
 
 
 def text_in(payload: Mapping[str, Any], name: str) -> str:
-    """A text field of a payload; empty where it is missing."""
+    """A text field of a payload; empty if it is missing."""
     value = payload.get(name)
     return value if isinstance(value, str) else ""
 
@@ -245,7 +245,7 @@ def current(engine: Engine, memories: Iterable[Memory], conversation: Conversati
 
 
 def sees_private(engine: Engine, payload: Mapping[str, Any]) -> bool:
-    """Whether the client may see private memories: by the settings, or as the machine that it runs on says."""
+    """Whether the client may see private memories: by the settings, or by the machine that it runs on."""
     return payload.get("sees_private") is True or engine.settings.agents.shows_private_to(text_in(payload, "client"))
 
 

@@ -1,4 +1,4 @@
-"""Who asks: a principal with its scopes, and the policy that decides what it may do."""
+"""The sender of a request: a principal with its scopes, and the policy that decides what it may do."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ class Access:
 
 
 class AccessPolicy(Protocol):
-    """What the API asks before and after it serves a principal."""
+    """The checks of the API before and after it serves a principal."""
 
     def engine_of(self, principal: Principal) -> Engine:
         """The memory of the principal."""
         ...
 
     def admit(self, principal: Principal) -> None:
-        """Count a request; raise QuotaExceeded where the user has sent too many."""
+        """Count a request; raise QuotaExceeded if the user has sent too many."""
         ...
 
     def admit_memories(self, principal: Principal, count: int) -> None:
-        """Raise QuotaExceeded where the user may not store so many memories more."""
+        """Raise QuotaExceeded if the user may not store that many more memories."""
         ...
 
     def admit_models(self, principal: Principal) -> None:
-        """Raise QuotaExceeded where the user has used up the tokens of hosted models for today."""
+        """Raise QuotaExceeded if the user has used up the tokens of hosted models for today."""
         ...
 
     def wrote(self, principal: Principal) -> None:
@@ -95,7 +95,7 @@ class SingleOwner:
         """Admit every question."""
 
     def wrote(self, principal: Principal) -> None:
-        """Nothing: this process curates what was written by itself."""
+        """Do nothing: this process curates new memories anyway."""
 
     def audit(self, access: Access) -> None:
         """Record nothing."""

@@ -28,7 +28,7 @@ class UserBody(Strict):
 
 
 class KeyBody(Strict):
-    """A key to create; it is told once."""
+    """A key to create; it is shown once."""
 
     user: Annotated[str, Field(max_length=64)]
     label: Annotated[str, Field(max_length=100)] = ""
@@ -52,7 +52,7 @@ class AuditQuery(Strict):
 
 @dataclass(frozen=True, slots=True)
 class NewKeyReply:
-    """A new key; it is not told again."""
+    """A new key; it is not shown again."""
 
     key: str
     details: AccessKey
@@ -137,15 +137,15 @@ OPERATIONS: tuple[Operation, ...] = (
         tag=_ABOUT, scope=ADMIN, body=UserBody, errors=(404, 409),
     ),
     Operation(
-        name="keys", method="GET", path=_KEYS, summary="The keys of a user, or of all", run=keys,
+        name="keys", method="GET", path=_KEYS, summary="List the keys of one user, or of all users", run=keys,
         reply=list[AccessKey], tag=_ABOUT, scope=ADMIN, query=KeysQuery, errors=(404,),
     ),
     Operation(
-        name="create_key", method="POST", path=_KEYS, summary="Make a key; it is told once", run=create_key,
+        name="create_key", method="POST", path=_KEYS, summary="Create a key; it is shown only once", run=create_key,
         reply=NewKeyReply, tag=_ABOUT, scope=ADMIN, body=KeyBody, errors=(404,),
     ),
     Operation(
-        name="revoke_key", method="DELETE", path=f"{_KEYS}/{{id}}", summary="End a key at once", run=revoke_key,
+        name="revoke_key", method="DELETE", path=f"{_KEYS}/{{id}}", summary="Revoke a key at once", run=revoke_key,
         reply=AccessKey, tag=_ABOUT, scope=ADMIN, errors=(404,),
     ),
     Operation(

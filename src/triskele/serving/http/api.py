@@ -81,7 +81,7 @@ def build(context: ApiContext) -> Starlette:
 
 
 class _Served:
-    """Serves operations, counts them, and tells of their errors."""
+    """Serves operations, counts them, and reports their errors."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context

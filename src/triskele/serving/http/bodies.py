@@ -45,7 +45,7 @@ class Strict(BaseModel):
 
 
 class RememberBody(Strict):
-    """A memory to store; a text that is known already is answered with the known memory."""
+    """A memory to store; a text that is already stored returns its memory."""
 
     content: Text
     category: Name | None = None
@@ -261,7 +261,7 @@ class SyncItem(Strict):
 
 
 class SyncBody(Strict):
-    """Up to 100 changes of one actor; refused where the key is not that of the user, if one is named."""
+    """Up to 100 changes of one actor; refused if a user is named and the key is not theirs."""
 
     items: Annotated[list[SyncItem], Field(min_length=1, max_length=MAX_BATCH)]
     actor: Name = ""

@@ -45,7 +45,7 @@ _TIMEOUT_S = 60.0
 # A transfer may take as long as it moves.
 _TRANSFER = httpx.Timeout(60.0, write=600.0, read=600.0)
 
-# How a server of another version may refuse what it does not know.
+# How a server of another version may refuse unknown operations.
 _UNKNOWN_TO_OTHERS = (404, 405, 409, 422)
 
 Value = TypeVar("Value")
@@ -91,7 +91,7 @@ class RemoteMemory:
 
     @property
     def settings(self) -> Settings:
-        """The settings of this machine, where the memory was opened by them."""
+        """The settings of this machine, if the memory was opened with them."""
         return self.__getattr__("settings") if self._settings is None else self._settings
 
     def acting_as(self, actor: str) -> RemoteMemory:
@@ -107,7 +107,7 @@ class RemoteMemory:
         other.project = check_name(named, "the project") if named else project_of(self.store, folder)  # type: ignore[arg-type]
         return other
 
-    # A server embeds and indexes by itself.
+    # The server does the embedding and indexing.
 
     def embed(self, **_: object) -> int:
         """Nothing to embed here."""
@@ -219,7 +219,7 @@ class RemoteMemory:
         return replies.to_memory(self._shown(reference))
 
     def resolve(self, reference: str) -> str:
-        """The id that a prefix stands for."""
+        """The id that starts with a prefix."""
         return self._shown(reference).id
 
     def versions(self, reference: str) -> list[Memory]:
@@ -244,7 +244,7 @@ class RemoteMemory:
         """Those of these memories that another one replaces."""
         return {each.id for each in self.lookup(ids) if each.superseded}
 
-    # Copies of the store, and what left it for hosted models, are the server's to tell.
+    # Copies of the store, and what left it for hosted models, are known only to the server.
 
     erased_copies: tuple[Path, ...] = ()
 
@@ -267,7 +267,7 @@ class RemoteMemory:
 
     @property
     def store(self) -> RemoteStore:
-        """What the commands read besides."""
+        """Further reads that commands need."""
         return RemoteStore(self)
 
     def census(self) -> Census:
@@ -275,7 +275,7 @@ class RemoteMemory:
         return _census(self.asked(replies.CensusReply, "GET", "/v1/stats", params={"more": False}))
 
     def statistics(self) -> tuple[Census, MoreStatistics]:
-        """Counts of what is stored, and what is known besides."""
+        """Counts of memories, and further statistics."""
         counted = self.asked(replies.CensusReply, "GET", "/v1/stats")
         if counted.more is None:
             raise Unavailable(f"{self.url} answered something else: is it a triskele server?")
@@ -359,7 +359,7 @@ class RemoteMemory:
         if answer.status_code != httpx.codes.OK:
             raise self._raised(answer)
         if position := answer.headers.get(POSITION_HEADER):
-            # Another instance may answer next, and has to know what was written here.
+            # Another instance may answer next, and must have replayed the write.
             self._http.headers[POSITION_HEADER] = position
         return self._read(kind, answer, answer.content)
 
@@ -372,7 +372,7 @@ class RemoteMemory:
             raise Unavailable(f"{self.url} answered something else: {said}") from error
 
     def _raised(self, answer: httpx.Response) -> TriskeleError:
-        """The error that an answer tells of; what only another version explains is said."""
+        """The error of an answer; an error that only another version explains names the version."""
         found = raised_again(answer.status_code, answer.content, answer.reason_phrase)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             return AccessDenied(
@@ -395,7 +395,7 @@ class RemoteMemory:
 
 
 def _other_version(answer: httpx.Response) -> str:
-    """That the server is of another version, in words; empty where it is of this one, or does not say."""
+    """A sentence about the server's other version; empty if it is the same or unknown."""
     version = answer.headers.get(VERSION_HEADER, __version__)
     if version == __version__:
         return ""
@@ -407,7 +407,7 @@ def _census(counted: replies.CensusReply) -> Census:
 
 
 def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:
-    """The memory on a server; `project` is used where a call names none."""
+    """The memory on a server; `project` is the default of calls without one."""
     return RemoteMemory(url, key, project=project)
 
 

@@ -20,14 +20,14 @@ from triskele.types import JournalEntry, Link, LinkKind, Memory, Outcome, Sort
 
 
 def remember(call: Call) -> Outcome:
-    """Store one memory; an agent may not store what recall gave it."""
+    """Store one memory; an agent may not store text that recall returned to it."""
     if call.client:
         echo.refuse(call.engine.store, call.body.content, project=call.body.project)
     return call.engine.remember(**given(call.body))
 
 
 def remember_all(call: Call) -> list[Outcome]:
-    """Store several memories in one transaction; an agent may not store what recall gave it."""
+    """Store several memories in one transaction; an agent may not store text that recall returned to it."""
     if call.client:
         for each in call.body.memories:
             echo.refuse(call.engine.store, each.content, project=each.project)
@@ -215,7 +215,7 @@ OPERATIONS: tuple[Operation, ...] = (
         name="remember",
         method="POST",
         path=_ALL,
-        summary="Store one memory; a known text is answered with the known memory",
+        summary="Store one memory; a text that is already stored returns its memory",
         run=remember,
         reply=Outcome,
         tag=_ABOUT,
@@ -273,7 +273,7 @@ OPERATIONS: tuple[Operation, ...] = (
         name="shorten",
         method="POST",
         path="/v1/shorten",
-        summary="The shortest beginnings that name up to 100 memories, for people",
+        summary="The shortest unique prefixes of up to 100 ids, for display",
         run=shorten,
         reply=dict[str, str],
         tag=_ABOUT,
@@ -338,7 +338,7 @@ OPERATIONS: tuple[Operation, ...] = (
         name="reveal",
         method="POST",
         path=f"{_ONE}/reveal",
-        summary="Show the text of a secret; the journal notes it",
+        summary="Show the text of a secret; the journal records it",
         run=reveal,
         reply=replies.SecretReply,
         tag=_ABOUT,

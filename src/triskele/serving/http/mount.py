@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 # Only an import may be larger than other requests.
 IMPORT, MAX_IMPORT = "/v1/import", 32 * 1024 * 1024
-# What a program on another machine tells of itself, percent-encoded: the agent that it acts for, and its project.
+# Headers of a program on another machine, percent-encoded: the agent that it acts for, and its project.
 CLIENT_HEADER, PROJECT_HEADER = "X-Triskele-Client", "X-Triskele-Project"
-# That the agent behind a hook may see private memories, as the settings of its machine say.
+# Whether the agent of a hook may see private memories, by the settings of its machine.
 PRIVATE_HEADER = "X-Triskele-Private"
 # How far the store has come with what a client wrote; sent back, reads of another instance are as new.
 POSITION_HEADER = "X-Triskele-Position"

@@ -134,7 +134,7 @@ def _query_parameters(operation: Operation, schemas: _Schemas) -> list[Schema]:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """A schema for a query string, which cannot say null: what is left out is."""
+    """A schema for a query string, which cannot hold null: an omitted parameter is null."""
     if "anyOf" not in schema:
         return schema
     (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})
@@ -146,7 +146,7 @@ def _problem(text: str) -> Schema:
     return {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
-# No script, nothing from elsewhere.
+# No script, nothing from other hosts.
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",

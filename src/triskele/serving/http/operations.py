@@ -47,7 +47,7 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _PIECE = 65536
 _COMPLAINTS = 5
 _MAX_NAME = 200
-# Fields that the engine checks too: it says better what is wrong with them.
+# Fields that the engine checks too: its messages are clearer.
 _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "content": partial(validation.check_content, settings=MemorySettings()),
     "importance": validation.check_importance,
@@ -73,9 +73,9 @@ class Call:
     query: Any = None
     file: Path | None = None
     client: str = ""
-    """the agent that the request is made for; empty where a person makes it"""
+    """the agent that the request is made for; empty for a person"""
     project: str = ""
-    """the project that the program works in, for what names none"""
+    """the project that the program works in, for requests without one"""
 
     @property
     def engine(self) -> Engine:
@@ -160,7 +160,7 @@ def _answer(
 
 
 def _told(request: Request, name: str) -> str:
-    """A percent-encoded header; one that is no name is refused."""
+    """A percent-encoded header; refused if it is not a valid name."""
     text = unquote(request.headers.get(name, ""), errors="replace")
     if len(text) > _MAX_NAME or not text.isprintable():
         raise BadInput(f"the header {name} holds no name")
@@ -200,7 +200,7 @@ def _complaint(error: ValidationError) -> Exception:
 
 
 def _sentence(complaint: ErrorDetails) -> str:
-    """What is wrong with a value, in the words of the engine where it checks such values too."""
+    """What is wrong with a value; the engine's message if the engine checks such values too."""
     place = complaint["loc"][:6]
     field = next((part for part in reversed(place) if isinstance(part, str)), "")
     try:
@@ -238,7 +238,7 @@ def _query(operation: Operation, request: Request) -> Any:
 
 
 def _scalar(text: str, kind: str) -> Any:
-    """A parameter as a value of its type; what is none stays a text, which the model refuses."""
+    """A parameter as a value of its type; an invalid one stays a text, which the model refuses."""
     if kind == "integer" and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "boolean" and text in ("true", "false"):

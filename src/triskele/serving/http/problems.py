@@ -42,7 +42,7 @@ class QuotaExceeded(Unavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemDetails:
-    """An error: `type` names its kind, `detail` says what happened, `remedy` what would help, where that is known."""
+    """An error: `type` is its kind, `detail` what happened, `remedy` what to do next, if known."""
 
     type: str
     title: str
@@ -67,7 +67,7 @@ KINDS: dict[str, tuple[type[TriskeleError], int]] = {
     "quota-exceeded": (QuotaExceeded, 429),
     "unavailable": (Unavailable, 503),
 }
-# Statuses without a kind of their own, as the client raises them.
+# Statuses without a separate kind, as the client raises them.
 _BY_STATUS: dict[int, type[TriskeleError]] = {
     400: BadInput,
     401: AccessDenied,
@@ -82,7 +82,7 @@ _BY_STATUS: dict[int, type[TriskeleError]] = {
 
 
 def problem_of(error: BaseException) -> ProblemDetails:
-    """The problem document of an error; the message of a fault of ours is not told, because it may quote a memory."""
+    """The problem document of an error; the message of an internal error is left out, because it may quote a memory."""
     if isinstance(error, HTTPException):
         return _blank(error.status_code, error.detail)
     for name, (kind, status) in KINDS.items():
@@ -100,7 +100,7 @@ def problem_of(error: BaseException) -> ProblemDetails:
 
 
 def response_of(error: BaseException, headers: Mapping[str, str] | None = None) -> Response:
-    """The response that tells of an error."""
+    """The response for an error."""
     told = dict(headers or {})
     if isinstance(error, HTTPException) and error.headers:
         told |= error.headers
@@ -115,7 +115,7 @@ def refused(status: int, message: str, headers: Mapping[str, str] | None = None)
 
 
 def raised_again(status: int, body: bytes, reason: str) -> TriskeleError:
-    """The error that a response tells of, as the engine would have raised it."""
+    """The error of a response, as the engine would have raised it."""
     try:
         told: Any = json.loads(body)
     except (ValueError, RecursionError):

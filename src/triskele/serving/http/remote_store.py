@@ -19,7 +19,7 @@ _SHORTEST = 8
 
 
 class RemoteStore:
-    """The few reads of a store that commands and tools make; a server counts and checks by itself."""
+    """The few reads of a store that commands and tools make; the server does the counts and checks."""
 
     def __init__(self, memory: RemoteMemory) -> None:
         self._memory = memory
@@ -70,7 +70,7 @@ class RemoteStore:
         return []
 
     def claim(self, _: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
-        """The name that a folder has by itself."""
+        """The project name of a folder: its own name."""
         return choose([])
 
     def counts(self, _: Iterable[str]) -> dict[str, UseCount]:
@@ -89,7 +89,7 @@ class RemoteStore:
 
 
 class RemoteShares:
-    """The shares of a user of a server; the server names the actor by the client that the requests tell of."""
+    """The shares of a user of a server; the server takes the actor from the client in the request headers."""
 
     def __init__(self, memory: RemoteMemory) -> None:
         self._memory = memory
@@ -117,7 +117,7 @@ class RemoteShares:
         *,
         actor: str = USER,  # noqa: ARG002
     ) -> Share:
-        """End a share; what it alone gave is gone from the reader's memory at once."""
+        """End a share; memories that only it shared leave the reader at once."""
         params = {subject: target, grantee_kind: grantee}
         return self._memory.asked(Share, "DELETE", "/v1/shares", params=params)
 
@@ -148,7 +148,7 @@ class RemoteGroups:
         return self._memory.asked(UserGroup, "POST", "/v1/groups", json={"name": name})
 
     def delete(self, name: str) -> None:
-        """Remove a group; what was shared with it is no longer."""
+        """Remove a group, and end all shares with it."""
         self._memory.asked(replies.DeletedReply, "DELETE", f"/v1/groups/{quote(name, safe='')}")
 
     def add(self, name: str, user: str) -> UserGroup:
@@ -156,7 +156,7 @@ class RemoteGroups:
         return self._memory.asked(UserGroup, "PUT", _member(name, user))
 
     def remove(self, name: str, user: str) -> UserGroup:
-        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        """Remove a user from a group; memories that only the group shared leave the user at once."""
         return self._memory.asked(UserGroup, "DELETE", _member(name, user))
 
 

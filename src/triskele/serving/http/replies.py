@@ -28,7 +28,7 @@ _OF_ANSWER = tuple(each.name for each in fields(Answer) if each.name != "hits")
 class MemoryReply(Memory):
     """A memory; of a secret `content` is the title. `superseded`: another one replaces it.
 
-    `owner` is whose memory it is, `shared_by` the same where it is not the reader's own.
+    `owner` is the user whose memory it is, `shared_by` the same if that is not the reader.
     """
 
     superseded: bool = False
@@ -38,7 +38,7 @@ class MemoryReply(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitReply(MemoryReply):
-    """A memory that answers, with its evidence by leg; a term's `start` is -1 where it is in tags or keywords."""
+    """A memory that answers, with its evidence by leg; a term's `start` is -1 if it is in tags or keywords."""
 
     score: float
     reason: str
@@ -105,7 +105,7 @@ class UndoReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensusReply:
-    """How much is stored; `waiting` contents have no vectors yet, `more` is what is known besides."""
+    """How much is stored; `waiting` contents have no vectors yet, `more` are further statistics."""
 
     memories: int
     forgotten: int
@@ -140,7 +140,7 @@ class NeighbourReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeReply:
-    """A tie between two concepts, with the id of the memory that says so."""
+    """An edge between two concepts, with the id of the memory that states it."""
 
     source: str
     kind: str
@@ -153,7 +153,7 @@ class EdgeReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConceptReply:
-    """What is known of a concept; lists are cut at the limit, counts are not."""
+    """A concept; lists are cut at the limit, counts are not."""
 
     concept: str
     other_names: tuple[str, ...]
@@ -198,7 +198,7 @@ class DeletedReply:
 
 
 def memory_reply(memory: Memory, *, superseded: bool = False, links: tuple[Link, ...] = ()) -> MemoryReply:
-    """A memory with what is known about it."""
+    """The reply for a memory."""
     return MemoryReply(**_told(memory), superseded=superseded, forgotten=memory.known_to is not None, links=links)
 
 
@@ -218,7 +218,7 @@ def undo_reply(plan: UndoPlan) -> UndoReply:
 
 
 def concept_reply(found: About) -> ConceptReply:
-    """What is known of a concept."""
+    """The reply for a concept."""
     return ConceptReply(
         concept=found.concept.name,
         other_names=tuple(each.name for each in found.other_names),
@@ -248,7 +248,7 @@ def to_memory(reply: Memory) -> Memory:
 
 
 def to_answer(reply: RecallReply) -> Answer:
-    """The answer that a reply tells of."""
+    """The answer in a reply."""
     hits = tuple(
         Hit(
             memory=to_memory(each),
@@ -268,7 +268,7 @@ def to_answer(reply: RecallReply) -> Answer:
 
 
 def to_why_not(reply: WhyNotReply) -> WhyNot:
-    """The explanation that a reply tells of."""
+    """The explanation in a reply."""
     return WhyNot(reply.rank, reply.stages, reply.smallest_change)
 
 

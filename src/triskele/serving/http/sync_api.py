@@ -46,7 +46,7 @@ from triskele.types import (
     Sensitivity,
 )
 
-# The kind of the documents that tell a memory that a laptop took back from one that was erased.
+# The kind of the documents that mark memories as withdrawn by a laptop, not erased.
 _WITHDRAWN = "sync-withdrawn"
 _TRIES = 5
 
@@ -159,12 +159,12 @@ class _Receiver:
         return results + [self._tied(item) for item in items if item.push is Push.NOTHING]
 
     def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
-        """Erasing wins, whatever the base was; what was taken back is erased once more, for those who kept it."""
+        """Erase a memory regardless of its base; a withdrawn one is erased again, for laptops that kept it."""
         ids = [item.id for item in items]
         known = sync_states.latest(self._store, ids) if ids else {}
         marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
         if marked:
-            # The journal tells only of what is there.
+            # The journal records erasures only of existing memories.
             self._engine.apply([Add(_placeholder(id, self._store.owner), verbatim=True) for id in sorted(marked)])
         if known or marked:
             self._engine.erase(*known, *sorted(marked))
@@ -172,7 +172,7 @@ class _Receiver:
         return [PushResult(item.id, Status.DONE, str(Standing.ERASED)) for item in items]
 
     def _withdrawn(self, items: Sequence[SyncItem]) -> list[PushResult]:
-        """Erase what is private elsewhere now, unless it was changed here: that would be lost."""
+        """Erase a memory that became private on a laptop, unless it was changed here: that change would be lost."""
         ids = [item.id for item in items]
         known, marks = (
             (sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
@@ -195,7 +195,7 @@ class _Receiver:
         return results
 
     def _closed(self, memory: Memory, sensitivity: Sensitivity) -> bool:
-        """Mark a memory and make it private before it is erased: that fails where it was changed meanwhile."""
+        """Mark a memory and make it private before it is erased: that fails if it was changed meanwhile."""
         self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
         private = replace(_standing(memory), sensitivity=Sensitivity.PRIVATE)
         try:
@@ -236,7 +236,7 @@ class _Receiver:
         assert planned.after is not None
         if outcome is not None and outcome.action is Action.DUPLICATE:
             if outcome.sensitivity is not Sensitivity.OPEN:
-                # A private memory says the same: it is not shown, and this one is kept beside it.
+                # A private memory has the same text: it is not returned, and this one is stored as a second memory.
                 self._engine.apply([Add(planned.after, verbatim=True)])
             else:
                 [known] = shown(self._engine, [outcome.id], {})
@@ -251,7 +251,7 @@ class _Receiver:
         for item in items:
             try:
                 if item.id in others:
-                    raise BadInput(f"{others[item.id]} shares a memory with this id: it is theirs to change")
+                    raise BadInput(f"{others[item.id]} shares the memory with this id: only they can change it")
                 memory = self._memory(item)
             except BadInput as error:
                 planned.append(_Planned(item, PushResult(item.id, Status.REFUSED, reason=str(error))))
@@ -293,7 +293,7 @@ class _Receiver:
         return _Planned(item, self._stale(item))
 
     def _was_forgotten(self, version: Memory) -> bool:
-        """Whether a version was forgotten once, though a later one stands."""
+        """Whether a version was forgotten and a later one is current."""
         entries = self._store.journal(id=version.id)
         return any(each.action is Action.FORGOTTEN and each.previous == version.version for each in entries)
 
@@ -312,7 +312,7 @@ class _Receiver:
         return planned
 
     def _tied(self, item: SyncItem) -> PushResult:
-        """Open and close links; those that cannot be are left out, and the first reason is told."""
+        """Open and close links; those that cannot be are left out, and the first reason is returned."""
         now, reasons = timestamps.now(), list[str]()
         changes: list[Change] = [Disconnect(sync_states.link_of(item.id, tie, now)) for tie in item.unlinked]
         changes += [Connect(sync_states.link_of(item.id, tie, now)) for tie in item.linked]
@@ -325,7 +325,7 @@ class _Receiver:
         return PushResult(item.id, status, reason="; ".join(reasons[:1]), links=links)
 
     def _refusal(self, change: Change) -> str:
-        """Why one change cannot be made; empty where it was made."""
+        """Why one change cannot be made; empty if it was made."""
         try:
             self._engine.apply([change])
         except (Conflict, NotFound) as error:
@@ -334,7 +334,7 @@ class _Receiver:
 
 
 def _placeholder(id: str, owner: str) -> Memory:
-    """A memory without words that nobody sees."""
+    """A private memory without content, to be erased so that the journal names its id."""
     now, text = timestamps.now(), "erased"
     return Memory(
         id=id,
@@ -358,7 +358,7 @@ OPERATIONS: tuple[Operation, ...] = (
         name="sync_push",
         method="POST",
         path="/v1/sync",
-        summary="Take changes of a laptop; those made on a stale base are left to it",
+        summary="Apply changes of a laptop, except those made on a stale base",
         run=push,
         reply=PushReply,
         tag="sync",

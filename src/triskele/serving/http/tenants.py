@@ -1,4 +1,4 @@
-"""A server with users: who a key belongs to, one engine for each user, quotas, and the audit log."""
+"""A server with users: the user of a key, one engine for each user, quotas, and the audit log."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Tenants:
         return self._settings.server
 
     def verify(self, key: str) -> Principal | None:
-        """Who a key belongs to; None where it is not valid."""
+        """The user of a key; None if it is not valid."""
         found = self.accounts.verify(key)
         return None if found is None else _principal(found)
 
@@ -83,7 +83,7 @@ class Tenants:
         return text, (ends - timestamps.now()).total_seconds(), _principal(found)
 
     def session(self, text: str) -> Principal | None:
-        """Whose browser session it is, with what the key allows now; None where it has ended."""
+        """The user of a browser session, with the scopes that the key has now; None if it has ended."""
         found = self.accounts.session(text)
         return None if found is None else _principal(found)
 
@@ -260,7 +260,7 @@ def _close(engine: Engine) -> None:
 
 
 def quotas_in_force(quotas: Quotas, limits: ServerSettings) -> dict[str, int]:
-    """The quotas of a user, with those of the server where it has none of its own; 0 is no limit."""
+    """The quotas of a user, with those of the server as defaults; 0 is no limit."""
     return {
         "memories": _limit(quotas.memories, limits.memories_per_user),
         "requests_per_minute": _limit(quotas.requests_per_minute, limits.requests_per_minute),

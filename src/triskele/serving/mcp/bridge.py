@@ -48,7 +48,7 @@ class Wire(Protocol):
         """Send all of it."""
 
     def recv(self, size: int, /) -> bytes:
-        """Up to so many bytes; empty at the end."""
+        """Up to `size` bytes; empty at the end."""
 
     def close(self) -> None:
         """Close it."""
@@ -183,7 +183,7 @@ class Bridge:
         return message
 
     def _answer_to_server(self, message: Message) -> Message | None:
-        """The client's answer under the server's own request id; None where that server ended."""
+        """The client's answer under the server's own request id; None if that server ended."""
         generation, _, id = str(message.get("id")).partition(":")
         if generation != str(self._generation):
             return None
@@ -241,7 +241,7 @@ def client_lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 def refusal(line: bytes) -> Message | None:
-    """The error answer to a line that is not a message, or one that the SDK would drop; None where it is fine."""
+    """The error answer to a line that is not a message, or one that the SDK would drop; None if it is fine."""
     try:
         message = json.loads(line)
     except RecursionError:
@@ -297,7 +297,7 @@ def _reason(error: ValueError) -> str:
 
 
 def _id_of(message: Any) -> Any:
-    """The id of a request; None where it is another message, or not a valid id."""
+    """The id of a request; None if it is another message, or not a valid id."""
     id = message.get("id") if isinstance(message, dict) and "method" in message else None
     is_valid = isinstance(id, int) or (isinstance(id, str) and not _has_lone_surrogate({"id": id}))
     return id if is_valid and not isinstance(id, bool) else None

@@ -41,7 +41,7 @@ class RequestSource:
     """what admits requests on a server with users"""
 
     def named(self, engine: Engine, *, writing: bool = False) -> str:
-        """The project of the requests; `writing` makes their folder known."""
+        """The project of the requests; `writing` registers their folder."""
         given = self.project or engine.settings.project
         if given is None and self.folder is not None and self.folder.is_absolute():
             return project_of(engine.store, self.folder, writing=writing)
@@ -141,7 +141,7 @@ def _token_of(request: Request) -> str:
 
 
 def client_name(request: Request) -> str | None:
-    """The name that the client gives itself, as its install name; None where it gives none."""
+    """The name that the client gives itself, as its install name; None if it gives none."""
     said = request.session.client_params
     if said is None:
         return None

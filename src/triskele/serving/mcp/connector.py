@@ -68,7 +68,7 @@ def header(environ: Mapping[str, str]) -> bytes:
 
 
 def resident(environ: Mapping[str, str]) -> Wire:
-    """A connection to a resident process of this version or newer; started where there is none."""
+    """A connection to a resident process of this version or newer; started if there is none."""
     place = hook_client.address(environ)
     ends = time.monotonic() + START_S
     is_started = False

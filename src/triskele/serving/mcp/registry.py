@@ -103,7 +103,7 @@ def _compact(result: Any) -> Any:
 
 @cache
 def tools(*, shares: bool = False) -> tuple[Tool, ...]:
-    """Every tool, made once, those for shares where there are users; the last one is called by hooks and not listed."""
+    """Every tool, made once; those for shares only on a server with users; the last is for hooks and not listed."""
     return (*(_tool(*row) for row in (*_TABLE, *(_SHARES if shares else ()))), _hook_tool())
 
 
@@ -191,7 +191,7 @@ def add_resources(server: MCPServer[RequestSource], source: RequestSource) -> No
 
 
 def _reader() -> Principal:
-    """The holder of the key of this request: a resource without variables is not told its request."""
+    """The holder of the key of this request: a resource without variables does not get its request."""
     token = get_access_token()
     if token is None:
         raise AccessDenied("this resource needs a key")

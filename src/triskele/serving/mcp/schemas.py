@@ -297,7 +297,7 @@ Content = Annotated[
     ),
 ]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="The maximum number of results.")]
-Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="Skip so many; `next_offset` of the last page.")]
+Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="Skip this many; `next_offset` of the last page.")]
 ReadProject = Annotated[
     str,
     Field(max_length=200, description="Search this project instead of the current one."),

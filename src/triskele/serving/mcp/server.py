@@ -295,7 +295,7 @@ class KeyVerifier(TokenVerifier):
         self._verify = verify
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Whose key it is; None where it is not valid."""
+        """The user of a key; None if it is not valid."""
         found = await to_thread.run_sync(self._verify, token)
         if found is None:
             return None

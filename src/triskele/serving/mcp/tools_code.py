@@ -161,7 +161,7 @@ def code_status(request: Request) -> IndexedTrees:
 
 
 def _owner(request: Request) -> Caller:
-    """The caller, who must be at this machine: its trees of source are not a server's to show."""
+    """The caller, which must be on this machine: a server does not show source trees."""
     who = caller(request)
     if who.principal.user is not None:
         raise NotFound("code search works on your own machine, not on a server")

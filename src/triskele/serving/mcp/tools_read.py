@@ -214,7 +214,7 @@ class Consent(BaseModel):
 
 
 def ask_user(request: Request, id: Id) -> Elicit[Consent]:
-    """Ask the user for consent; refused where the client cannot ask."""
+    """Ask the user for consent; refused if the client cannot ask."""
     memory = caller(request, REVEAL).get(id)
     if not is_secret(memory):
         raise BadInput(f"{memory.id} is not a secret: read it with memory_get")

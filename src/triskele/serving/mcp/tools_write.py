@@ -207,7 +207,7 @@ def _refuse_long(who: Caller, content: str) -> None:
 
 
 def _refuse_to_replace_the_user(who: Caller, older: Memory, origin: Origin) -> None:
-    """What a tool or a web page says must not replace what the user said, nor what replaced it."""
+    """Refuse to replace the user's words, or their successor, by the text of a tool or a web page."""
     if origin not in (Origin.TOOL, Origin.WEB):
         return
     chain, seen = [older.id], {older.id}

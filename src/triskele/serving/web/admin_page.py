@@ -1,4 +1,4 @@
-"""The page of an admin: users, their keys, and the newest lines of the audit log; nothing of anybody's memories."""
+"""The page of an admin: users, their keys, and the newest lines of the audit log; no memories."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ShownKey:
 
 
 def show(asked: PageRequest) -> Response:
-    """Everybody who has a memory here, and the keys to them."""
+    """The page with all users and keys."""
     tenants = _tenants(asked)
     users = tenants.accounts.users()
     return page(

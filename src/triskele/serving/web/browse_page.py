@@ -72,7 +72,7 @@ def _by_month(memories: Any) -> list[tuple[str, list[tuple[str, Memory]]]]:
 
 
 def _bars(months: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Bars for a chart over the months, each at its time; the newest years where there are many."""
+    """Bars for a chart over the months, each at its time; only the newest years if there are many."""
     if not months:
         return []
     last = _number_of(months[-1][0])

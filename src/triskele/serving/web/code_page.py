@@ -47,7 +47,7 @@ class ShownCode:
 
 
 def show(asked: PageRequest) -> Response:
-    """The page, with its answer where the address asks a question."""
+    """The page, with its answer if the address has a query."""
     trees = [str(each) for each in tree_index.indexed_trees(asked.engine.settings.home)]
     chosen = asked.text("tree", trees[0] if trees else "")
     return page(
@@ -56,7 +56,7 @@ def show(asked: PageRequest) -> Response:
 
 
 def places(asked: PageRequest) -> Response:
-    """The answer alone."""
+    """Only the answer."""
     trees = [str(each) for each in tree_index.indexed_trees(asked.engine.settings.home)]
     return fragment("_places.html", text=asked.text("q"), **_answer(asked, trees, asked.text("tree")))
 

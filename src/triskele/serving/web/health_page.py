@@ -19,14 +19,14 @@ _MICROS = 1_000_000
 
 
 def show(asked: PageRequest) -> Response:
-    """The state of everything that can be told without a search for damage."""
+    """The state of everything that needs no check for damage."""
     engine, is_local = asked.engine, asked.viewer.user is None
     secrets = listing.find(engine, Filters(state="secret"), limit=_SECRETS)
     return page(
         asked,
         "health.html",
         "health",
-        # What is true of the whole server is no business of one of its users.
+        # Facts about the whole server are not shown to a single user.
         process=asked.request.app.state.process() if is_local else {},
         model=engine.runtime.model,
         is_at_work=engine.runtime.is_at_work,

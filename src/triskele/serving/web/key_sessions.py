@@ -1,4 +1,4 @@
-"""Sessions on a server with users: a key buys one, and the database keeps it, so that every instance knows it."""
+"""Sessions on a server with users: a key opens one, and the database stores it, so that every instance accepts it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Step:
 
     @property
     def can_undo(self) -> bool:
-        """Whether undo can take it back, unless something later stands in the way."""
+        """Whether it can be undone, unless a later change prevents it."""
         return self.entry.action not in _LASTING
 
 
@@ -74,7 +74,7 @@ def _shown(memory: Memory, name: str) -> str:
 
 
 def show(asked: PageRequest) -> Response:
-    """Everything that is known of a memory."""
+    """The page of one memory."""
     engine = asked.engine
     id = engine.resolve(asked.named("id"))
     versions = engine.store.history(id)
@@ -211,7 +211,7 @@ def reveal(asked: PageRequest) -> Response:
 
 
 def undo(asked: PageRequest) -> Response:
-    """Take a batch back, whoever made it; the user looks at it."""
+    """Undo a batch of any actor; the user sees it on the page."""
     batch = asked.text("batch", most=64)
     outcomes = asked.engine.undo(batch or None, all_projects=True, anyone=True)
     back = asked.request.headers.get("hx-current-url", "")

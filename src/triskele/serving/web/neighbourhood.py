@@ -103,7 +103,7 @@ class Neighbourhood:
 
 
 def open_view(engine: Engine, at: datetime | None) -> View:
-    """The graph of all projects: what there was to know until a moment, and was true then."""
+    """The graph of all projects: what was stored until a moment and true then."""
     indexes = engine.runtime.indexes(engine.semantic())
     columns = indexes.catalog.view()
     scope: Scope = engine.scope(all_projects=True)
@@ -170,7 +170,7 @@ def _grown(view: View, rows: Ints, concepts: Ints, most: int) -> tuple[Ints, Int
 
 
 def _rows_of(view: View, concepts: Ints, known: Ints, most: int) -> tuple[Ints, int]:
-    """Memories that mention the concepts and are not known yet: those that share most of them, then the newest."""
+    """Further memories that mention the concepts: those that share most of them, then the newest."""
     _, rows, is_subject = view.holders(concepts)
     found, at, counts = np.unique(rows, return_inverse=True, return_counts=True)
     subjects = np.bincount(at, weights=is_subject, minlength=len(found))
@@ -181,7 +181,7 @@ def _rows_of(view: View, concepts: Ints, known: Ints, most: int) -> tuple[Ints, 
 
 
 def _concepts_of(view: View, rows: Ints, known: Ints, most: int) -> tuple[Ints, int]:
-    """Concepts that the memories mention and that are not known yet, the most shared ones first.
+    """Further concepts that the memories mention, the most shared ones first.
 
     Too common ones connect nothing.
     """

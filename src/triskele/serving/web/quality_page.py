@@ -18,13 +18,13 @@ from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, pag
 
 METRICS = ("ndcg@10", "recall@5", "recall@10", "mrr")
 _OVERALL = "overall"
-# The arm that tells how recall does: what is adopted, or else what is shipped.
+# The arm for the current recall: the adopted plan, or else the default.
 _OWN_ARMS = ("now", "default")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreCell:
-    """One figure of an arm, and its difference to the baseline where that was tested."""
+    """One figure of an arm, and its difference to the baseline if that was tested."""
 
     value: float | None
     delta: str = ""

@@ -1,4 +1,4 @@
-"""How pages are made: requests as values, who looks at them, templates with autoescape, responses with headers."""
+"""Rendering of pages: requests as values, their viewer, templates with autoescape, responses with headers."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ NAVIGATION = (
 LOCAL_PAGES = frozenset({"code"})
 _NOTES = {
     "unchanged": {"text": "Nothing changed.", "can_undo": False},
-    "settled": {"text": "Settled; the next sync takes it to the server.", "can_undo": False},
+    "settled": {"text": "Settled; the next sync sends it to the server.", "can_undo": False},
     "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
     "user": {"text": "Added a user. Make a key for them next.", "can_undo": False},
-    "revoked": {"text": "Revoked; the key and its sessions open nothing any more.", "can_undo": False},
-    "duplicate": {"text": "This text is known already: here it is.", "can_undo": False},
+    "revoked": {"text": "Revoked; the key and its sessions no longer work.", "can_undo": False},
+    "duplicate": {"text": "This text is already stored as this memory.", "can_undo": False},
 }
 _DONE = {
     Action.ADDED: "Added",
@@ -109,7 +109,7 @@ class Viewer:
 
 @dataclass(frozen=True)
 class PageRequest:
-    """One request of a browser: whose memory answers it, its path parameters, and what its form or query says."""
+    """One request of a browser: the memory of its user, its path parameters, and the fields of its form or query."""
 
     policy: AccessPolicy
     principal: Principal
@@ -118,17 +118,17 @@ class PageRequest:
 
     @cached_property
     def engine(self) -> Engine:
-        """The memory of who asks, and of nobody else."""
+        """The engine of the user who sends the request."""
         return self.policy.engine_of(self.principal)
 
     @cached_property
     def viewer(self) -> Viewer:
-        """Who asks, as pages show it."""
+        """The user who sends the request, for display."""
         return viewer_of(self.principal)
 
     @cached_property
     def values(self) -> Mapping[str, list[str]]:
-        """The fields of the query, and of the form where there is one."""
+        """The fields of the query, and of the form if there is one."""
         query = parse_qs(self.request.url.query, keep_blank_values=True)
         return {**query, **parse_qs(self.body.decode("utf-8", "replace"), keep_blank_values=True)}
 
@@ -171,7 +171,7 @@ class PageRoute(NamedTuple):
 
 
 def viewer_of(principal: Principal | None) -> Viewer:
-    """Who a principal is to the pages; a file that is not there is asked for by nobody."""
+    """The viewer of a principal; requests for a missing file have no principal."""
     return Viewer(None, frozenset()) if principal is None else Viewer(principal.user, principal.scopes)
 
 
@@ -204,13 +204,13 @@ def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | N
 
 
 def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
-    """The answer to a change: the browser goes to a page, which tells of the batch."""
+    """The answer to a change: the browser goes to a page that reports the batch."""
     values = query({**query_values, **({"done": batch} if batch else {})})
     return Response(status_code=204, headers={**HEADERS, "HX-Redirect": f"{PREFIX}{path}{values}"})
 
 
 def failure(viewer: Viewer, error: TriskeleError, *, asked_by_script: bool) -> Response:
-    """An error as a notice on the page that asked, or as a page of its own."""
+    """An error as a notice on the page that asked, or as a separate page."""
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
     message = error_line(error)
     if asked_by_script:

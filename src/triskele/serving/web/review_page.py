@@ -1,4 +1,4 @@
-"""The review page: conflicts of a sync and what curation proposes, side by side, and what agents were handed."""
+"""The review page: conflicts of a sync and proposals of curation, side by side, and what agents were given."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EVERY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ShownProposal:
-    """A proposal with what it says and how its two texts differ."""
+    """A proposal with its wording and the difference of its two texts."""
 
     proposal: Proposal
     verb: str
@@ -49,7 +49,7 @@ def show(asked: PageRequest) -> Response:
     waiting, conflicts = engine.proposals.list(), sync_notes.conflicts(engine.store)
     usage = engine.store.usage
     used, number = usage.most_used(10), asked.number("page", 1, most=1_000)
-    # One more than is shown tells whether there is another page.
+    # One more than is shown, to know whether there is another page.
     talks = usage.conversations(CONVERSATIONS + 1, (number - 1) * CONVERSATIONS)
     memories = engine.store.memories([each.id for each in used])
     ids = [
@@ -79,7 +79,7 @@ def conversation(asked: PageRequest) -> Response:
     given = usage.given(key)
     talk = next((each for each in usage.conversations(_EVERY) if each.conversation == key), None)
     if talk is None:
-        raise NotFound("this conversation is not known, or not any more: they are kept for 30 days")
+        raise NotFound("unknown conversation: conversations are kept for 30 days")
     memories = asked.engine.store.memories([each.id for each in given])
     return page(
         asked,

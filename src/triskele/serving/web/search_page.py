@@ -133,7 +133,7 @@ class SearchForm:
 
 
 def show(asked: PageRequest) -> Response:
-    """The page, with its answer where the address asks a question."""
+    """The page, with its answer if the address has a query."""
     form, counts = SearchForm.of(asked), listing.counts(asked.engine)
     choices: dict[str, Any] = {
         "projects": sorted(counts.projects),
@@ -147,9 +147,9 @@ def show(asked: PageRequest) -> Response:
 
 
 def hits(asked: PageRequest) -> Response:
-    """The answer alone, for every change of the form."""
+    """Only the answer, for every change of the form."""
     form = SearchForm.of(asked)
-    # The address follows what is asked, so that it can be reloaded and kept.
+    # The address contains the query, so that it can be reloaded and bookmarked.
     headers = {"HX-Replace-Url": f"{PREFIX}{query(asked.values)}"}
     total, answer = listing.counts(asked.engine).memories, _answer(asked, form)
     return fragment("_hits.html", headers=headers, form=form, total=total, viewer=asked.viewer, **answer)
@@ -163,7 +163,7 @@ def _answer(asked: PageRequest, form: SearchForm) -> dict[str, Any]:
     try:
         answer = asked.engine.recall(form.text, logged=False, **form.options())
     except BadInput as error:
-        # A date that is not finished yet, for example: the page stays as it is and says so.
+        # A date that is not finished yet, for example: the page stays unchanged and shows the error.
         return {"answer": None, "problem": str(error), "recent": [], "short": {}}
     ids = {id for hit in answer.hits for id in (hit.memory.id, hit.stands_for or hit.memory.id)}
     ids |= {each.id for each in answer.resolutions}

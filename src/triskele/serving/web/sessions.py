@@ -1,4 +1,4 @@
-"""Browser sessions: what proves who someone is buys a cookie, and the cookie opens the pages until it expires."""
+"""Browser sessions: a code or key is exchanged for a cookie, and the cookie gives access until it expires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from triskele.serving.http.access import OWNER, Principal
 PREFIX = "/ui"
 CODE_S = 600.0
 SESSION_S = 12 * 3600.0
-# Where the guard puts the sessions of a listener, which the page that signs in asks.
+# The key under which the guard passes the sessions of a listener to the sign-in page.
 SESSIONS = "triskele.sessions"
 _MAX_KEPT = 64
 _STATIC = f"{PREFIX}/static/"
@@ -53,12 +53,12 @@ class OpenedSession(NamedTuple):
 
 
 class PageSessions(ABC):
-    """Sessions of whatever kind: the cookie, which requests pass, and the answer to who is signed out."""
+    """Sessions of either kind: the cookie, which requests are admitted, and the response without a session."""
 
     signed_out_page: str
 
     async def admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
-        """The refusal of a request to the pages, or who sent it; files and the sign-in itself need nobody."""
+        """The refusal of a request to the pages, or its sender; static files and the sign-in need no session."""
         path = request.scope["path"]
         if request.method not in ("GET", "HEAD") and not _is_own(request):
             return Response("This request does not come from a page of triskele.", 403, HEADERS), None
@@ -68,12 +68,12 @@ class PageSessions(ABC):
         return (self._signed_out(), None) if principal is None else (None, principal)
 
     async def exchange(self, request: Request, proof: str) -> Response:
-        """A session cookie for a proof; 401 where it proves nothing."""
+        """A session cookie for a code or key; 401 if it is not valid."""
         made = await self.opened(request, proof)
         if made is None:
             return self._signed_out()
         response = Response(status_code=204, headers=HEADERS)
-        # The origin that the browser names was checked: it tells whether TLS is used, behind a proxy too.
+        # The origin that the browser names was checked: it shows whether TLS is used, behind a proxy too.
         is_secure = request.headers.get("origin", "").startswith("https://")
         response.set_cookie(
             _cookie(request),
@@ -95,11 +95,11 @@ class PageSessions(ABC):
 
     @abstractmethod
     async def opened(self, request: Request, proof: str) -> OpenedSession | None:
-        """A new session; None where the proof is none."""
+        """A new session; None if the code or key is not valid."""
 
     @abstractmethod
     async def principal(self, value: str) -> Principal | None:
-        """Whose session a cookie belongs to; None where it is not open."""
+        """The user of a session cookie; None if the session is not open."""
 
     @abstractmethod
     async def closed(self, value: str) -> None:
@@ -107,7 +107,7 @@ class PageSessions(ABC):
 
     def _signed_out(self) -> Response:
         text = resources.files(__package__).joinpath("static", self.signed_out_page).read_text(encoding="utf-8")
-        # A page that is open asks for parts of itself: let it load as a whole, which shows why.
+        # An open page requests parts of itself: make it reload as a whole, which shows the reason.
         return Response(text, 401, {**HEADERS, "HX-Refresh": "true"}, "text/html")
 
 
@@ -136,7 +136,7 @@ class Sessions(PageSessions):
         return OpenedSession(self._new(self._open, SESSION_S), SESSION_S)
 
     async def principal(self, value: str) -> Principal | None:
-        """The owner, where the session is open."""
+        """The owner, if the session is open."""
         with self._mutex:
             self._drop_expired(self._open)
             return OWNER if _digest(value) in self._open else None
@@ -166,10 +166,10 @@ def _is_own(request: Request) -> bool:
 
 
 def _digest(value: str) -> str:
-    # What is looked up is a hash: how long that takes tells nothing of the value.
+    # The lookup is by hash, so its time reveals nothing about the value.
     return hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()
 
 
 def _cookie(request: Request) -> str:
-    # Cookies know no ports: two processes on one machine must not overwrite each other's.
+    # Cookies ignore ports: two processes on one machine must not overwrite each other's.
     return f"triskele_{request.url.port or 80}"

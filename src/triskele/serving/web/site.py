@@ -88,7 +88,7 @@ def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
 
 
 class _Served:
-    """One route: who may ask, what answers, and what is noted of it."""
+    """One route: who may request it, its function, and what is recorded of it."""
 
     def __init__(self, route: PageRoute, context: AppContext, metrics: Metrics) -> None:
         self._route = route

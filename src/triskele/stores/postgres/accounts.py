@@ -91,10 +91,10 @@ class Accounts:
             self.groups.end_shares_of(name)
             if self._erased(name):
                 return
-        raise StoreUnavailable(f"somebody goes on sharing with {name}: try again")
+        raise StoreUnavailable(f"new shares with {name} are being made: try again")
 
     def _erased(self, name: str) -> bool:
-        """Delete a user that has no shares; False where one was made meanwhile."""
+        """Delete a user that has no shares; False if one was made meanwhile."""
         with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
             # As the owner of the tables: the journal of a user that goes is deleted too.
             connection.execute("SELECT set_config('search_path', 'triskele, public', true)")
@@ -117,13 +117,13 @@ class Accounts:
     def create_key(
         self, user: str, *, label: str = "", scopes: tuple[str, ...] = SCOPES[:2], expires_at: datetime | None = None
     ) -> tuple[str, AccessKey]:
-        """A new key, told only now, and what is kept of it."""
+        """A new key, returned only here, and its stored part."""
         if expires_at is not None and expires_at <= timestamps.now():
             raise BadInput("the key would have expired already: name a later time")
         owner = self.user(user)
         chosen = check_scopes(scopes)
         if "admin" in chosen and not owner.is_admin:
-            raise BadInput(f"{user} is no admin: a key of theirs cannot have the scope admin")
+            raise BadInput(f"{user} is not an admin: their keys cannot have the scope admin")
         text, id, hashed = new_key()
         made = AccessKey(
             id=id,
@@ -159,7 +159,7 @@ class Accounts:
         return _key(row)
 
     def verify(self, key: str) -> VerifiedKey | None:
-        """The key and its user; None where it is unknown, wrong, expired or revoked."""
+        """The key and its user; None if it is unknown, wrong, expired or revoked."""
         id = key_id(key)
         if id is None:
             return None
@@ -171,7 +171,7 @@ class Accounts:
         return _standing(row[1:])
 
     def open_session(self, key: AccessKey, lasts: timedelta) -> tuple[str, datetime]:
-        """A new session of a key, told only now, and when it ends; of many sessions of one key the oldest go."""
+        """A new session of a key, returned only here, and its end; beyond a limit the oldest sessions of a key end."""
         now, text = timestamps.now(), secrets.token_urlsafe(32)
         ends = min(now + lasts, key.expires_at or now + lasts)
         with self._connections.accounts() as connection:
@@ -188,7 +188,7 @@ class Accounts:
         return text, ends
 
     def session(self, text: str) -> VerifiedKey | None:
-        """The key and the user of a session; None where it has ended, or its key has."""
+        """The key and the user of a session; None if it has ended, or its key has."""
         sql = (
             f"SELECT {_KEY}, {_USER} FROM sessions JOIN keys ON keys.id = sessions.key"
             " JOIN users ON users.name = keys.user_name WHERE sessions.hash = %s AND sessions.expires_at > %s"
@@ -223,7 +223,7 @@ class Accounts:
 
 
 def _standing(row: Any) -> VerifiedKey | None:
-    """A key with its user; None where it has expired or was revoked."""
+    """A key with its user; None if it has expired or was revoked."""
     found = _key(row[:7])
     is_over = found.expires_at is not None and found.expires_at <= timestamps.now()
     return None if is_over or found.revoked_at is not None else VerifiedKey(found, _user(row[7:]))

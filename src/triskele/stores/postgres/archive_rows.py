@@ -18,7 +18,7 @@ from triskele.types import Action
 _PAGE = 500
 # Several owners: a lock on the list of them all keeps other writers out, however many there are.
 _LOCK_ALL = "LOCK TABLE owners IN SHARE ROW EXCLUSIVE MODE"
-# One's own rows under the names of the tables: what others share stands among them, and stays where it is shared.
+# The owner's own rows under the names of the tables, without the copies of memories that others share.
 _OWN = f"""
 WITH versions AS (SELECT * FROM {SCHEMA}.versions WHERE owner = {{owner}} AND shared_by IS NULL),
 links AS (SELECT * FROM {SCHEMA}.links WHERE owner = {{owner}} AND source IN (SELECT id FROM versions)

@@ -22,7 +22,7 @@ from triskele.stores.postgres import migrations
 from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
 SCHEMA = migrations.SCHEMA
-# A server that was killed is asked so often whether it is back.
+# The interval of retries after the server was killed.
 _POLL_S = 0.1
 _CONNECT_TIMEOUT_S = 10
 # So long a primary that does not answer keeps a read from its replica.
@@ -42,7 +42,7 @@ _LOCK = (
     " listed AS (INSERT INTO owners SELECT one FROM locked ON CONFLICT DO NOTHING)"
     " SELECT taken, (SELECT value FROM meta WHERE name = %(least)s) FROM locked"
 )
-# The same lock of one owner, for transactions that are no owner's.
+# The same lock of one owner, for transactions that do not run as that owner.
 LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtextextended('triskele owner ' || %s, 0))"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 class Connections:
     """A pool of connections to one database; opening it brings the database up to this version.
 
-    With a `read_url` there is a replica, which snapshots are taken of where it has what their owner has `written`.
+    With a `read_url`, snapshots are taken from a replica that has replayed what their owner has `written`.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10, read_url: str = "") -> None:
@@ -113,7 +113,7 @@ class Connections:
         return _SETTINGS, [self.role, f"{SCHEMA}, public", owner, str(round(self.timeout_s * 1000)), sync]
 
     def direct(self) -> Connection:
-        """A connection of its own, outside of transactions: for what a transaction cannot do."""
+        """A separate connection in autocommit mode, for statements that cannot run in a transaction."""
         with told(self.address):
             return connect(self._url)
 
@@ -163,7 +163,7 @@ class Connections:
                 return self._pool.getconn(timeout=_POLL_S)
             except PoolTimeout:
                 if time.monotonic() > ends:
-                    # The pool does not tell why: a connection of its own does.
+                    # The pool does not report the cause: a separate connection does.
                     with told(self.address):
                         connect(self._url).close()
                     raise StoreUnavailable(
@@ -186,13 +186,13 @@ class OwnerTransactions:
         return self.connections.address
 
     def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
-        """The rows of a query; asked again where a killed server broke the connection."""
+        """The rows of a query; repeated if a killed server broke the connection."""
         if self._current() is None:
             return self.all_now(sql, bindings)
         return self.read(lambda connection: connection.execute(sql, bindings).fetchall())
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
-        """What some work reads as of one moment; where a replica breaks off, the primary is asked all of it again."""
+        """Run some reads as of one moment; if a replica fails, all of them are repeated on the primary."""
         with self.reading() as connection:
             try:
                 return work(connection)
@@ -238,7 +238,7 @@ class OwnerTransactions:
                 replica.give_back(connection)
 
     def _begun_at(self, replica: Replica) -> Connection | None:
-        """A snapshot of the replica, where it has every erasure and every end of a share that the primary has."""
+        """A snapshot of the replica, if it has every erasure and every end of a share that the primary has."""
         asked = f"SELECT {OWNER_EPOCH}", {"owner": self.owner}
         try:
             with (
@@ -255,7 +255,7 @@ class OwnerTransactions:
         return replica.begun(SNAPSHOT, settings, str(self.written), asked, newest)
 
     def _leaves_replica(self) -> bool:
-        """Let the primary go on with a snapshot that the replica broke off; False where none of it is under way."""
+        """Continue a snapshot that the replica broke off on the primary; False if none is in progress."""
         instead: ExitStack | None = getattr(self._local, "instead", None)
         if instead is None or self.connections.replica is None:
             return False
@@ -269,7 +269,7 @@ class OwnerTransactions:
         """A transaction, durable once it ends; without `wait` an owner whose rows are being written refuses at once.
 
         The owner's lock orders the transactions, so that journal entries become visible in the order of their numbers.
-        The locks of `others`, whose rows are written too, are taken with it in one order: nobody waits in a circle.
+        The locks of `others`, whose rows are written too, are taken with it in one order, so there is no deadlock.
         """
         if self._current() is not None:
             raise StoreUnavailable("nothing can be written inside a snapshot of the store")
@@ -327,7 +327,7 @@ class OwnerTransactions:
         return found
 
 
-# No prepared statements: they belong to a connection, which a pooler changes under our hands.
+# No prepared statements: they belong to a connection, which a pooler may exchange at any time.
 _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT_S}
 
 
@@ -341,7 +341,7 @@ def connect(url: str) -> Connection:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether an error means that the connection is gone, not that the statement was refused."""
+    """Whether an error means a lost connection, not a refused statement."""
     return isinstance(error, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow) or (
         isinstance(error, psycopg.OperationalError) and error.sqlstate is None
     )
@@ -349,7 +349,7 @@ def is_lost(error: psycopg.Error) -> bool:
 
 @contextmanager
 def told(address: str) -> Iterator[None]:
-    """Turn the database's complaints into one clear line each."""
+    """Turn errors of the database into one clear line each."""
     try:
         yield
     except psycopg.Error as error:
@@ -357,7 +357,7 @@ def told(address: str) -> Iterator[None]:
 
 
 def _explained(error: psycopg.Error, address: str) -> TriskeleError:
-    # The primary message alone: details may quote rows.
+    # Only the primary message: details may quote rows.
     reason = error.diag.message_primary or str(error).strip().partition("\n")[0]
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.QueryCanceled):
         return StoreUnavailable(f"the store {address} is busy with other writers: try again")

@@ -16,7 +16,7 @@ from triskele.stores.postgres.scopes import in_scope, may_read
 from triskele.stores.postgres.vector_extension import VectorExtension
 from triskele.types import Memory, Scope, Sort
 
-# A scan that a filter starves goes on for so many vectors; where that brings too few, the caller asks for an exact one.
+# A scan that finds too few rows by its filter continues up to this many vectors; then the caller needs an exact one.
 _MOST_SCANNED = 20_000
 _SETTINGS = (
     "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),"
@@ -129,12 +129,12 @@ class PostgresCorpus:
 
     @property
     def problem(self) -> str:
-        """Why the database cannot rank; empty where it can."""
+        """Why the database cannot rank; empty if it can."""
         return self._extension.problem
 
     @property
     def warning(self) -> str:
-        """What to know of a database that can."""
+        """A warning about a database that can rank."""
         return self._extension.warning
 
     def prepare(self, fingerprint: str, dimensions: int) -> None:
@@ -163,7 +163,7 @@ class PostgresCorpus:
             return postings.index_versions(connection, self._owner, analyzer, count, limit)
 
     def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int) -> int:
-        """Write the next vectors of a model into the index; returns how many. None stands for an unsound one."""
+        """Write the next vectors of a model into the index; returns how many. None means an invalid vector."""
         schema = self._extension.schema
         with self._transactions.writing() as connection:
             return postings.index_vectors(connection, self._owner, fingerprint, convert, schema, limit)
@@ -182,7 +182,7 @@ class PostgresCorpus:
         return TermStatistics(int(documents), (int(lengths[0]), int(lengths[1])), found)
 
     def count(self, scope: Scope, most: int) -> int:
-        """How many versions a scope contains, at most so many."""
+        """The number of versions that a scope contains, counted up to a limit."""
         condition, bindings = in_scope(scope)
         [[number]] = self._transactions.all(
             f"SELECT count(*) FROM (SELECT 1 FROM versions WHERE owner = %s AND {condition} LIMIT %s) AS counted",
@@ -253,7 +253,7 @@ class PostgresCorpus:
         return statement, [self._owner, *bindings, self._owner, limit]
 
     def facts(self, rows: Sequence[int], scope: Scope, reach: int, fingerprint: str = "") -> list[FactRow]:
-        """What is known of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
+        """The facts of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
         condition, bindings = in_scope(scope)
         readable, allowed = may_read(scope)
         sides = [

@@ -32,7 +32,7 @@ JOIN names AS other ON other.owner = said.owner AND other.name = said.name
 JOIN versions ON versions.owner = about.owner AND versions.row = about.row
 WHERE about.owner = %(owner)s AND about.kind IN ('title', 'lead') AND other.concept <> subject.concept
 """
-# Each end by itself: with OR every edge of the owner would be worked out.
+# Each end separately: with OR every edge of the owner would be computed.
 _EDGES = f"""
 SELECT DISTINCT {_EDGE}, known_to IS NOT NULL AS is_closed FROM (
     {_OF_CONCEPT} AND subject.concept = %(concept)s UNION ALL {_OF_CONCEPT} AND other.concept = %(concept)s
@@ -105,21 +105,21 @@ class PostgresEntities:
         return {name.name: name for name in self._names("name", names)}
 
     def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
-        """The names, of some or of all, whose words stand in more than so many texts, as (name, spread)."""
+        """The names, of some or of all, whose words occur in more than a number of texts, as (name, spread)."""
         condition, bindings = ("", []) if among is None else (" AND name = ANY(%s::bigint[])", [list(among)])
         sql = f"SELECT name, spread FROM names WHERE owner = %s AND spread > %s{condition} ORDER BY name"
         return self._all(sql, least, *bindings)
 
     def grouped(self) -> list[tuple[int, int]]:
-        """The names that stand for the concept of another one, as (name, concept)."""
+        """The names that belong to the concept of another name, as (name, concept)."""
         return self._all("SELECT name, concept FROM names WHERE owner = %s AND concept <> name ORDER BY name")
 
     def members(self, concepts: Iterable[int]) -> list[Name]:
-        """The names that stand for some concepts, in their order."""
+        """The names of some concepts, in their order."""
         return self._names("concept", concepts)
 
     def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
-        """Let names stand for other concepts from now on, all at once; the merges keep what they stood for."""
+        """Move names to other concepts, all at once; the merges record their earlier concepts."""
         at = timestamps.now()
         numbers = sorted({*concepts, *concepts.values()})
         with self._transactions.writing() as connection:
@@ -132,7 +132,7 @@ class PostgresEntities:
                 _regroup(connection, self._owner, name, concept, reason, at)
 
     def merges(self, names: Iterable[int]) -> list[Merge]:
-        """How some names came to stand for what they do, oldest first."""
+        """The moves of some names between concepts, oldest first."""
         columns = "merge, name, before, after, reason, at"
         sql = f"SELECT {columns} FROM merges WHERE owner = %s AND name = ANY(%s) ORDER BY merge"
         return [Merge(*row)._replace(at=timestamps.from_micros(row[-1])) for row in self._all(sql, list(names))]
@@ -163,7 +163,7 @@ class PostgresEntities:
         )
 
     def forget(self) -> None:
-        """Let everything wait to be read again; only what a person merged or split stays known."""
+        """Queue everything to be read again; only merges and splits by hand are kept."""
         with self._transactions.writing() as connection:
             kept = list(_decided(connection, self._owner))
             connection.execute("DELETE FROM mentions WHERE owner = %s", [self._owner])
@@ -192,7 +192,7 @@ def _decided(connection: Connection, owner: str) -> set[int]:
 
 
 def drop_unused_names(connection: Connection, owner: str) -> None:
-    """Delete what was mentioned by erased versions alone; a group that loses its first name takes the next."""
+    """Delete names that only erased versions mentioned; a group that loses its first name takes the next."""
     own = {"owner": owner}
     said = connection.execute(
         "DELETE FROM mentions WHERE owner = %(owner)s AND NOT EXISTS (SELECT 1 FROM versions"
@@ -246,11 +246,11 @@ def _write(connection: Connection, owner: str, row: int, one: Named) -> None:
 
 
 def _join(connection: Connection, owner: str, name: int, one: Named) -> None:
-    """Let a name that stands alone stand for another's concept, unless a person has decided about it."""
+    """Move a name without a group to another's concept, unless a person has decided about it."""
     decided = "SELECT 1 FROM merges WHERE owner = %s AND name = %s AND reason = %s"
     if one.joins is None or connection.execute(decided, [owner, name, BY_HAND]).fetchone():
         return
-    # Counted over the group: one that others stand for, or that stands for another, is left as it is.
+    # Counted over the group: a name that already shares a concept with another stays unchanged.
     group = connection.execute(
         "SELECT count(*) FROM names WHERE owner = %(owner)s AND concept ="
         " (SELECT concept FROM names WHERE owner = %(owner)s AND name = %(name)s)",

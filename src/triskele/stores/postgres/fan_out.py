@@ -1,7 +1,7 @@
-"""Carrying the changes of an owner's memories to the rows of those they are shared with, in the same transaction.
+"""Applies changes of an owner's memories to the rows of their readers, in the same transaction.
 
-A shared memory stands among the rows of its reader too, named by `shared_by`: every read, index and policy goes by the
-reader's own rows. These are written here alone, by the transaction that changes the memory, under the locks of all.
+Each reader of a shared memory has a copy of its row, marked by `shared_by`: every read, index and policy uses only the
+reader's rows. Copies are written only here, by the transaction that changes the memory, under the locks of all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from triskele.types import (
 # Each try takes the locks that the one before lacked; only another share of the same moment makes a further one needed.
 _MOST_TRIES = 20
 _MIRRORED = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, Action.LINKED, Action.UNLINKED})
-# What only an owner decides: who may read a memory, and where it belongs.
+# Only the owner decides who may read a memory, and its project.
 _OWNERS_ALONE = ("sensitivity", "tags", "project")
 _SHARES = """
 SELECT subject, target, grantee_kind, grantee, access, NULL AS reader FROM shares
@@ -90,7 +90,7 @@ def in_order(
 ) -> Result:
     """Do some work in one transaction that holds the locks of every owner whose rows it writes.
 
-    Locks are taken in one order and before the first write: where one turns out to be missing, the work begins again.
+    Locks are taken in one order and before the first write: if one is missing, the work starts again.
     """
     locked = frozenset({transactions.owner, *others})
     for _ in range(_MOST_TRIES):
@@ -144,13 +144,13 @@ def carry_out(writer: PostgresWriter, changes: Sequence[Change], locked: frozens
 
 
 def refuse_shared(writer: PostgresWriter, ids: Iterable[str], what: str) -> None:
-    """Raise where a memory is another user's: only its owner does this."""
+    """Raise if a memory is another user's: only its owner may do this."""
     for id, owner in shared_ids(writer, ids).items():
         raise NotAllowed(f"{id} is shared by {owner}: only {owner} can {what} it")
 
 
 def shared_ids(writer: PostgresWriter, ids: Iterable[str]) -> dict[str, str]:
-    """Those of some ids that others share with the writer's owner, and who does."""
+    """Those of some ids that other users share with the writer's owner, with these users."""
     rows = writer.connection.execute(
         "SELECT DISTINCT id, shared_by FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by IS NOT NULL",
         [writer.owner, list(ids)],
@@ -170,13 +170,13 @@ def _ids(change: Change) -> tuple[str, ...]:
 
 
 def _owner_of(change: Change, sharers: Mapping[str, str]) -> str | None:
-    """Whose memory a change is about, where it is another's; a link to a memory of one's own is one's own."""
+    """The one other user whose memories a change is about; None if any of them is the writer's own."""
     owners = {sharers.get(id) for id in _ids(change)}
     return owners.pop() if len(owners) == 1 else None
 
 
 def _refuse_replacing(change: Change, sharers: Mapping[str, str]) -> None:
-    """Raise where a memory of one's own is to replace another's: its owner would not know."""
+    """Raise if an own memory would replace another user's: that user would not see the successor."""
     if isinstance(change, Connect) and change.link.kind is LinkKind.SUPERSEDES and change.link.target in sharers:
         owner = sharers[change.link.target]
         raise NotAllowed(f"{change.link.target} is shared by {owner}: only {owner} can replace it")
@@ -196,7 +196,7 @@ def _check_access(writer: PostgresWriter, owner: str, change: Change) -> None:
 
 
 def _as_owners(writer: PostgresWriter, change: Change) -> Change:
-    """A reader's change as one of the owner's own."""
+    """A reader's change, rewritten as a change of the owner's row."""
     if not isinstance(change, Revise):
         return change
     latest = writer.latest(change.memory.id)
@@ -248,7 +248,7 @@ def spread(writer: PostgresWriter, performer: Performer, only: frozenset[str] | 
 
 
 def _entitled(writer: PostgresWriter, shares: Sequence[Any], ids: Sequence[str]) -> Granted:
-    """Who may have which of these memories; one that is not open is nobody else's, and its own shares end."""
+    """Who may have which of these memories; a memory that is not open has no readers, and its shares end."""
     connection, owner = writer.connection, writer.owner
     latest = {
         id: (sensitivity == Sensitivity.OPEN.value, json.loads(tags))
@@ -342,7 +342,7 @@ class _Spread:
         return {id for (id,) in rows}
 
     def _remove(self, theirs: PostgresWriter) -> None:
-        """Delete what is no longer shared, and let every instance make the reader's files again."""
+        """Delete what is no longer shared, and make every instance rebuild the reader's index files."""
         lost = sorted(self.before.keys() - self.after.keys())
         erased = {entry.id for entry in self.writer.entries if entry.action is Action.ERASED}
         for id in lost:
@@ -367,7 +367,7 @@ class _Spread:
                 " ON CONFLICT DO NOTHING",
                 [(self.reader, *row) for row in made],
             )
-        # An ended version before the one that follows it: only one may stand.
+        # An ended version before the one that follows it: only one may be current.
         for each in sorted(wanted, key=lambda each: (each.id, each.known_to is None, each.version)):
             there = known.get((each.id, each.version))
             if there is None:

@@ -9,7 +9,7 @@ from triskele.base import timestamps
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job, JobCounts
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 
-# The name of the mark that tells for which model contents are queued.
+# The name of the mark that records the model for which contents are queued.
 MODEL = "model"
 _JOB = "kind, key, tries, error"
 _WAITING = f"owner = %s AND kind = %s AND tries < {MOST_TRIES}"
@@ -55,7 +55,7 @@ class PostgresJobs:
             complete_jobs(connection, self._owner, kind, keys)
 
     def fail(self, kind: str, keys: Iterable[str], error: str) -> None:
-        """Note why jobs failed and let them wait again; after the last try they are given up."""
+        """Record why jobs failed and queue them again; after the last try they are given up."""
         self._update("lease = 0, tries = tries + 1, error = %s", kind, keys, error)
 
     def count(self, kind: str) -> int:
@@ -68,7 +68,7 @@ class PostgresJobs:
         return [_to_job(row) for row in self._transactions.all(sql, [self._owner, kind])]
 
     def retry(self, kind: str) -> None:
-        """Let the jobs that were given up wait again; their last errors stay known."""
+        """Queue the jobs that were given up again; their last errors are kept."""
         if given_up := self.given_up(kind):
             self._update("lease = 0, tries = 0", kind, [job.key for job in given_up])
 

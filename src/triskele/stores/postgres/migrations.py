@@ -1,8 +1,8 @@
 """The Postgres schema as a list of forward steps, and the role under which every statement runs.
 
-The owner leads every primary key and every index, so that tables can be partitioned or distributed by it. Every table
+Every primary key and every index starts with the owner, so tables can be partitioned or distributed by it. Every table
 with an owner has row-level security, forced on the table's owner too: a statement sees the rows of the owner that its
-transaction has set, and no others, whatever its own conditions say.
+transaction has set, and no others, regardless of its own conditions.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ USING {_CARRIED_OUT} WITH CHECK {_CARRIED_OUT};
 CREATE POLICY shared_rows_delete ON versions AS RESTRICTIVE FOR DELETE USING {_CARRIED_OUT};
 """
 _READER = "reader = (SELECT nullif(current_setting('triskele.owner', true), ''))"
-# Accounts belong to no owner: only a transaction that says so sees them.
+# Accounts belong to no owner: only a transaction with this setting sees them.
 ACCOUNT_TABLES = ("users", "keys", "audit")
 SESSION_TABLES = ("sessions",)
 GROUP_TABLES = ("groups", "group_members")
@@ -264,7 +264,7 @@ EMBEDDINGS = "embeddings"
 
 
 def secured(*tables: str) -> str:
-    """The statements that let each owner see and write its own rows of some tables alone."""
+    """The statements that restrict each owner to its own rows of some tables."""
     return _secured(tables, "owner = (SELECT nullif(current_setting('triskele.owner', true), ''))")
 
 
@@ -284,7 +284,7 @@ def _secured(tables: Sequence[str], condition: str) -> str:
 class Migration:
     """One step: SQL in which `{text}` is text in binary order.
 
-    A step adds; what older programs need is taken away by a later step, which says so by `breaks`.
+    A step adds; a later step that removes what older programs need is marked with `breaks`.
     """
 
     sql: str
@@ -296,7 +296,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(_ACCOUNTS + _secured(ACCOUNT_TABLES, _ACCOUNT_ROWS)),
     Migration(_WORDS + secured(*DERIVED)),
     Migration(_CONVERSATIONS + _SESSIONS + _secured(SESSION_TABLES, _ACCOUNT_ROWS)),
-    # An older program would change a shared memory without telling its readers.
+    # An older program would change a shared memory without updating its readers' rows.
     Migration(
         _SHARES
         + secured(*_SHARE_TABLES)
@@ -311,7 +311,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def prepare(connection: psycopg.Connection[Any]) -> str:
-    """Bring a database up to this version; the role to work under, `none` where the user's own is bound by policies."""
+    """Bring a database up to this version; returns the role to work under, `none` if policies bind the login role."""
     if connection.info.server_version < LEAST_SERVER:
         raise StoreUnavailable(f"Postgres {LEAST_SERVER // 10000} or later is needed")
     taken = _format(connection)
@@ -322,7 +322,7 @@ def prepare(connection: psycopg.Connection[Any]) -> str:
 
 
 def refuse_newer(least: int) -> None:
-    """Raise where a newer triskele has changed the tables so that this one cannot use them."""
+    """Raise if a newer triskele has changed the tables so that this one cannot use them."""
     if least > len(MIGRATIONS):
         raise StoreNewer(
             f"the store was written by a newer triskele (format {least}, this one knows {len(MIGRATIONS)}):"
@@ -331,7 +331,7 @@ def refuse_newer(least: int) -> None:
 
 
 def _migrate(connection: psycopg.Connection[Any]) -> None:
-    """Take the missing steps, each in a transaction of its own; the lock lets one of several processes take it."""
+    """Run the missing steps, each in a separate transaction; a lock lets only one process at a time run them."""
     while True:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('triskele migration', 0))")
@@ -390,7 +390,7 @@ def _role(connection: psycopg.Connection[Any], *, is_changed: bool) -> str:
         if is_changed or not _is_granted(connection):
             _grant(connection)
     if _passes_policies(connection, APP_ROLE):
-        raise StoreUnavailable(f"the role {APP_ROLE} passes over row-level security: ALTER ROLE {APP_ROLE} NOBYPASSRLS")
+        raise StoreUnavailable(f"the role {APP_ROLE} bypasses row-level security: ALTER ROLE {APP_ROLE} NOBYPASSRLS")
     return APP_ROLE
 
 
@@ -422,5 +422,5 @@ def _grant(connection: psycopg.Connection[Any]) -> None:
     connection.execute(
         sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO {}").format(schema, role)
     )
-    # What is true of the whole database is changed by migrations and maintenance alone.
+    # Only migrations and maintenance change facts about the whole database.
     connection.execute(sql.SQL("REVOKE INSERT, UPDATE, DELETE ON {}.meta FROM {}").format(schema, role))

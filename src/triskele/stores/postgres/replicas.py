@@ -1,7 +1,7 @@
-"""Reads from a replica: only where it has replayed what was written, and never at the price of an answer.
+"""Reads from a replica: only if it has replayed the owner's writes, and without risk for an answer.
 
-A position is that of the write-ahead log after a write. Whoever asks the replica waits for a moment at most; one that
-is behind, lost or refuses is passed over, and the primary answers.
+A position is that of the write-ahead log after a write. A read waits for the replica only for a moment; if it is
+behind, lost or refuses, the primary is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from triskele.stores.postgres.migrations import EPOCH, ERASURES, SCHEMA
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# How long a read waits for a connection, and how long a replica that gave none is left alone.
+# How long a read waits for a connection, and how long a replica without a connection is not used.
 _PATIENCE_S = 1.0
 _REST_S = 10.0
 _POSITION = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
@@ -42,7 +42,7 @@ OWNER_EPOCH = (
 
 
 class Position:
-    """The furthest position that reads of an owner must have reached; empty where nothing was written."""
+    """The furthest position that reads of an owner must have reached; empty if nothing was written."""
 
     def __init__(self, newest: Callable[[], str]) -> None:
         self._text = ""
@@ -59,7 +59,7 @@ class Position:
                 self._text = text
 
     def follow(self, text: str) -> None:
-        """Let reads be as new as what a client says it has seen; what the primary has not reached is passed over."""
+        """Make reads at least as new as a client's position; positions beyond the primary's are ignored."""
         if not _POSITION.fullmatch(text) or _number(text) <= _number(self._text):
             return
         # Of another database, or made up: no read would go to the replica ever again.
@@ -68,7 +68,7 @@ class Position:
 
 
 class Positions:
-    """The position of each owner, one for all threads; `newest` asks for that of the primary."""
+    """The position of each owner, shared by all threads; `newest` reads that of the primary."""
 
     def __init__(self, newest: Callable[[], str]) -> None:
         self._newest = newest
@@ -92,7 +92,7 @@ def _number(position: str) -> int:
 
 
 def epoch_of(connection: Connection) -> str:
-    """What tells a database, and each run of its journals, from others."""
+    """An identifier of a database and of each epoch of its journals."""
     row = connection.execute(f"SELECT value FROM {SCHEMA}.meta WHERE name = %s", [EPOCH]).fetchone()
     return str(row[0]) if row else ""
 
@@ -114,7 +114,7 @@ class Replica:
         except psycopg.ProgrammingError:
             # Its own message would show the password.
             raise BadInput(
-                "setting store.read_url is no address (write postgresql://user@host:5432/database)"
+                "setting store.read_url is not an address (write postgresql://user@host:5432/database)"
             ) from None
         self._epoch: str | None = epoch
         self._pool: ConnectionPool[Connection] = ConnectionPool(
@@ -125,9 +125,9 @@ class Replica:
     def begun(
         self, begin: str, settings: tuple[str, Sequence[Any]], position: str, asked: tuple[str, Any], rows: Any
     ) -> Connection | None:
-        """A connection on which a transaction has begun that sees a position; None where the primary has to answer.
+        """A connection with an open transaction that sees a position; None if the primary has to be used.
 
-        So it has where the statement that it was `asked` brings other rows here; None stands for any.
+        Also None if the statement `asked` returns other rows here than `rows`; None as `rows` accepts any.
         """
         if time.monotonic() < self._rests_until:
             return None
@@ -158,7 +158,7 @@ class Replica:
         self._epoch = None
 
     def rest(self) -> None:
-        """Leave the replica alone for a while."""
+        """Stop using the replica for a while."""
         self._rests_until = time.monotonic() + _REST_S
 
     def give_back(self, connection: Connection) -> None:

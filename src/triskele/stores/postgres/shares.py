@@ -68,7 +68,7 @@ class PostgresShares:
     def unshare(
         self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, actor: str = USER
     ) -> Share:
-        """End a share; what it alone gave is gone from the reader's memory at once."""
+        """End a share; memories that only it shared leave the reader at once."""
 
         def work(writer: PostgresWriter) -> Share:
             row = writer.connection.execute(
@@ -141,7 +141,7 @@ class Groups:
         return UserGroup(name, ())
 
     def delete(self, name: str) -> None:
-        """Remove a group; what was shared with it is no longer."""
+        """Remove a group, and end all shares with it."""
         for _ in range(_MOST_TRIES):
             for member in self._one(name).members:
                 self.remove(name, member)
@@ -155,7 +155,7 @@ class Groups:
                 if not is_used and not _sharers(connection, "group", name):
                     connection.execute("DELETE FROM groups WHERE name = %s", [name])
                     return
-        raise StoreUnavailable(f"somebody goes on sharing with the group {name}: try again")
+        raise StoreUnavailable(f"new shares with the group {name} are being made: try again")
 
     def add(self, name: str, user: str) -> UserGroup:
         """Add a user to a group; what is shared with the group is shared with the user at once."""
@@ -165,7 +165,7 @@ class Groups:
         return self._changed(name, user, lambda connection: connection.execute(sql, [name, user]))
 
     def remove(self, name: str, user: str) -> UserGroup:
-        """Take a user out of a group; what only the group was given is gone from the user's memory at once."""
+        """Remove a user from a group; memories that only the group shared leave the user at once."""
         if user not in self._one(name).members:
             raise NotFound(f"{user[:64]} is not in the group {name}")
         sql = "DELETE FROM group_members WHERE group_name = %s AND user_name = %s"
@@ -189,7 +189,7 @@ class Groups:
                 shares.unshare(share.subject, share.target, kind, grantee, actor=_ADMIN)
 
     def _changed(self, name: str, user: str, change: Callable[[Connection], Any]) -> UserGroup:
-        """Change who is in a group, and bring the rows of that user to it under the locks of all who share with it."""
+        """Change the members of a group, and update that user's rows under the locks of all who share with it."""
         self._one(name)
         batch = new_batch()
 
@@ -226,9 +226,9 @@ class Groups:
 
 
 def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
-    """Bring all readers to what is shared now, where a backup holds the shares and copies of another day.
+    """Update the rows of all readers after a restore: the backup holds older shares and copies.
 
-    Users and groups are in no backup. The caller keeps all others from the tables; its own rows are those of nobody.
+    Users and groups are in no backup. The caller locks all tables and does not run as an owner.
     """
     with _accounts_of(connection):
         users = {str(name) for (name,) in connection.execute("SELECT name FROM users").fetchall()}
@@ -248,7 +248,7 @@ def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
                 if (share.grantee_kind, share.grantee) not in known:
                     _end_share(writer, share)
             readers = {*users, *(str(reader) for _, reader in rows)}
-            # A member that joined since may have no row of its own yet.
+            # A member that joined since may have no row yet.
             connection.cursor().executemany(
                 "INSERT INTO owners (owner) VALUES (%s) ON CONFLICT DO NOTHING", [(name,) for name in sorted(readers)]
             )
@@ -305,7 +305,7 @@ def _check_shareable(writer: PostgresWriter, id: str) -> None:
 
 def _check_grantee(connection: Connection, kind: GranteeKind, name: str) -> None:
     with _accounts_of(connection):
-        # Held until the end: the user is not erased, and nobody joins or leaves the group between.
+        # Held until the end: the user is not erased, and the members of the group do not change meanwhile.
         table = "users" if kind == "user" else "groups"
         if connection.execute(f"SELECT 1 FROM {table} WHERE name = %s FOR SHARE", [name]).fetchone() is None:
             raise NotFound(f"there is no {kind} {name[:64]}")

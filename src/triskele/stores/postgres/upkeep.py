@@ -1,6 +1,6 @@
 """Care for a Postgres store: checks, backups and erasing, of all owners, one owner after the other.
 
-No role passes over row-level security, here neither: each owner's rows are read as that owner.
+No role bypasses row-level security, not even here: each owner's rows are read as that owner.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PostgresMaintenance:
             connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
             dump.load(connection, source, owners)
             shares.settle_restored(connection, owners)
-            # A new epoch tells every derived index that its stamp no longer means anything.
+            # A new epoch invalidates the stamp of every derived index.
             migrations.note(connection, migrations.EPOCH, migrations.new_epoch(connection))
             issues = [issue for owner in owners for issue in _issues(_as(connection, owner), owner, deep=True)]
             if issues:
@@ -126,11 +126,11 @@ class PostgresMaintenance:
         return []
 
     def remove_leftovers(self) -> list[Path]:
-        """None, as there are none."""
+        """Nothing: a Postgres store has no leftovers."""
         return []
 
     def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:  # noqa: ARG002 - ids are unique
-        """Remove what restores kept here, where it holds any of these memories; those removed."""
+        """Remove backups that restores kept here if they contain any of these memories; returns those removed."""
         removed = [copy for copy in self._kept() if dump.names_any(copy, set(ids))]
         for copy in removed:
             copy.unlink(missing_ok=True)
@@ -147,11 +147,11 @@ class PostgresMaintenance:
         return list(_OUT_OF_REACH)
 
     def lost(self) -> list[LostWrites]:
-        """None that could be told from here: the database recovers its own log."""
+        """Nothing: the database recovers its own log."""
         return []
 
     def scrub(self) -> None:
-        """Write the tables that hold words anew: no byte of deleted rows stays in their files."""
+        """Rewrite the tables that hold texts: no byte of deleted rows stays in their files."""
         with told(self._connections.address):
             erasure.vacuum_tables(self._connections, full=True)
         with self._as_of_now() as connection:

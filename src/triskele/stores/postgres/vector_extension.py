@@ -23,7 +23,7 @@ _INSTALLED = (
     "SELECT extversion, nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace"
     " WHERE extname = %s"
 )
-# The vector is null where the one of the model is unsound.
+# The vector is null if that of the model is invalid.
 _TABLE = """
 CREATE TABLE {table} (
     owner text COLLATE "C" NOT NULL, fingerprint text COLLATE "C" NOT NULL, content_hash text COLLATE "C" NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE {table} (
 
 @dataclass(frozen=True, slots=True)
 class VectorExtension:
-    """pgvector as it was found: its schema, why it cannot be used, and what to know if it can."""
+    """pgvector as it was found: its schema, why it cannot be used, and a warning if it can."""
 
     schema: str = ""
     problem: str = ""
@@ -44,7 +44,7 @@ class VectorExtension:
 
 
 def install(connections: Connections) -> VectorExtension:
-    """Find pgvector, or add it to the database; it is not used where it is too old."""
+    """Find pgvector, or add it to the database; it is not used if it is too old."""
     with told(connections.address), connections.direct() as connection:
         found = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
         if found is None:
@@ -63,9 +63,9 @@ def judge(version: str, schema: str) -> VectorExtension:
     numbers = tuple(map(int, re.findall(r"\d+", version)))
     advice = "upgrade it, then run ALTER EXTENSION vector UPDATE"
     if numbers < LEAST:
-        problem = f"pgvector {version} cannot go on where a filter starves a scan, 0.8 or later is needed: {advice}"
+        problem = f"pgvector {version} has no iterative scans, 0.8 or later is needed: {advice}"
         return VectorExtension(schema, problem)
-    warning = f"pgvector {version} can damage an HNSW index in a vacuum, 0.8.3 cannot: {advice}"
+    warning = f"pgvector {version} can damage an HNSW index in a vacuum, 0.8.3 fixes this: {advice}"
     return VectorExtension(schema, warning="" if numbers >= SOUND else warning)
 
 
@@ -110,7 +110,7 @@ def _make_index(connection: Connection, extension: VectorExtension, fingerprint:
 
 
 def _exists(connection: Connection, name: str, condition: str = "true") -> bool:
-    """Whether there is a table or index, which meets a condition."""
+    """Whether there is a table or index that meets a condition."""
     source = "pg_class LEFT JOIN pg_index ON indexrelid = pg_class.oid"
     sql = f"SELECT 1 FROM {source} WHERE pg_class.oid = to_regclass(%s) AND {condition}"
     return connection.execute(sql, [f"{SCHEMA}.{name}"]).fetchone() is not None

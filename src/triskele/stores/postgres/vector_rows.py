@@ -32,7 +32,7 @@ _UNSEEN = """
 NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.owner = one.owner AND vectors.fingerprint = %(model)s
             AND vectors.content_hash = one.content_hash)
 """
-# A text may stand in several memories: it may leave only where every one of them is open.
+# Several memories may have the same text: it may be sent only if all of them are open.
 _CLEAR = f"""
 one.owner = %(owner)s AND one.known_to IS NULL AND NOT EXISTS (
     SELECT 1 FROM versions AS other WHERE other.owner = one.owner AND other.content_hash = one.content_hash
@@ -160,7 +160,7 @@ class PostgresVectors:
         return len(rows)
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
-        """Take contents off the queue of a model; nothing where they are queued for another one by now."""
+        """Remove contents from the queue of a model; do nothing if they are now queued for another one."""
         with self._transactions.writing(wait=wait) as connection:
             _complete(connection, self._owner, fingerprint, hashes)
 
@@ -259,7 +259,7 @@ def withdraw(connection: Connection, owner: str, id: str) -> None:
 
 
 def drop_unused(connection: Connection, owner: str) -> None:
-    """Delete vectors and jobs whose content or version is gone."""
+    """Delete vectors and jobs whose content or version no longer exists."""
     known = "SELECT 1 FROM versions WHERE versions.owner = {0}.owner AND"
     connection.execute(
         f"DELETE FROM vectors WHERE owner = %s AND NOT EXISTS ({known.format('vectors')}"

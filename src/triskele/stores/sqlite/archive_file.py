@@ -15,7 +15,7 @@ from triskele.stores.sqlite import lost_writes
 from triskele.stores.sqlite.database import Database
 from triskele.types import Action, Outcome
 
-# Token vectors are in files beside the index.
+# Token vectors are in index files.
 _UNKEPT = ("vectors", "tokens")
 
 

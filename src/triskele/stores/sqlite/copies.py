@@ -1,4 +1,4 @@
-"""Copies of a store that lie beside it or were made from it: which there are, whose they are, and erasing from them."""
+"""Copies next to a store or made from it: finding them, their owners, and erasing from them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _BLOCK = 1 << 20
 @contextmanager
 def staging(prefix: str, folder: Path) -> Iterator[Path]:
     """A folder for a copy in the making; its lock shows that its process lives."""
-    # Another process may help to clear it once the lock is gone.
+    # Another process may also remove it once the lock is free.
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)
     with made, file_lock(Path(made.name) / _LOCK, timeout_s=0):
         yield Path(made.name)
 
 
 def note_backup(connection: apsw.Connection, target: Path) -> None:
-    """Remember where a backup goes before it is made: a killed one leaves a copy there."""
+    """Record the path of a backup before it is written: a killed backup leaves a copy there."""
     sql = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
     connection.execute(sql, [f"{_NOTED}{target.absolute()}", f"{time.time():020.6f}"])
     connection.execute(
@@ -47,13 +47,13 @@ def note_backup(connection: apsw.Connection, target: Path) -> None:
 
 
 def noted_backups(connection: apsw.Connection) -> list[Path]:
-    """The files that backups went to, the oldest first; some may be gone."""
+    """The files that backups were written to, the oldest first; some may no longer exist."""
     rows = connection.execute("SELECT name FROM meta WHERE name LIKE ? ORDER BY value", [f"{_NOTED}%"])
     return [Path(str(row[0]).removeprefix(_NOTED)) for row in rows]
 
 
 def leftovers(path: Path, noted: Iterable[Path]) -> list[Path]:
-    """The copies that killed backups and restores left beside the store and where backups went."""
+    """The copies that killed backups and restores left next to the store and in folders of backups."""
     places = dict.fromkeys([path.parent, *(backup.parent for backup in noted)])
     found: list[Path] = []
     for place in places:
@@ -74,7 +74,7 @@ def damaged(path: Path) -> list[Path]:
 
 
 def remove(paths: Iterable[Path]) -> list[Path]:
-    """Remove copies; those that are gone."""
+    """Remove copies; returns those that were removed."""
     gone = []
     for path in paths:
         shutil.rmtree(path, ignore_errors=True)
@@ -88,13 +88,13 @@ def remove_damaged(path: Path, ids: Sequence[str]) -> list[Path]:
     wanted = [id.encode() for id in ids]
     gone = remove(folder for folder in damaged(path) if any(_holds(file, wanted) for file in folder.rglob("*")))
     for folder in lost_writes.folders(path):
-        # Its ledger names ids alone.
+        # Its ledger contains only ids.
         gone += lost_writes.drop_texts(folder)
     return gone
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether the process that made a folder is gone."""
+    """Whether the process that made a folder has ended."""
     try:
         if not (folder / _LOCK).exists():
             # The lock comes first and may go first; a folder that is empty may be new.

@@ -29,9 +29,9 @@ _MAGIC = b"SQLite format 3\0"
 
 
 class Database:
-    """One SQLite file; every thread has a connection of its own.
+    """One SQLite file; every thread has its own connection.
 
-    Where there is no file, one of `traces` shows that it is lost rather than new.
+    If there is no file, one of `traces` shows that it is lost rather than new.
     """
 
     def __init__(self, path: Path, *, busy_timeout_s: float, owner: str, traces: Sequence[Path]) -> None:
@@ -60,16 +60,16 @@ class Database:
                 )
             return
         if not (looks_like_one(path) or _committed(path).exists()):
-            # Checked before a lock file is written beside a file of another program.
+            # Checked before a lock file is written next to a file of another program.
             raise apsw.NotADBError("file is not a database")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Several processes may meet an empty folder at once; only one creates the tables.
+        # Several processes may find an empty folder at once; only one creates the tables.
         with file_lock(_lock_of(path), timeout_s=self._busy_timeout_s) as is_held:
             if not is_held:
                 raise StoreUnavailable(f"the store {path} is being set up by another process: try again")
             _finish(path)
             if not path.exists():
-                # For the user alone; the write-ahead log takes the mode of the file.
+                # Only for the user; the write-ahead log takes the mode of the file.
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._file = _file_number(path)
             try:
@@ -113,7 +113,7 @@ class Database:
         connection.close()
 
     def _renew(self) -> None:
-        """Open the file again where another one took its place; raise where there is none."""
+        """Reopen the file if another one replaced it; raise if there is none."""
         found = _file_number(self.path)
         if found == self._file:
             return
@@ -142,7 +142,7 @@ class Database:
         try:
             return self.connection().execute(sql, bindings).fetchall()
         except Exception:
-            # Every recall asks dozens of times: only a failure pays for its explanation.
+            # Every recall checks this dozens of times: only a failure computes its explanation.
             with self._explained():
                 raise
 
@@ -263,7 +263,7 @@ class Database:
 
 
 def _close(connection: apsw.Connection) -> None:
-    """Close a connection; another thread may still read, for an answer that came too late for whoever asked."""
+    """Close a connection; another thread may still read for a request that has timed out."""
     for _ in range(_CLOSE_TRIES):
         with suppress(apsw.ThreadingViolationError):
             connection.close()
@@ -273,7 +273,7 @@ def _close(connection: apsw.Connection) -> None:
 
 
 def _file_number(path: Path) -> tuple[int, int]:
-    """What tells a file from another one that takes its name."""
+    """The number that distinguishes a file from a later one of the same name."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -289,7 +289,7 @@ def cannot_be_written(path: Path) -> bool:
 def _read_only_address(path: Path) -> str:
     """How to open a database that cannot be written.
 
-    Without the files beside it SQLite can only read it as a file that never changes, which leaves out a log.
+    Without the files next to it SQLite can only read it as a file that never changes, which ignores a log.
     """
     if _committed(path).exists():
         raise apsw.ReadOnlyError
@@ -368,7 +368,7 @@ def looks_like_one(path: Path) -> bool:
 
 
 def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
-    """Raise where the database is missing or empty, and a log or other files show that there was one."""
+    """Raise if the database is missing or empty, and a log or other files show that there was one."""
     if _left_of(path, traces) and _lock_of(path).exists():
         # Another process may be setting the store up: it takes its lock before it makes any of these files.
         with suppress(OSError), file_lock(_lock_of(path), timeout_s=_SET_UP_S):
@@ -376,13 +376,13 @@ def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
     if found := _left_of(path, traces):
         raise StoreDamaged(
             f"the database {path} is {'empty' if path.exists() else 'missing'}, and {found[0].name} beside it shows"
-            " that it held memories: run `triskele restore FILE` with a backup, or, to begin anew, remove"
+            " that it held memories: run `triskele restore FILE` with a backup, or, to start empty, remove"
             f" {', '.join(trace.name for trace in found)}; nothing was created"
         )
 
 
 def _left_of(path: Path, traces: Sequence[Path]) -> list[Path]:
-    """What is left beside a database that is missing or empty."""
+    """The files next to a database that is missing or empty."""
     logs = [path.with_name(path.name + log) for log in _LOGS]
     return [] if exists(path) else [trace for trace in (*logs, *traces) if trace.exists()]
 
@@ -397,7 +397,7 @@ def _committed(path: Path) -> Path:
 
 
 def _keep(file: Path, target: Path, *, is_replaced: bool) -> None:
-    """Give a file its place aside; the database also stays where it is until the new one replaces it."""
+    """Move a file aside; the database also stays in place until the new one replaces it."""
     if not is_replaced:
         file.rename(target)
     elif not target.exists():
@@ -410,7 +410,7 @@ def _keep(file: Path, target: Path, *, is_replaced: bool) -> None:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn the database's complaints into one clear line each."""
+    """Turn errors of the database into one clear line each."""
     try:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:
@@ -426,7 +426,7 @@ def told(path: Path) -> Iterator[None]:
     except (apsw.CantOpenError, apsw.IOError, OSError) as error:
         if isinstance(error, OSError) and error.errno == errno.EROFS:
             raise StoreUnavailable(f"the store {path} is read-only") from error
-        # SQLite calls it an I/O error where there is no room for the index of its log.
+        # SQLite reports an I/O error if there is no space for the index of its log.
         if is_full(error) if isinstance(error, OSError) else has_no_room(path.parent):
             raise StoreUnavailable(f"no space left for the store {path}: nothing was changed") from error
         raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error

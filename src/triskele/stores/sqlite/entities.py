@@ -81,20 +81,20 @@ class SqliteEntities:
         return {name.name: name for name in self._names("name", names)}
 
     def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
-        """The names, of some or of all, whose words stand in more than so many texts, as (name, spread)."""
+        """The names, of some or of all, whose words occur in more than a number of texts, as (name, spread)."""
         condition, bindings = ("", []) if among is None else (f" AND name IN ({_LISTED})", [_json(among)])
         return self._all(f"SELECT name, spread FROM names WHERE +owner = ? AND spread > ?{condition}", least, *bindings)
 
     def grouped(self) -> list[tuple[int, int]]:
-        """The names that stand for the concept of another one, as (name, concept)."""
+        """The names that belong to the concept of another name, as (name, concept)."""
         return self._all("SELECT name, concept FROM names WHERE +owner = ? AND concept <> name ORDER BY name")
 
     def members(self, concepts: Iterable[int]) -> list[Name]:
-        """The names that stand for some concepts, in their order."""
+        """The names of some concepts, in their order."""
         return self._names("concept", concepts)
 
     def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
-        """Let names stand for other concepts from now on, all at once; the merges keep what they stood for."""
+        """Move names to other concepts, all at once; the merges record their earlier concepts."""
         at = timestamps.now()
         with self._database.writing() as connection:
             for number in {*concepts, *concepts.values()}:
@@ -105,7 +105,7 @@ class SqliteEntities:
                 _regroup(connection, name, concept, reason, at)
 
     def merges(self, names: Iterable[int]) -> list[Merge]:
-        """How some names came to stand for what they do, oldest first."""
+        """The moves of some names between concepts, oldest first."""
         columns = "merge, name, before, after, reason, at"
         sql = f"SELECT {columns} FROM merges WHERE owner = ? AND name IN ({_LISTED}) ORDER BY merge"
         return [_to_merge(row) for row in self._all(sql, _json(names))]
@@ -114,7 +114,7 @@ class SqliteEntities:
         self, concept: int, *, projects: Iterable[str] | None = None, closed: bool = True, limit: int = 100
     ) -> list[Edge]:
         """The edges that touch a concept, open ones first, newest evidence first; of some projects or of all."""
-        # Each end by itself: with OR every edge of the store would be worked out.
+        # Each end separately: with OR every edge of the store would be computed.
         # The plus keeps SQLite from beginning with every mention of the owner.
         both = " UNION ALL ".join(
             f"SELECT {_EDGE} FROM edges WHERE {end} = ?2 AND +owner = ?1" for end in ("source", "target")
@@ -154,7 +154,7 @@ class SqliteEntities:
             )
 
     def forget(self) -> None:
-        """Let everything wait to be read again; only what a person merged or split stays known."""
+        """Queue everything to be read again; only merges and splits by hand are kept."""
         with self._database.writing() as connection:
             kept = _decided(connection, self._owner)
             connection.execute("DELETE FROM mentions WHERE owner = ?", [self._owner])
@@ -184,7 +184,7 @@ def _decided(connection: apsw.Connection, owner: str) -> set[int]:
 
 
 def drop_unused_names(connection: apsw.Connection, owner: str) -> None:
-    """Delete what was mentioned by erased versions alone; a group that loses its first name takes the next."""
+    """Delete names that only erased versions mentioned; a group that loses its first name takes the next."""
     gone = "SELECT row FROM mentions WHERE owner = ?1 EXCEPT SELECT row FROM versions"
     said: list[Any] = connection.execute(
         f"SELECT DISTINCT name FROM mentions WHERE row IN ({gone})", [owner]
@@ -234,11 +234,11 @@ def _write(connection: apsw.Connection, owner: str, row: int, one: Named) -> Non
 
 
 def _join(connection: apsw.Connection, name: int, owner: str, one: Named) -> None:
-    """Let a name that stands alone stand for another's concept, unless a person has decided about it."""
+    """Move a name without a group to another's concept, unless a person has decided about it."""
     decided = "SELECT 1 FROM merges WHERE name = ? AND reason = ?"
     if one.joins is None or connection.execute(decided, [name, BY_HAND]).fetchone():
         return
-    # Counted over the group: one that others stand for, or that stands for another, is left as it is.
+    # Counted over the group: a name that already shares a concept with another stays unchanged.
     grouped = "SELECT count(*) FROM names WHERE concept = (SELECT concept FROM names WHERE name = ?)"
     if connection.execute(grouped, [name]).get != 1:
         return

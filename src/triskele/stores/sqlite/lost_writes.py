@@ -1,6 +1,6 @@
-"""Writes that were acknowledged and are gone: how they are noticed, and what is kept and known of them.
+"""Acknowledged writes that were lost: how they are detected, and what is kept of them.
 
-After every commit the ledger, a file beside the database, gets the number, time and memory of each journal entry. It
+After every commit the ledger, a file next to the database, gets the number, time and memory of each journal entry. It
 is written after the database, so that an entry that only the ledger has was lost: the log was cut, or an older copy put
 in the place of the database. Numbers are then given out again, so that the store begins a new epoch; what still tells
 of the lost writes is kept in a folder.
@@ -54,7 +54,7 @@ def note(path: Path, epoch: str, at: datetime, outcomes: Iterable[Outcome]) -> N
 
 
 def set_aside(connection: apsw.Connection, path: Path) -> None:
-    """Where writes were lost, keep what tells of them in a folder and begin a new epoch; cut short, it begins again."""
+    """If writes were lost, keep the evidence in a folder and start a new epoch; an interrupted call starts over."""
     gone = _missing(connection, _read(ledger(path), _TAIL_BYTES).get(_epoch(connection), []))
     if not gone:
         _trim(ledger(path))
@@ -74,7 +74,7 @@ def set_aside(connection: apsw.Connection, path: Path) -> None:
 
 
 def lost(connection: apsw.Connection, path: Path) -> list[LostWrites]:
-    """All losses that a folder or the ledger still tells of."""
+    """All losses that a folder or the ledger records."""
     found = [LostWrites(tuple(_missing(connection, _read(ledger(path)).get(_epoch(connection), []))), {}, None)]
     for folder in folders(path):
         # The epoch in which the loss was noticed is the last one.
@@ -135,7 +135,7 @@ def _read(file: Path, last: int | None = None) -> _Entries:
 
 
 def _checked(line: str) -> str:
-    """A line with its checksum: a damaged ledger must not tell of losses."""
+    """A line with its checksum: a damaged ledger must not report losses."""
     return f"{line} {zlib.crc32(line.encode()):08x}"
 
 

@@ -243,7 +243,7 @@ def own_versions(connection: apsw.Connection, owner: str) -> None:
     owners: list[Any] = [each for (each,) in connection.execute("SELECT DISTINCT owner FROM versions").fetchall()]
     _rebuild(connection, "versions", _VERSIONS, "SELECT * FROM versions")
     connection.execute(_VERSION_INDEXES)
-    # The slot of a content that several owners have stays with one of them; the others get slots of their own.
+    # The slot of a content that several owners have stays with one of them; the others get new slots.
     holders = "SELECT owner FROM versions WHERE versions.content_hash = vectors.content_hash"
     keeper = f"coalesce(({holders} AND owner = ?1 LIMIT 1), ({holders} LIMIT 1), ?1)" if len(owners) > 1 else "?1"
     heir = owner if len(owners) != 1 else owners[0]
@@ -319,7 +319,7 @@ def _register(connection: apsw.Connection) -> None:
 
 
 def _rehash(*bound: Any) -> str:
-    """The hash of a row with its owner; the old one where that was wrong already."""
+    """The hash of a row with its owner; the old hash if that was wrong already."""
     stored, owner, actor, *values = bound
     if stored != row_hash(values):
         return str(stored)

@@ -88,7 +88,7 @@ def from_memory(memory: Memory) -> list[Any]:
 
 @_or_damaged
 def to_memory(values: Row) -> Memory:
-    """The inverse of `from_memory`; a value behind those columns is the user who shares the memory."""
+    """The inverse of `from_memory`; a value after those columns is the user who shares the memory."""
     created_at, updated_at, valid_from, valid_to, known_from, known_to = _moments(values[13:19])
     return Memory(
         id=values[0],

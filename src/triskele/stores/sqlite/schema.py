@@ -12,7 +12,7 @@ import apsw
 from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
 from triskele.stores.sqlite import ownership
 
-# "trsk": tells our files from other people's SQLite databases.
+# "trsk": distinguishes triskele's files from other SQLite databases.
 APPLICATION_ID = 0x7472736B
 
 _FOUNDATION = """
@@ -179,7 +179,7 @@ def migrate(connection: apsw.Connection, owner: str) -> None:
     """Bring a new or older file up to this version, step by step; refuse a newer or foreign one."""
     refuse_foreign(connection)
     while (version := connection.pragma("user_version")) < len(MIGRATIONS):
-        # Each step is a transaction of its own, so that after a crash the next opening goes on where it was;
+        # Each step is a separate transaction, so that after a crash the next opening continues there;
         # a new file, which has nothing to lose, takes all at once.
         until = version + 1 if version else len(MIGRATIONS)
         connection.execute("BEGIN IMMEDIATE")
@@ -203,7 +203,7 @@ def _take(step: Step, connection: apsw.Connection, owner: str) -> None:
 
 
 def refuse_foreign(connection: apsw.Connection) -> None:
-    """Raise where the file is a newer triskele's or another program's."""
+    """Raise if the file is a newer triskele's or another program's."""
     _refuse_newer(connection)
     if not is_empty(connection) and connection.pragma("application_id") != APPLICATION_ID:
         if _has_our_tables(connection):
@@ -217,7 +217,7 @@ def _has_our_tables(connection: apsw.Connection) -> bool:
 
 
 def refuse_other_format(connection: apsw.Connection) -> None:
-    """Raise where an open file has not the format of this version, because another triskele changed it meanwhile."""
+    """Raise if an open file has not the format of this version, because another triskele changed it meanwhile."""
     _refuse_newer(connection)
     version = connection.pragma("user_version")
     if version < len(MIGRATIONS):

@@ -18,7 +18,7 @@ from triskele.types import Memory, Sensitivity
 _PAGE = 1000
 _WAITING = f"owner = ? AND kind = ? AND tries < {MOST_TRIES}"
 _JOB = "kind, key, tries, error"
-# The name of the mark that tells for which model contents are queued.
+# The name of the mark that records the model for which contents are queued.
 _MODEL = "model"
 _CATALOG = """
 SELECT versions.row, versions.owner, project, sensitivity, origin, category, tags, importance, session, position,
@@ -33,7 +33,7 @@ _UNQUEUED = (
     f" AND tries < {MOST_TRIES} AND vectors.fingerprint = (SELECT value FROM marks WHERE owner = ?1 AND name = ?3))"
 )
 _UNSEEN = "content_hash NOT IN (SELECT content_hash FROM vectors WHERE owner = ?1 AND fingerprint = ?2)"
-# A text may stand in several memories: it may leave only where every one of them is open.
+# Several memories may have the same text: it may be sent only if all of them are open.
 _CLEAR = (
     "owner = ?1 AND known_to IS NULL AND content_hash NOT IN"
     f" (SELECT content_hash FROM versions WHERE owner = ?1 AND sensitivity <> '{Sensitivity.OPEN}')"
@@ -93,7 +93,7 @@ class SqliteJobs:
             complete_jobs(connection, self._owner, kind, keys)
 
     def fail(self, kind: str, keys: Iterable[str], error: str) -> None:
-        """Note why jobs failed and let them wait again; after the last try they are given up."""
+        """Record why jobs failed and queue them again; after the last try they are given up."""
         self._update("lease = 0, tries = tries + 1, error = ?", kind, keys, error)
 
     def count(self, kind: str) -> int:
@@ -106,7 +106,7 @@ class SqliteJobs:
         return [_to_job(row) for row in self._database.all(sql, [self._owner, kind])]
 
     def retry(self, kind: str) -> None:
-        """Let the jobs that were given up wait again; their last errors stay known."""
+        """Queue the jobs that were given up again; their last errors are kept."""
         if given_up := self.given_up(kind):
             self._update("lease = 0, tries = 0", kind, [job.key for job in given_up])
 
@@ -128,7 +128,7 @@ class SqliteJobs:
 class SqliteVectors:
     """The vectors of one owner, and the catalog of its versions."""
 
-    # They would make the file several times as large; the index beside it computes lost ones again.
+    # They would make the file several times as large; the index recomputes lost ones.
     keeps_tokens = False
 
     def __init__(self, database: Database, owner: str) -> None:
@@ -208,11 +208,11 @@ class SqliteVectors:
         return []
 
     def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:  # noqa: ARG002 - there are none
-        """Nothing: they are in files beside the index alone."""
+        """Nothing: token vectors are only in index files."""
         return 0
 
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
-        """Take contents off the queue of a model; nothing where they are queued for another one by now."""
+        """Remove contents from the queue of a model; do nothing if they are now queued for another one."""
         with self._database.writing(wait=wait) as connection:
             _complete(connection, self._owner, fingerprint, hashes)
 
@@ -354,7 +354,7 @@ def withdraw(connection: apsw.Connection, owner: str, id: str) -> None:
 
 
 def drop_unused(connection: apsw.Connection, owner: str) -> None:
-    """Delete vectors and jobs whose content or version is gone."""
+    """Delete vectors and jobs whose content or version no longer exists."""
     connection.execute(
         "DELETE FROM vectors WHERE owner = ?1 AND content_hash NOT IN"
         " (SELECT content_hash FROM versions WHERE owner = ?1)",
