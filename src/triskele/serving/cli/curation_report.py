@@ -115,6 +115,18 @@ def one_proposal(proposal: Proposal, place: str) -> RenderableType:
     return Group(*parts)
 
 
+def accepted(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator[RenderableType]:
+    """What was carried out, how to take it back, and what was skipped."""
+    yield from (note(f"{id} accepted") for id in ids)
+    if ids:
+        yield note(f"{counted(len(ids), 'proposal')} accepted (undo: triskele undo --batch {batch})")
+    if skipped:
+        why = "one accepted before replaced or forgot a memory of it"
+        yield note(f"{counted(len(skipped), 'proposal')} skipped, because {why}: {', '.join(skipped)}")
+    if not ids and not skipped:
+        yield note("Nothing to accept.")
+
+
 def _dated(side: str, memory: Memory) -> Text:
     return note(f"  {side}  {day(memory.created_at)}  ", style=QUIET) + Text(one_line(memory.content))
 
