@@ -90,6 +90,7 @@ def show(asked: PageRequest) -> Response:
         is_superseded=bool(engine.superseded([id])),
         steps=history(entries, {each.version: each for each in versions}),
         first=entries[0] if entries else None,
+        can_change=asked.viewer.can_write and id not in listing.read_only(engine, [memory]),
         links=links,
         others=others,
         kinds=[str(kind) for kind in LinkKind],
