@@ -203,6 +203,67 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     assert run("shares", "groups", "delete", "crew", **direct).exit_code == 0
 
 
+def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session: str = "") -> str:
+    told = {"prompt": prompt, "session_id": session} if prompt else {"source": "startup"}
+    return str(memory.hook(event, told, sees_private=False, timeout_s=60))
+
+
+def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        hers.remember(FACT, tags=["air"])
+        hers.remember("Always land the zeppelin by night", tags=["air"], category="preferences", importance=1.0)
+        hers.store.shares.share("tag", "air", "user", "bob")
+        question = "where does the zeppelin land?"
+        assert len(his.recall(question).hits) == 2 and _given(hers, question)
+        assert (_given(his, question), _given(his, "", "session-start")) == ("", "")
+        his.store.shares.trust("ada")
+        assert his.store.shares.trusted() == ["ada"] and hers.store.shares.trusted() == []
+        assert FACT in _given(his, question) and "by night" in _given(his, "", "session-start")
+        assert "lands" not in _given(his, question, session="1").replace(FACT, "")
+        # What a conversation lost is given again only where it is trusted still.
+        assert FACT in _given(his, question, session="2")
+        his.store.shares.distrust("ada")
+        assert _given(his, "", "pre-compact") == ""
+        lost = his.hook("session-start", {"source": "compact", "session_id": "2"}, sees_private=False, timeout_s=60)
+        assert (lost, _given(his, question)) == ("", "")
+
+
+def test_untrusted_memories_do_not_keep_ones_own_away(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        own = "My zeppelin lands in Zurich every evening, beside the lake and the old boat house"
+        his.remember(own)
+        his.remember("Moor the zeppelin with two ropes", category="preferences", importance=0.6)
+        for number in range(60):
+            text = f"Zeppelin lands, zeppelin {number}"
+            hers.remember(text, tags=["air"], category="preferences", importance=1.0)
+        hers.store.shares.share("tag", "air", "user", "bob")
+        assert all(hit.memory.shared_by for hit in his.recall("where does the zeppelin land?", limit=20).hits)
+        assert own in _given(his, "where does the zeppelin land?")
+        assert "two ropes" in _given(his, "", "session-start")
+
+
+def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    hers, his = ({"SERVER": server.url, "KEY": key} for key in (ada, bob))
+    run("add", FACT, "--tags", "air", **hers)
+    run("shares", "add", "--tag", "air", "--user", "bob", **hers)
+    assert "Agents are given what ada shares only where they ask" in run("shares", "list", **his).output
+    assert run("shares", "trust", "ada", **his).output.startswith("Agents are given unasked what ada shares")
+    assert json.loads(run("shares", "list", "--json", **his).stdout)["trusted"] == ["ada"]
+    assert (
+        run("shares", "trust", "nobody", **his).exit_code == 1 and run("shares", "trust", "bob", **his).exit_code == 2
+    )
+    agent = {"X-Triskele-Client": "codex"}
+    assert server.ask(bob, "PUT", "/v1/shares/trusted/ada", headers=agent).status_code == 409
+    assert not any("trust" in tool["name"] for tool in server.mcp(bob, "tools/list", {})["result"]["tools"])
+    server.tenants.accounts.erase_user("ada")
+    server.user("ada")
+    with triskele.connect(server.url, bob) as memory:
+        assert memory.store.shares.trusted() == []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("list",), ("add", "--tag", "air", "--user", "bob"), ("groups", "create", "crew"), ("groups", "list")],

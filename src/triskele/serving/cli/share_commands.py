@@ -99,13 +99,40 @@ def list_shares(invocation: Invocation, owner: str | None) -> None:
     """List what is shared with others, and what others share."""
     with _opened(invocation, owner) as (engine, found):
         given, received = found.given(), found.received()
-        texts = _texts(engine, given)
+        texts, trusted = _texts(engine, given), found.trusted()
     if invocation.as_json:
         shown = [{**shapes.plain(share), "content": texts.get(share.target)} for share in given]
-        return invocation.write_json({"given": shown, "received": shapes.plain(received), "project": None})
+        others = {"received": shapes.plain(received), "trusted": trusted}
+        return invocation.write_json({"given": shown, **others, "project": None})
     lines = [f"shared      {described(share)}{_beginning(texts.get(share.target))}" for share in given]
     lines += [f"from {each.owner}  {each.id}  {each.access}" for each in received]
+    lines += [_trust_line(name, name in trusted) for name in sorted({*trusted, *(each.owner for each in received)})]
     return invocation.echo("\n".join(lines) or "Nothing is shared: `triskele shares add MEMORY --user NAME` does it.")
+
+
+@shares.command("trust", epilog=examples("triskele shares trust ada"))
+@click.argument("name")
+@_OWNER
+@common
+def trust(invocation: Invocation, name: str, owner: str | None) -> None:
+    """Let agents be given unasked what a user shares with you.
+
+    Without it, recall and lists show what the user shares, but no hook gives it to an agent that did not ask.
+    """
+    with _opened(invocation, owner) as (_, found):
+        found.trust(name)
+        _say_trust(invocation, name, found.trusted())
+
+
+@shares.command("distrust", epilog=examples("triskele shares distrust ada"))
+@click.argument("name")
+@_OWNER
+@common
+def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
+    """Give agents what a user shares with you only where they ask."""
+    with _opened(invocation, owner) as (_, found):
+        found.distrust(name)
+        _say_trust(invocation, name, found.trusted())
 
 
 @shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
@@ -219,6 +246,18 @@ def _say_group(invocation: Invocation, group: UserGroup) -> None:
         told: dict[str, Any] = shapes.plain(group)
         return invocation.write_json({**told, "project": None})
     return invocation.echo(_group_line(group))
+
+
+def _say_trust(invocation: Invocation, name: str, trusted: list[str]) -> None:
+    if invocation.as_json:
+        return invocation.write_json({"trusted": trusted, "project": None})
+    return invocation.echo(_trust_line(name, name in trusted))
+
+
+def _trust_line(name: str, is_trusted: bool) -> str:
+    if is_trusted:
+        return f"Agents are given unasked what {name} shares (end it: triskele shares distrust {name})"
+    return f"Agents are given what {name} shares only where they ask (change it: triskele shares trust {name})"
 
 
 def _group_line(group: UserGroup) -> str:

@@ -53,8 +53,7 @@ def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanati
 
 def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanation:
     settings = engine.settings.agents
-    filters = conversation.filters
-    answer = engine.recall(query, limit=injection.CONSIDERED, logged=False, hurried=True, **filters)
+    answer = injection.recalled(engine, query, conversation)
     chosen = injection.for_prompt(engine, query, conversation)
     given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
     is_sure = answer.confidence >= settings.least_confidence
@@ -92,8 +91,10 @@ def _considered(
     if memory.id in {each.id for each in given}:
         return Considered(memory)
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
-    best = answer.hits[0].score
-    if not is_sure:
+    best = max((each.score for each in answer.hits if conversation.trusts(each.memory)), default=0.0)
+    if not conversation.trusts(memory):
+        reason = f"{memory.shared_by} shares it, and you do not trust {memory.shared_by}: `triskele shares trust`"
+    elif not is_sure:
         reason = "the answer is not sure enough"
     elif not conversation.is_not_in_context(memory):
         reason = "this conversation has it already"

@@ -184,10 +184,18 @@ class ReadyReply:
 
 @dataclass(frozen=True, slots=True)
 class SharesReply:
-    """What I share, and the memories that others share with me."""
+    """What I share, the memories that others share with me, and whose of them agents are given unasked."""
 
     given: tuple[Share, ...]
     received: tuple[ReceivedMemory, ...]
+    trusted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrustReply:
+    """The users whose memories agents are given unasked."""
+
+    trusted: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
