@@ -177,6 +177,9 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
     from triskele.serving.cli import curation_report
 
     with invocation.open_existing() as engine:
+        if engine.settings.curation.llm:
+            for problem in engine.runtime.problems():
+                click.echo(problem, err=True)
         if threshold is not None and not yes:
             _confirm(invocation, engine, threshold)
         with progress_bar("Reviewing") as progress:
