@@ -37,6 +37,7 @@ _REASONS = {
     "denied": "one denies what the other says",
     "ended": "says that it ended ({after})",
     "changed value": "{before} became {after}",
+    "other name": "{before} and {after} are names of one thing",
     "moved on": "it moved on to {after}",
     "other amount": "another number for the same thing: {before} and {after}",
     "other speaker": "another person says it",
