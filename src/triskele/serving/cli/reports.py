@@ -352,8 +352,9 @@ def _bars(groups: Mapping[str, int]) -> RenderableType:
 
 def hook_explanation(found: Explanation, short: Short) -> RenderableType:
     """What the hook does with an event, and why."""
-    where = f" ({place(found.project)})" if found.considered or found.confidence is not None else ""
+    where = f" ({place(found.project)})" if found.has_looked else ""
     lines: list[RenderableType] = [note(f"The hook {_said(found.verdict)}{where}.", style="bold")]
+    lines += [note(found.place, style=QUIET)] if found.has_looked else []
     for each in found.considered:
         left_out = f" ({each.left_out})" if each.left_out else ""
         sign = note("✗ ", style=WARNING) if each.left_out else note("✓ ", style=GOOD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from triskele.engine import Engine
@@ -29,18 +29,38 @@ class Explanation:
     """What the hook does with an event, in a sentence, and the memories it looked at."""
 
     verdict: str
+    folder: str = ""
     project: str = ""
     confidence: float | None = None
     considered: tuple[Considered, ...] = ()
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the hook looked for memories at all."""
+        return bool(self.considered) or self.confidence is not None
+
+    @property
+    def place(self) -> str:
+        """The folder that was used, in a sentence."""
+        if self.folder:
+            return f"Folder of the event: {self.folder}"
+        narrowed = "" if self.project else ": only memories that belong everywhere count"
+        return f"The event names no folder (cwd){narrowed}."
 
 
 def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanation:
     """Why the hook would speak or be silent."""
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
+    if not injection.is_from_user(payload):
+        return Explanation(verdict="silent: not a person caused the event, but a subagent, a loop or the client")
     if event in _SILENT:
         return Explanation(verdict=f"silent: {event} never gives memories, it only keeps the books")
     conversation = Conversation.of(engine, payload)
+    return replace(_explained(engine, event, payload, conversation), folder=text_in(payload, "cwd"))
+
+
+def _explained(engine: Engine, event: str, payload: Mapping[str, Any], conversation: Conversation) -> Explanation:
     if event == "session-start":
         return _session_start(engine, conversation)
     query = injection.query_of(text_in(payload, "prompt"))
@@ -110,11 +130,9 @@ def _considered(
 
 
 def _session_start(engine: Engine, conversation: Conversation) -> Explanation:
-    memories = [
-        *injection.lost_to_compaction(engine, conversation),
-        *injection.standing(engine, conversation),
-    ]
-    budget = engine.settings.agents.budget_tokens // 2
+    lost = injection.lost_to_compaction(engine, conversation)
+    memories = [*lost, *injection.standing(engine, conversation)]
+    budget = injection.start_budget(engine, lost)
     given = injection.injection(engine, "SessionStart", memories, budget=budget).memories
     kept = {memory.id for memory in given}
     left_out = "agents.most or the budget is used up"

@@ -157,6 +157,11 @@ def standing(engine: Engine, conversation: Conversation) -> list[Memory]:
     return _not_in_context(current(engine, found, conversation), conversation)
 
 
+def start_budget(engine: Engine, lost: Sequence[Memory]) -> int:
+    """The tokens at the start of a session: standing memories get half of what memories that were asked for get."""
+    return engine.settings.agents.budget_tokens // (1 if lost else 2)
+
+
 def injection(engine: Engine, event: str, memories: Iterable[Memory], *, budget: int) -> Injection:
     """As many of these memories as fit the budget, in their order."""
     wanted = list({memory.id: memory for memory in memories}.values())
