@@ -117,7 +117,7 @@ def test_accepting_says_what_it_skipped_and_why(run: Run, chain: list[str]) -> N
     assert {*result["accepted"], skipped} == waiting and len(set(result["accepted"].values())) == 1
     run("undo", "--yes")
     run("curate")
-    assert "1 proposal skipped, because one accepted before" in run("review", "accept", "--above", "0.1").out
+    assert "1 proposal skipped, outdated by one accepted before" in run("review", "accept", "--above", "0.1").out
 
 
 def test_a_rejected_proposal_stays_away(run: Run, proposed: tuple[str, str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triskele.errors import BadInput, NotFound
+from triskele.errors import BadInput, Conflict, NotFound
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import OrderedGroup, writing_place, written_project
 
@@ -91,7 +91,7 @@ def _is_accepted(engine: Engine, proposal: Proposal, batch: str) -> bool:
     """Whether a proposal was carried out; one whose memories changed since it was read is not."""
     try:
         engine.proposals.accept(proposal.id, batch=batch)
-    except NotFound:
+    except (Conflict, NotFound):
         return False
     return True
 

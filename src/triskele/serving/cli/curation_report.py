@@ -122,8 +122,8 @@ def accepted(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator
     if ids:
         yield note(f"{counted(len(ids), 'proposal')} accepted (undo: triskele undo --batch {batch})")
     if skipped:
-        why = "one accepted before replaced or forgot a memory of it"
-        yield note(f"{counted(len(skipped), 'proposal')} skipped, because {why}: {', '.join(skipped)}")
+        why = "outdated by one accepted before, or by a change meanwhile"
+        yield note(f"{counted(len(skipped), 'proposal')} skipped, {why}: {', '.join(skipped)}")
     if not ids and not skipped:
         yield note("Nothing to accept.")
 
