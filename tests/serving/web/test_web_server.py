@@ -132,6 +132,13 @@ def test_pages_offer_only_the_changes_that_a_share_allows(team: Team) -> None:
     assert f"/memory/{id}/edit" not in page and f"/memory/{id}/forget" not in page and "supersedes=" not in page
     assert "ada shares this memory for reading" in page
     assert "shared by ada" in table and table.count(" disabled ") == 1
+    assert "are given it only where they ask" in page and "Trust ada" in page
+    assert bob.post(f"/ui/memory/{id}/trust").status_code < 400
+    trusting = bob.engine.store.shares
+    assert trusting is not None and trusting.trusted() == ["ada"]
+    assert "are given unasked what ada shares" in bob.get(f"/ui/memory/{id}").text
+    assert bob.post(f"/ui/memory/{id}/distrust").status_code < 400 and trusting.trusted() == []
+    assert bob.post(f"/ui/memory/{own}/trust").status_code == 422
     # What the filters leave is changed as far as it may be.
     assert bob.post("/ui/bulk", {"action": "forget", "matching": "1"}).status_code < 400
     assert f"{WORD} lands" in bob.get("/ui/browse").text and own not in bob.get("/ui/browse").text
