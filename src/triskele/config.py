@@ -30,6 +30,8 @@ KEY_SOURCES = ("auto", "keyring", "passphrase", "file", "environment", "command"
 _CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 # Settings that may hold a path.
 _PATHS = (".model", ".key_file", ".certificate_file", ".private_key_file")
+# Settings that are a command with its arguments.
+COMMANDS = ("llm.command", "privacy.key_command")
 _YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
@@ -406,7 +408,7 @@ def _converted(key: str, given: object, default: object) -> object:
             return word in _YES
         raise BadInput(f"setting {key} must be true or false, not {given!r}")
     if isinstance(default, tuple):
-        items = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+        items = words_of(key, given) if isinstance(given, str) else given
         if isinstance(items, list | tuple) and (items or not default) and all(isinstance(i, str) and i for i in items):
             return tuple(items)
         raise BadInput(f"setting {key} must be a list of words, not {given!r}")
@@ -422,6 +424,19 @@ def _converted(key: str, given: object, default: object) -> object:
         raise BadInput(f"setting {key} must be a number, not {given!r}") from error
 
 
+def words_of(key: str, text: str) -> list[str]:
+    """A list setting written as text: a command is split like a shell does, everything else at commas."""
+    if key not in COMMANDS:
+        return [part.strip() for part in text.split(",")]
+    # Imported here: few settings are commands.
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise BadInput(f"setting {key} must be a command with its arguments, not {text!r}: a quote is open") from None
+
+
 def _check(settings: Settings) -> None:
     store = settings.store
     if store.corpus not in (LOCAL, DATABASE):
@@ -430,6 +445,9 @@ def _check(settings: Settings) -> None:
         raise BadInput(f"setting store.corpus: only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
     if store.read_url and not store.url.startswith("postgres"):
         raise BadInput("setting store.read_url: only a Postgres store has replicas; remove it")
+    for key, url in (("server.url", settings.server.url), ("sync.url", settings.sync.url)):
+        if url and not re.match(r"https?://[^/\s]", url):
+            raise BadInput(f"setting {key} must begin with https:// (or http:// on this machine), not {url!r}")
     if settings.privacy.key not in KEY_SOURCES:
         raise BadInput(f"setting privacy.key must be one of {', '.join(KEY_SOURCES)}, not {settings.privacy.key!r}")
     if settings.curation.learn not in LEARNING:

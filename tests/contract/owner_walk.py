@@ -358,6 +358,9 @@ SHARES: Calls = {
     "given": [_in_shares(lambda shares, _: shares.given())],
     "received": [_in_shares(lambda shares, _: shares.received())],
     "groups": [_in_shares(lambda shares, _: shares.groups())],
+    "trust": [_in_shares(lambda shares, _: shares.trust("alice"))],
+    "trusted": [_in_shares(lambda shares, _: shares.trusted())],
+    "distrust": [_in_shares(lambda shares, _: shares.distrust("alice"))],
 }
 CORPUS: Calls = {
     "problem": [_in_corpus(lambda corpus, _, __: corpus.problem)],

@@ -27,6 +27,12 @@ MakeMemory = Callable[..., Memory]
         ("Payroll runs on Nomad", "Payroll no longer runs on Nomad", Verdict.SUPERSEDE),
         ("Payroll runs on Nomad", "Payroll runs on Kubernetes instead of Nomad", Verdict.SUPERSEDE),
         ("The quota of the archive is 40 GB", "The quota of the archive was raised to 60 GB", Verdict.SUPERSEDE),
+        ("We use Postgres for the shop", "We use PostgreSQL for the shop", Verdict.NOOP),
+        ("Payroll runs on k8s", "Payroll runs on Kubernetes", Verdict.NOOP),
+        ("The pages are written in JS", "The pages are written in JavaScript", Verdict.NOOP),
+        ("The code lives in the shop repo", "The code lives in the shop repository", Verdict.NOOP),
+        ("Payroll runs on Postgres 14", "Payroll runs on PostgreSQL 16", Verdict.SUPERSEDE),
+        ("Payroll runs on Postgres", "Payroll runs on MySQL", Verdict.SUPERSEDE),
         ("The door code is enabled at night", "The door code is disabled at night", Verdict.SUPERSEDE),
     ],
 )
@@ -55,6 +61,21 @@ def test_sure_rules_know_what_a_text_is_to_another(old: str, new: str, verdict: 
 )
 def test_what_tells_of_something_else_is_never_merged(old: str, new: str) -> None:
     assert not compare(old, new).is_sure
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("Payroll runs on AWS", "Payroll runs on Amazon Web Services", Verdict.NOOP),
+        ("Builds run on Github Actions", "Builds run on GitHub-Actions", Verdict.NOOP),
+        # Java is the beginning of JavaScript and another language: a person decides.
+        ("Payroll is written in Java", "Payroll is written in JavaScript", Verdict.SUPERSEDE),
+        ("Logs are kept in Elastic", "Logs are kept in Elasticsearch", Verdict.SUPERSEDE),
+    ],
+)
+def test_names_that_may_be_of_one_thing_are_a_question(old: str, new: str, verdict: Verdict) -> None:
+    relation = compare(old, new)
+    assert relation.verdict is verdict and not relation.is_sure
 
 
 def test_the_labelled_pairs_hold_their_promise() -> None:

@@ -34,9 +34,14 @@ Ask = Callable[..., Said]
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home folder of a new user."""
+    return tmp_path_factory.mktemp("user")
+
+
+@pytest.fixture(scope="module")
+def user(folder: Path) -> Ask:
     """Runs commands in a folder of a new user, on one store."""
-    folder = tmp_path_factory.mktemp("user")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRISKELE_", "XDG_"))}
     own = {"TRISKELE_AGENTS_BACKGROUND": "false", "TRISKELE_PRIVACY_KEY": "file", "COLUMNS": "100"}
     # Recall by words is enough here, and a start costs less.
@@ -130,8 +135,9 @@ def test_three_o_clock_settings_are_checked(user: Ask) -> None:
     assert wrong.code == 2 and "whole number" in wrong.err
 
 
-def test_four_o_clock_the_hook_says_why(user: Ask) -> None:
-    said = user("hook", "user-prompt-submit", "--explain", stdin='{"prompt": "how do we deploy?"}')
+def test_four_o_clock_the_hook_says_why(user: Ask, folder: Path) -> None:
+    event = {"prompt": "how do we deploy?", "cwd": str(folder / "shop")}
+    said = user("hook", "user-prompt-submit", "--explain", stdin=json.dumps(event))
     assert said.code == 0 and "gives 1 memory" in said.out and "Argo CD" in said.out
     silent = user("hook", "user-prompt-submit", "--explain", stdin='{"prompt": "/clear"}')
     assert "is silent" in silent.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable
@@ -22,8 +23,8 @@ Lines = list[Any]
 MINE: dict[str, Any] = {"keep_origin": True}
 
 
-def _open(home: Path, url: str = "") -> Engine:
-    environment = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo", "TRISKELE_RECALL_MODEL": "none"}
+def _open(home: Path, url: str = "", model: str = "none") -> Engine:
+    environment = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo", "TRISKELE_RECALL_MODEL": model}
     return Engine(config.load(environment, store_url=url or f"sqlite:///{home / 'memories.db'}"), home.parent)
 
 
@@ -119,6 +120,35 @@ def test_rows_that_could_not_be_read_again_are_refused(
     with _open(tmp_path / "target") as target:
         _refused(target, _sealed(lines, tmp_path / "wrong"), f"line {number} of the archive is a row of {table} ")
         assert not target.recall("which lamp?").hits
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Lines:
+    """The lines of an archive with the vectors of three memories, without its digest."""
+    with _open(tmp_path / "embedded", model="bundled") as engine:
+        for text in ("The lamp is green", "We deploy with Helm", "The kettle is red"):
+            engine.remember(text)
+        engine.embed()
+        export_archive(engine, tmp_path / "archive", include_private=True)
+    return [json.loads(line) for line in (tmp_path / "archive").read_bytes().splitlines()[:-1]]
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 4 * 255, 4 * 256 - 1, 4 * 100_000])
+def test_a_vector_of_another_size_is_refused(embedded: Lines, tmp_path: Path, size: int) -> None:
+    number = _set(embedded, "vectors", "vector", base64.b64encode(bytes(size)).decode())
+    with _open(tmp_path / "target") as target:
+        _refused(target, _sealed(embedded, tmp_path / "wrong"), f"line {number} of the archive is a row of vectors ")
+        assert target.census().memories == 0
+
+
+def test_vectors_that_their_model_cannot_have_made_are_refused(embedded: Lines, tmp_path: Path) -> None:
+    place = 1 + TABLES["vectors"].names.index("vector")
+    for line in embedded:
+        if isinstance(line, list) and line[0] == "vectors":
+            line[place] = base64.b64encode(bytes(8)).decode()
+    with _open(tmp_path / "target", model="bundled") as target:
+        _refused(target, _sealed(embedded, tmp_path / "wrong"), "another size than their model makes")
+        assert target.census().memories == 0
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(

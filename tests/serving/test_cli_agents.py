@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 from residents import Host
 
+from triskele import config
+from triskele.engine import Engine
 from triskele.serving import hook_client, resident
+from triskele.serving.hook import events
 
 Run = Callable[..., Any]
 SERVE = [sys.executable, "-c", "from triskele.serving.cli.main import main; main()", "serve"]
@@ -138,7 +141,7 @@ def test_a_store_named_on_the_command_line_is_a_choice_beside_the_settings_file(
 
 def test_hook_explains_why_it_speaks_or_is_silent(run: Run) -> None:
     id = run("add", "We deploy with Argo CD", "--json").json["id"]
-    event = '{"prompt": "how do we deploy?"}'
+    event = json.dumps({"prompt": "how do we deploy?", "cwd": os.getcwd()})
     said = run("hook", "user-prompt-submit", "--explain", "--json", stdin=event).json
     assert (said["verdict"], said["considered"][0]["id"], said["considered"][0]["left_out"]) == (
         "gives 1 memory",
@@ -150,11 +153,32 @@ def test_hook_explains_why_it_speaks_or_is_silent(run: Run) -> None:
         ('{"prompt": "how do we deploy?", "cwd": "/elsewhere"}', "silent: nothing was found"),
     ):
         assert words in run("hook", "user-prompt-submit", "--explain", stdin=asked).out
+    assert said["folder"] == os.getcwd()
     run("config", "set", "agents.least_confidence", "1")
     unsure = run("hook", "user-prompt-submit", "--explain", stdin=event).out
     assert "below agents.least_confidence (1)" in unsure and "the answer is not sure enough" in unsure
     run("add", "Tabs, not spaces", "--category", "preferences", "--importance", "0.9")
-    assert "gives 1 memory" in run("hook", "session-start", "--explain", stdin="{}").out
+    here = json.dumps({"cwd": os.getcwd(), "source": "startup"})
+    assert "gives 1 memory" in run("hook", "session-start", "--explain", stdin=here).out
     assert "never gives memories" in run("hook", "stop", "--explain", stdin="{}").out
     assert run("hook", "nonsense", "--explain", stdin="{}").is_refused(2, "unknown hook event")
     assert run("hook", "stop", "--explain", stdin="[").is_refused(2, "one JSON object")
+
+
+@pytest.mark.parametrize(
+    "event", [{}, {"cwd": ""}, {"client": "codex", "project": "x"}, {"agent_id": "7"}, {"source": "loop_wakeup"}]
+)
+def test_an_explanation_is_of_what_the_hook_does(run: Run, home: Path, event: dict[str, str]) -> None:
+    run("add", "We deploy with Argo CD")
+    run("add", "Private: we deploy to the cellar", "--private")
+    run("config", "set", "agents.private_to", "codex")
+    told = {"prompt": "how do we deploy?", **event}
+    shown = run("hook", "user-prompt-submit", "--explain", stdin=json.dumps(told)).out
+    with Engine(config.load({"TRISKELE_HOME": str(home)}), Path.cwd()) as engine:
+        # The process that answers hooks takes none of these from the event.
+        assert events.respond(engine, "user-prompt-submit", {**told, "client": "", "project": ""}) == ""
+    assert "is silent" in shown
+    if "agent_id" in event or "source" in event:
+        assert "not a person caused the event" in " ".join(shown.split())
+    else:
+        assert "The event names no folder (cwd): only memories that belong everywhere" in " ".join(shown.split())

@@ -92,6 +92,34 @@ def test_a_proposal_is_accepted_by_its_id_and_can_be_undone(run: Run, proposed: 
     assert not run("show", old, "--json").json["superseded"]
 
 
+@pytest.fixture
+def chain(run: Run, add: Add) -> list[str]:
+    """Three values of one thing: each newer one would replace each older one."""
+    ids = [add(f"We use Postgres {number} for the shop") for number in (14, 15, 16)]
+    run("curate")
+    assert len(run("review", "list", "--json").json["proposals"]) == 3
+    return ids
+
+
+def test_one_undo_takes_back_all_that_one_command_accepted(run: Run, chain: list[str]) -> None:
+    shown = run("review", "accept", "--above", "0.1").out
+    assert "2 proposals accepted (undo: triskele undo --batch" in shown
+    assert [run("show", id, "--json").json["superseded"] for id in chain] == [True, True, False]
+    run("undo", "--yes")
+    assert [run("show", id, "--json").json["superseded"] for id in chain] == [False, False, False]
+    assert [run("show", id, "--json").json["valid_to"] for id in chain] == [None, None, None]
+
+
+def test_accepting_says_what_it_skipped_and_why(run: Run, chain: list[str]) -> None:
+    waiting = {each["id"] for each in run("review", "list", "--json").json["proposals"]}
+    result = run("review", "accept", *waiting, "--json").json
+    [skipped] = result["skipped"]
+    assert {*result["accepted"], skipped} == waiting and len(set(result["accepted"].values())) == 1
+    run("undo", "--yes")
+    run("curate")
+    assert "1 proposal skipped, outdated by one accepted before" in run("review", "accept", "--above", "0.1").out
+
+
 def test_a_rejected_proposal_stays_away(run: Run, proposed: tuple[str, str, str]) -> None:
     run("review", "reject", proposed[2])
     run("curate")
@@ -113,6 +141,16 @@ def test_the_walk_takes_single_keys(
     assert "The newer memory replaces the older one?" in shown.out
     assert shown.out.rstrip().endswith("1 accepted, 1 rejected, 0 left.")
     assert not run("show", proposed[0], "--json").json["superseded"]
+
+
+def test_the_walk_passes_over_what_it_outdated(run: Run, chain: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging_screen, "has_keys", lambda: True)
+    monkeypatch.setattr(click, "getchar", lambda: "a")
+    shown = run("review").out
+    assert "1 proposal skipped" in shown
+    assert shown.rstrip().endswith("2 accepted, 0 rejected, 0 left.")
+    run("undo", "--yes")
+    assert [run("show", id, "--json").json["superseded"] for id in chain] == [False, False, False]
 
 
 def test_without_a_terminal_the_walk_names_the_commands(run: Run, proposed: tuple[str, str, str]) -> None:

@@ -207,11 +207,37 @@ def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_rea
         ("recall.limt", "5", "did you mean recall.limit?"),
         ("privacy.key", "nowhere", "one of"),
         ("home", "elsewhere", "TRISKELE_HOME"),
+        ("sync.url", "ftp://memory.example.com", "must begin with https://"),
+        ("sync.url", "memory.example.com", "must begin with https://"),
+        ("server.url", "https://", "must begin with https://"),
+        ("llm.command", "prog 'open", "a quote is open"),
     ):
         assert run("config", "set", key, value).is_refused(2, words)
     assert file.read_text() == before
     run("config", "unset", "recall.limit")
     assert run("config", "get", "recall.limit").out == "10\n"
+
+
+def test_a_command_is_split_as_a_shell_does(run: Run, home: Path) -> None:
+    ran = run("config", "set", "llm.command", "prog --a,b 'c d'")
+    assert ran.out.startswith("llm.command is prog --a,b 'c d' (")
+    assert run("config", "get", "llm.command", "--json").json["value"] == ["prog", "--a,b", "c d"]
+    assert run("config", "get", "llm.command").out == "prog --a,b 'c d'\n"
+    assert "prog --a,b 'c d'" in run("config").out
+    (home / "config.toml").write_text('[llm]\ncommand = "prog --a,b"\n')
+    assert run("config", "get", "llm.command", "--json").json["value"] == ["prog", "--a,b"]
+
+
+def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, add: Add) -> None:
+    add("The kettle is red")
+    assert "has no effect" not in run("doctor").out + run("curate").err
+    run("config", "set", "curation.llm", "true")
+    words = "curation.llm has no effect: no language model is named (llm.service"
+    doctor = run("doctor")
+    assert words in " ".join(doctor.out.split()) and doctor.code == 0
+    assert words in run("curate").err and words in run("curate", "--json").err
+    run("config", "set", "llm.service", "command")
+    assert words not in run("curate").err and "no command is set" in run("curate").err
 
 
 def test_config_set_says_that_the_environment_wins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ A change of wording shows in the diff of that file; TRISKELE_WRITE_GOLDEN=1 rewr
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -97,6 +98,8 @@ def _session(run: Run, tmp_path: Path) -> Iterator[str]:
     yield ask("list", "--all-projects")
     yield ask("export", str(tmp_path / "out.jsonl"))
     yield ask("hook", "user-prompt-submit", "--explain", stdin='{"prompt": "how do we deploy?"}')
+    event = json.dumps({"prompt": "how do we deploy?", "cwd": str(Path.cwd())})
+    yield ask("hook", "user-prompt-submit", "--explain", stdin=event)
     yield ask("serve", "--status")
     yield ask("config", "set", "recall.limt", "5")
     yield ask("forget", "--hard", id)

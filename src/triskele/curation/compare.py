@@ -18,6 +18,8 @@ from triskele.curation.lasting import is_lasting
 from triskele.curation.slots import (
     CLAUSES,
     PRESENT,
+    are_one_name,
+    may_be_one_name,
     one_difference,
     slot_confidence,
     turns_to_past,
@@ -273,13 +275,15 @@ def _changed_value(before: Words, after: Words) -> Relation | None:
     old, new = _value(difference.old), _value(difference.new)
     if not old or not new or max(len(old), len(new)) > _LONGEST_VALUE:
         return None
+    if are_one_name(old, new):
+        return Relation(Verdict.NOOP, _UNSURE, (Rationale("other name", _said(old), _said(new)),))
     reason = Rationale("changed value", _said(difference.old), _said(difference.new))
     if is_rejected and set(forms(content(rejected))) <= {*forms(difference.old), *forms(difference.suffix)}:
         confidence = 0.95 if content(difference.prefix) else 0.6
     else:
         confidence = slot_confidence(difference, old, new, is_marked=_says_now(after))
         confidence = min(confidence, _PASSING) if turns_to_past(before, after) else confidence
-    if any(word.kind is WordKind.PLACE for word in difference.added):
+    if may_be_one_name(old, new) or any(word.kind is WordKind.PLACE for word in difference.added):
         confidence = min(confidence, 0.5)
     return Relation(Verdict.SUPERSEDE, confidence, (reason,)) if confidence else None
 

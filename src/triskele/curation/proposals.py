@@ -81,18 +81,18 @@ class Proposals:
             raise AmbiguousId(f"{reference} fits several proposals: {', '.join(each.id for each in fitting)}")
         return next((each for each in fitting if each.id == reference), fitting[0])
 
-    def accept(self, reference: str) -> Outcomes:
-        """Apply a proposal as one batch of the journal, which can be undone; clients cannot accept."""
+    def accept(self, reference: str, *, batch: str | None = None) -> Outcomes:
+        """Apply a proposal as a batch of the journal, which can be undone; clients cannot accept."""
         if self._host.actor.startswith(_CLIENT):
             raise Conflict("only the user accepts proposals: `triskele review`")
         proposal = self.get(reference)
         host = self._host.acting_as(CURATION)
         if proposal.is_stored:
             decision = PairDecision(proposal.kind, proposal.new, proposal.old, proposal.confidence, proposal.reasons)
-            outcomes = host.apply(changes_of(decision))
+            outcomes = host.apply(changes_of(decision), batch=batch)
         else:
             value = self._documents.get(_OPEN, proposal.id)
-            outcomes = host.apply([Add(self._drafted(value))])
+            outcomes = host.apply([Add(self._drafted(value))], batch=batch)
         self._documents.delete(_OPEN, [proposal.id])
         return outcomes
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from triskele.base.text import fold
 from triskele.curation.wording import OPPOSITES, ComparedWord, WordKind, Words, content, forms, stem
+from triskele.graph.canonical import is_acronym, same
 
 _VERBS = """
     is are has have run listen live work go take expire begin end cost return leave use keep meet book log ship store
@@ -25,6 +26,8 @@ _TITLES = frozenset("my our the its his her their your".split())
 _VERBAL = frozenset("is are was were be".split())
 _HELPING = frozenset("is are be been has have had get gets not always only never now".split())
 CLAUSES = frozenset("because since instead after as but until so".split())
+# Shorter names begin too many others.
+_LEAST_PREFIX = 4
 _JOINTS = CLAUSES | {"and", "which", "who", "that", "when", "where", "while", "if"}
 
 
@@ -217,6 +220,22 @@ def value_kind(span: Words) -> WordKind:
         if any(word.kind is kind for word in span):
             return kind
     return WordKind.WORD
+
+
+def are_one_name(old: Words, new: Words) -> bool:
+    """Whether two values are names of one thing by their form: "GitHub Actions" and "Github actions", an acronym."""
+    one, other = (" ".join(word.text for word in span) for span in (old, new))
+    return bool(_names(old) and _names(new)) and (
+        same(one, other) is not None or is_acronym(one, other) or is_acronym(other, one)
+    )
+
+
+def may_be_one_name(old: Words, new: Words) -> bool:
+    """Whether a name begins with the other one: "Mongo" and "MongoDB", but also "Java" and "JavaScript"."""
+    if len(old) != 1 or len(new) != 1 or not value_kind(old) is value_kind(new) is WordKind.NAME:
+        return False
+    short, long = sorted((fold(old[0].text), fold(new[0].text)), key=len)
+    return len(short) >= _LEAST_PREFIX and long.startswith(short) and long[len(short) :].isalpha()
 
 
 def _are_opposites(old: Words, new: Words) -> bool:

@@ -90,6 +90,13 @@ _SAME = {
         "use using used",
         "prefer like",
         "log login",
+        # Short names of what developers speak of most.
+        "postgresql postgres pgsql",
+        "kubernetes k8s",
+        "javascript js",
+        "typescript ts",
+        "repository repo",
+        "mongodb mongo",
     )
     for form in group.split()[1:]
 } | {"begins": "begin", "starts": "begin", "start": "begin"}

@@ -23,6 +23,7 @@ from triskele.exchange import sources
 from triskele.exchange.export import Progress
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import from_row, to_row
+from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
 from triskele.recall.runtime import in_force
 from triskele.stores import archive, factory
@@ -107,6 +108,7 @@ def import_archive(
         checked = archive.check(archive.lines_of(file))
     if (count := checked.head.owners) != 1 and not all_owners:
         raise BadInput(f"the archive holds {count:,} owners: add --all-owners to import them under their names")
+    _refuse_other_widths(engine, checked.widths)
     if dry_run:
         return ArchiveReport(**checked.summary._asdict())
     own = None if all_owners else engine.settings.memory.owner
@@ -122,6 +124,25 @@ def import_archive(
             for owner, rows in _token_rows(path):
                 models.add_tokens(owner_as(owner), rows, slots[owner_as(owner)])
     return ArchiveReport(**checked.summary._asdict(), to_embed=waiting)
+
+
+def _refuse_other_widths(engine: ArchiveEngine, widths: Mapping[str, int]) -> None:
+    """Refuse vectors that the model in force here cannot have made, where the archive names that model."""
+    embedder = _embedder(engine.store, engine.settings) if widths else None
+    expected = 4 * embedder.dimensions if embedder is not None else 0
+    if embedder is not None and widths.get(embedder.fingerprint, expected) != expected:
+        raise BadInput("the archive has vectors of another size than their model makes: nothing was imported")
+
+
+def _embedder(store: OwnerStore, settings: Settings) -> Embedder | None:
+    """The model in force, where it is on this machine."""
+    if (model := in_force(store, settings)) == NO_MODEL:
+        return None
+    try:
+        return local_embedder(model)
+    except (BadInput, ModelUnavailable):
+        # As in a recall: without its model, an owner has the words alone.
+        return None
 
 
 class _Models:
@@ -191,12 +212,8 @@ class _Models:
     def _open(self, owner: str) -> SemanticIndex | None:
         settings = replace(self._settings, memory=replace(self._settings.memory, owner=owner))
         store = self._store(owner)
-        if (model := in_force(store, settings)) == NO_MODEL:
-            return None
-        try:
-            embedder = local_embedder(model)
-        except (BadInput, ModelUnavailable):
-            # As in a recall: without its model, an owner has only the lexical leg.
+        embedder = _embedder(store, settings)
+        if embedder is None:
             return None
         return SemanticIndex.of(embedder, factory.index_folder(settings), store, tail_cap=settings.index.tail_cap)
 

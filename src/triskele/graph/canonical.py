@@ -171,6 +171,12 @@ def _expansion_before(text: str, end: int, acronym: str) -> str | None:
     return None
 
 
+def is_acronym(short: str, name: str) -> bool:
+    """Whether a word in capitals has the initials of a name: "AWS" of "Amazon Web Services"."""
+    words = [part.text for part in parts(name)]
+    return len(words) > 1 and len(short) > 1 and short.isupper() and _initials_fit(short, words)
+
+
 def _initials_fit(acronym: str, texts: Sequence[str]) -> bool:
     """Whether the initials of the words are the acronym's letters, with or without linking words."""
     letters = [letter.lower() for letter in acronym.rstrip("s") if letter.isalnum()]

@@ -201,7 +201,11 @@ class ModelRuntime:
     def problems(self) -> tuple[str, ...]:
         """Why a model that the settings name cannot be used."""
         services = self.services()
-        return services.problems if services is not None else ()
+        found = services.problems if services is not None else ()
+        asking = {"curation.llm": self._settings.curation.llm, "llm.expand": self._settings.llm.expand}
+        idle = [] if self._settings.llm.service else [name for name, is_set in asking.items() if is_set]
+        remedy = "no language model is named (llm.service: openai, anthropic, compatible or command)"
+        return (*found, *(f"{name} has no effect: {remedy}" for name in idle))
 
     def reranker(self) -> CandidateReranker:
         """The cross-encoder that the settings name."""

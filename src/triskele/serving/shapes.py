@@ -53,10 +53,14 @@ def plain(value: Any) -> Any:
 
 def memory(value: Memory, *, superseded: bool = False) -> Shape:
     """One memory with all its details; the text of a superseded one says so, `owner` is the user whose memory it is."""
-    shape: Shape = plain(value)
-    shape["owner"] = shape.pop("shared_by") or value.owner
+    shape = version(value)
     shape["content"] = shown_content(value, superseded)
     return {**shape, "superseded": superseded, "forgotten": value.known_to is not None}
+
+
+def version(value: Memory) -> Shape:
+    """One version of a memory; `owner` is whose memory it is, `shared_by` the same where that is not the reader."""
+    return {**plain(value), "owner": value.shared_by or value.owner}
 
 
 def shown_content(value: Memory, superseded: bool) -> str:

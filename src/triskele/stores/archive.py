@@ -347,11 +347,12 @@ def lines_of(file: Any) -> Iterator[bytes]:
 
 
 class Checked(NamedTuple):
-    """An archive that was read to its end, the line with its digest."""
+    """An archive that was read to its end, the line with its digest; `widths` are the bytes of a vector by model."""
 
     head: Head
     summary: Summary
     end: bytes
+    widths: Mapping[str, int]
 
 
 def check(lines: Iterator[bytes]) -> Checked:
@@ -367,6 +368,7 @@ def check(lines: Iterator[bytes]) -> Checked:
     found: Iterator[Any] = records(followed())
     head: Head = next(found)
     owners, counts, made, standing = list[OwnerRows](), dict.fromkeys(TABLES, 0), Counter[str](), 0
+    widths: dict[str, int] = {}
     for number, record in enumerate(found, 2):
         if isinstance(record, OwnerRows):
             owners.append(record)
@@ -375,7 +377,7 @@ def check(lines: Iterator[bytes]) -> Checked:
         if not owners:
             raise BadInput("the archive has rows before their owner: nothing was imported")
         try:
-            _refuse_unreadable(table, row)
+            _refuse_unreadable(table, row, widths)
             made.update(_numbers_made(table, row, owners[-1].numbers))
         except (*_DAMAGE, StoreUnavailable) as error:
             raise BadInput(
@@ -384,10 +386,10 @@ def check(lines: Iterator[bytes]) -> Checked:
         counts[table] += 1
         standing += table == "versions" and row["known_to"] is None
     _refuse_claims(head, owners, made)
-    return Checked(head, Summary(len(owners), standing, sum(counts.values()), counts["vectors"]), end)
+    return Checked(head, Summary(len(owners), standing, sum(counts.values()), counts["vectors"]), end, widths)
 
 
-def _refuse_unreadable(table: str, row: Values) -> None:
+def _refuse_unreadable(table: str, row: Values, widths: dict[str, int]) -> None:
     """Raise at values that a store would hold but never read again."""
     for name, value in row.items():
         # Exactly: a store would turn 1 into "1" or 1.0, and the hash of the row would not hold any more.
@@ -409,6 +411,11 @@ def _refuse_unreadable(table: str, row: Values) -> None:
     elif table == "documents":
         json.loads(row["value"])
         json.loads(row["about"])
+    elif table == "vectors":
+        size = len(row["vector"])
+        # Four bytes for each dimension, and every vector of a model has as many.
+        if not size or size % 4 or widths.setdefault(row["fingerprint"], size) != size:
+            raise ValueError("a vector of another size")
 
 
 def _numbers_made(table: str, row: Values, most: Mapping[str, int]) -> Iterator[str]:

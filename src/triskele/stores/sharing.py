@@ -80,6 +80,18 @@ class ShareStore(Protocol):
         """All groups with their members, by name."""
         ...
 
+    def trust(self, owner: str) -> None:
+        """Let agents be given unasked what this user shares."""
+        ...
+
+    def distrust(self, owner: str) -> None:
+        """Take the trust back; agents are given what this user shares only where they ask."""
+        ...
+
+    def trusted(self) -> list[str]:
+        """The users whose memories agents are given unasked, by name."""
+        ...
+
 
 class GroupStore(Protocol):
     """The groups of a server, changed by its admins."""

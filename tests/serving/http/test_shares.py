@@ -25,7 +25,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
     """Runs a command on a laptop of a user, or where the store is."""
 
     def say(*arguments: str, **environ: str) -> Any:
-        for name in ("TRISKELE_SERVER", "TRISKELE_KEY", "TRISKELE_STORE"):
+        for name in ("TRISKELE_SERVER", "TRISKELE_KEY", "TRISKELE_STORE", "TRISKELE_MEMORY_OWNER"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "laptop"))
         monkeypatch.setenv("TRISKELE_PROJECT", "hangar")
@@ -136,10 +136,132 @@ def test_commands_share_through_a_server_and_on_the_store(
     assert run("shares", "add", "--tag", "air", "--group", "crew", "--owner", "ada", **direct).exit_code == 0
     assert json.loads(run("shares", "list", "--json", **his).stdout)["received"][0]["id"] == id
     assert "tag air" in run("history", "--limit", "5", **hers).output
+    assert "shared by ada" in run("list", **his).output and "shared by" not in run("list", **hers).output
+    [listed] = json.loads(run("list", "--json", **his).stdout)["memories"]
+    assert (listed["owner"], listed["shared_by"]) == ("ada", "ada")
     denied = run("shares", "groups", "delete", "crew", **his)
     assert denied.exit_code == 3 and "scope admin" in denied.output
     assert run("shares", "groups", "delete", "crew", **direct).exit_code == 0
     assert run("shares", "list", **his).output.startswith("Nothing is shared")
+
+
+def test_every_answer_names_the_owner_of_a_shared_memory(
+    server: Server,  # noqa: F811
+    run: Callable[..., Any],
+    postgres_url: str,
+) -> None:
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        id = hers.remember(FACT).id
+        newer = hers.remember("The zeppelin lands in Zurich", supersedes=id).id
+        for each in (id, newer):
+            hers.store.shares.share("memory", each, "user", "bob", access="write")
+        batch = his.edit(newer, content="The zeppelin lands in Basel").batch
+        answer = his.recall("where does the zeppelin land?", show_superseded=True)
+        told = [*his.versions(newer), *(memory for _, memory in his.store.versions([id, newer]))]
+        told += [*answer.resolutions, *his.undo_plan(batch).versions.values()]
+        assert {(memory.owner, memory.shared_by) for memory in told} == {("ada", "ada")}
+        assert {memory.owner for memory in hers.versions(newer)} == {"ada"}
+    for place in ({"SERVER": server.url, "KEY": bob}, {"STORE": postgres_url, "MEMORY_OWNER": "bob"}):
+        versions = json.loads(run("history", newer, "--json", **place).stdout)["versions"]
+        assert {(each["owner"], each["shared_by"]) for each in versions} == {("ada", "ada")}
+
+
+def test_the_end_of_a_share_says_who_still_reads_and_through_what(
+    server: Server,  # noqa: F811
+    run: Callable[..., Any],
+    postgres_url: str,
+) -> None:
+    ada, _ = server.user("ada"), server.user("bob")
+    hers, direct = {"SERVER": server.url, "KEY": ada}, {"STORE": postgres_url}
+    id = json.loads(run("add", FACT, "--tags", "air,team", "--json", **hers).stdout)["id"]
+    other = json.loads(run("add", "The hangar is cold", "--tags", "cold", "--json", **hers).stdout)["id"]
+    run("shares", "groups", "create", "crew", **direct)
+    run("shares", "groups", "add", "crew", "bob", **direct)
+    for what in ((id,), (other,), ("--tag", "air"), ("--tag", "cold")):
+        run("shares", "add", *what, "--user", "bob", **hers)
+    run("shares", "add", "--tag", "team", "--group", "crew", **hers)
+    shown = run("shares", "list", **hers).output
+    assert f"memory {id} with user bob (read): {FACT}\n" in shown
+    [first, *_] = json.loads(run("shares", "list", "--json", **hers).stdout)["given"]
+    assert first["content"] == FACT
+
+    def end(*what: str) -> str:
+        return str(run("shares", "remove", *what, "--user", "bob", **hers).output)
+
+    assert end(id).splitlines() == [
+        f"No longer shared: memory {id} with user bob (read)",
+        "Still read by bob through tag air with user bob (read)",
+        "Still read by bob through tag team with group crew (read)",
+    ]
+    assert end("--tag", "cold").splitlines()[1:] == [f"Still read by bob through memory {other} with user bob (read)"]
+    assert end("--tag", "air").splitlines()[1:] == ["Still read by bob through tag team with group crew (read)"]
+    assert len(end(other).splitlines()) == 1
+    run("shares", "add", id, "--user", "bob", **hers)
+    told = json.loads(server.tool(ada, "memory_unshare", id=id, user="bob"))["result"]["structuredContent"]
+    assert told["still_shared"] == ["bob through tag team with group crew (read)"]
+    assert run("shares", "groups", "delete", "crew", **direct).exit_code == 0
+
+
+def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session: str = "") -> str:
+    told = {"prompt": prompt, "session_id": session} if prompt else {"source": "startup"}
+    return str(memory.hook(event, told, sees_private=False, timeout_s=60))
+
+
+def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        hers.remember(FACT, tags=["air"])
+        hers.remember("Always land the zeppelin by night", tags=["air"], category="preferences", importance=1.0)
+        hers.store.shares.share("tag", "air", "user", "bob")
+        question = "where does the zeppelin land?"
+        assert len(his.recall(question).hits) == 2 and _given(hers, question)
+        assert (_given(his, question), _given(his, "", "session-start")) == ("", "")
+        his.store.shares.trust("ada")
+        assert his.store.shares.trusted() == ["ada"] and hers.store.shares.trusted() == []
+        assert FACT in _given(his, question) and "by night" in _given(his, "", "session-start")
+        assert "lands" not in _given(his, question, session="1").replace(FACT, "")
+        # What a conversation lost is given again only where it is trusted still.
+        assert FACT in _given(his, question, session="2")
+        his.store.shares.distrust("ada")
+        assert _given(his, "", "pre-compact") == ""
+        lost = his.hook("session-start", {"source": "compact", "session_id": "2"}, sees_private=False, timeout_s=60)
+        assert (lost, _given(his, question)) == ("", "")
+
+
+def test_untrusted_memories_do_not_keep_ones_own_away(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        own = "My zeppelin lands in Zurich every evening, beside the lake and the old boat house"
+        his.remember(own)
+        his.remember("Moor the zeppelin with two ropes", category="preferences", importance=0.6)
+        for number in range(60):
+            text = f"Zeppelin lands, zeppelin {number}"
+            hers.remember(text, tags=["air"], category="preferences", importance=1.0)
+        hers.store.shares.share("tag", "air", "user", "bob")
+        assert all(hit.memory.shared_by for hit in his.recall("where does the zeppelin land?", limit=20).hits)
+        assert own in _given(his, "where does the zeppelin land?")
+        assert "two ropes" in _given(his, "", "session-start")
+
+
+def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    hers, his = ({"SERVER": server.url, "KEY": key} for key in (ada, bob))
+    run("add", FACT, "--tags", "air", **hers)
+    run("shares", "add", "--tag", "air", "--user", "bob", **hers)
+    assert "Agents are given what ada shares only where they ask" in run("shares", "list", **his).output
+    assert run("shares", "trust", "ada", **his).output.startswith("Agents are given unasked what ada shares")
+    assert json.loads(run("shares", "list", "--json", **his).stdout)["trusted"] == ["ada"]
+    assert (
+        run("shares", "trust", "nobody", **his).exit_code == 1 and run("shares", "trust", "bob", **his).exit_code == 2
+    )
+    agent = {"X-Triskele-Client": "codex"}
+    assert server.ask(bob, "PUT", "/v1/shares/trusted/ada", headers=agent).status_code == 409
+    assert not any("trust" in tool["name"] for tool in server.mcp(bob, "tools/list", {})["result"]["tools"])
+    server.tenants.accounts.erase_user("ada")
+    server.user("ada")
+    with triskele.connect(server.url, bob) as memory:
+        assert memory.store.shares.trusted() == []
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,36 @@ def test_pages_name_the_owner_of_what_is_shared(team: Team) -> None:
         assert not any(f"{WORD} lands" in browser.get(path).text for path in paths)
 
 
+def test_pages_offer_only_the_changes_that_a_share_allows(team: Team) -> None:
+    ada, bob = team.browser("ada"), team.browser("bob")
+    id = ada.engine.remember(f"the {WORD} lands at noon", tags=["air"]).id
+    own = bob.engine.remember(f"another {WORD} of my own").id
+    shares = ada.engine.store.shares
+    assert shares is not None
+    shares.share("memory", id, "user", "bob")
+    page, table = bob.get(f"/ui/memory/{id}").text, bob.get("/ui/browse").text
+    assert f"/memory/{id}/edit" not in page and f"/memory/{id}/forget" not in page and "supersedes=" not in page
+    assert "ada shares this memory for reading" in page
+    assert "shared by ada" in table and table.count(" disabled ") == 1
+    assert "are given it only where they ask" in page and "Trust ada" in page
+    assert bob.post(f"/ui/memory/{id}/trust").status_code < 400
+    trusting = bob.engine.store.shares
+    assert trusting is not None and trusting.trusted() == ["ada"]
+    assert "are given unasked what ada shares" in bob.get(f"/ui/memory/{id}").text
+    assert bob.post(f"/ui/memory/{id}/distrust").status_code < 400 and trusting.trusted() == []
+    assert bob.post(f"/ui/memory/{own}/trust").status_code == 422
+    # What the filters leave is changed as far as it may be.
+    assert bob.post("/ui/bulk", {"action": "forget", "matching": "1"}).status_code < 400
+    assert f"{WORD} lands" in bob.get("/ui/browse").text and own not in bob.get("/ui/browse").text
+
+    shares.share("memory", id, "user", "bob", access="write")
+    page = bob.get(f"/ui/memory/{id}").text
+    assert f"/memory/{id}/edit" in page and f"/memory/{id}/forget" in page and "supersedes=" not in page
+    assert page.count('readonly title="Only ada can change it"') == 2 and 'name="sensitivity"' not in page
+    assert "disabled" not in bob.get("/ui/browse").text
+    assert "readonly" not in ada.get(f"/ui/memory/{id}").text
+
+
 @pytest.mark.parametrize("proof", ["tsk_000000000000_guess", "guess", "é" * 300])
 def test_what_is_no_key_signs_nobody_in(team: Team, proof: str) -> None:
     team.key("ada")

@@ -225,7 +225,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
 @click.command(
     epilog=examples(
         "triskele hook session-start < event.json",
-        'echo \'{"prompt": "how do we deploy?"}\' | triskele hook user-prompt-submit --explain',
+        """printf '{"prompt": "how do we deploy?", "cwd": "%s"}' "$PWD" | triskele hook user-prompt-submit --explain""",
     ),
 )
 @click.argument("event", metavar="EVENT")
@@ -245,8 +245,12 @@ def hook(invocation: Invocation, event: str, explain: bool) -> None:
     return hook_client.answer(event, invocation.environ(), time.monotonic())
 
 
+# What a hook knows from elsewhere; an event cannot say it.
+_NOT_OF_THE_EVENT = {"client": "", "project": "", "sees_private": False}
+
+
 def _explain_hook(invocation: Invocation, event: str) -> None:
-    """What the hook does with the event on standard input, and why; in this folder if the event names none."""
+    """What the hook does with the event on standard input, and why; the folder is the one that the event names."""
     import json
 
     from triskele.serving import shapes
@@ -260,13 +264,14 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
     if not isinstance(payload, dict):
         raise BadInput("the event on standard input must be one JSON object")
     with invocation.open_existing() as engine:
-        found = explanation.explain(engine, event, {"cwd": os.getcwd(), **payload, "sees_private": False})
+        found = explanation.explain(engine, event, {**payload, **_NOT_OF_THE_EVENT})
         if invocation.as_json:
             considered = [
                 {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
                 for each in found.considered
             ]
             shape = {"verdict": found.verdict, "confidence": found.confidence, "considered": considered}
+            shape["folder"] = found.folder or None
             return invocation.write_json({**shapes.plain(shape), "project": found.project})
         from triskele.serving.cli import reports
 

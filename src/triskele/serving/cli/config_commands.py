@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import file_of, load, shown_url
+from triskele.config import COMMANDS, file_of, load, shown_url, words_of
 from triskele.errors import BadInput
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
-from triskele.serving.cli.options import OrderedGroup, listed
+from triskele.serving.cli.options import OrderedGroup
 
 if TYPE_CHECKING:
     from triskele.config import Settings
@@ -52,7 +53,8 @@ def _list(invocation: Invocation) -> None:
         return invocation.write_json({"settings": values, "file": str(file), "project": settings.project})
     from triskele.serving.cli import reports
 
-    return invocation.write(reports.settings(values, file))
+    said = {name: (shown(name, each["value"]), str(each["origin"])) for name, each in values.items()}
+    return invocation.write(reports.settings(said, file))
 
 
 @config.command(epilog=examples("triskele config get recall.limit", "triskele config get agents.private_to --json"))
@@ -64,7 +66,7 @@ def get(invocation: Invocation, key: str) -> None:
     found = _by_name(settings)[_known(key, settings)]
     if invocation.as_json:
         return invocation.write_json({"key": key, **found, "project": settings.project})
-    return click.echo(_shown(found["value"]))
+    return click.echo(shown(key, found["value"]))
 
 
 @config.command(
@@ -73,13 +75,17 @@ def get(invocation: Invocation, key: str) -> None:
         "triskele config set recall.limit 5",
         "triskele config set agents.private_to claude-code,codex",
         "triskele config set agents.background false",
+        "triskele config set llm.command 'ollama run gemma3'",
     ),
 )
 @click.argument("key")
 @click.argument("value")
 @common
 def set_setting(invocation: Invocation, key: str, value: str) -> None:
-    """Change a setting in the settings file; a wrong value is refused."""
+    """Change a setting in the settings file; a wrong value is refused.
+
+    A list has commas between its words; a command is written as in a shell.
+    """
     _change(invocation, key, value)
 
 
@@ -109,7 +115,7 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     found = _by_name(now)[key]
     if invocation.as_json:
         return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
-    click.echo(f"{key} is {_shown(found['value']) or 'empty'} ({file}).")
+    click.echo(f"{key} is {shown(key, found['value']) or 'empty'} ({file}).")
     if found["origin"].startswith("environment"):
         click.echo(f"It comes from the {found['origin']}, which overrides the file.", err=True)
     return None
@@ -131,7 +137,7 @@ def _typed(key: str, value: str, now: Any) -> Any:
             raise BadInput(f"setting {key} must be true or false, not {value!r}")
         return _YES_AND_NO[value.lower()]
     if isinstance(now, list):
-        return listed(value)
+        return [word for word in words_of(key, value) if word]
     if isinstance(now, int | float):
         try:
             return type(now)(value)
@@ -180,10 +186,13 @@ def _write(file: Path, text: str) -> None:
     starting.replace(target)
 
 
-def _shown(value: Any) -> str:
+def shown(key: str, value: Any) -> str:
+    """The value of a setting as `config set` takes it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+    if isinstance(value, list):
+        return shlex.join(value) if key in COMMANDS else ", ".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def _by_name(settings: Settings) -> dict[str, Any]:

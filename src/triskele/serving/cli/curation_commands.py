@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from triskele.errors import BadInput, NotFound
+from triskele.errors import BadInput, Conflict, NotFound
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import OrderedGroup, writing_place, written_project
 
@@ -58,18 +57,20 @@ def list_proposals(invocation: Invocation) -> None:
 @click.option("--above", type=click.FloatRange(0, 1), help="Every proposal with at least this confidence.")
 @common
 def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) -> None:
-    """Apply proposals."""
+    """Apply proposals in one batch, which `triskele undo` takes back.
+
+    A proposal is skipped if one accepted before it replaced or forgot one of its memories.
+    """
+    from triskele.base.ids import new_batch
+    from triskele.serving.cli import curation_report
+
     with invocation.open_existing() as engine:
-        chosen = _chosen(engine, ids, above)
-        batches: dict[str, str] = {}
-        for each in chosen:
-            # One that was accepted before may have settled it too.
-            with suppress(NotFound):
-                batches[each.id] = engine.proposals.accept(each.id)[0].batch
+        batch, accepted, skipped = new_batch(), list[str](), list[str]()
+        for each in _chosen(engine, ids, above):
+            (accepted if _is_accepted(engine, each, batch) else skipped).append(each.id)
         if invocation.as_json:
-            return invocation.write_json({"accepted": batches})
-        lines = [f"{id} accepted (undo: triskele undo --batch {batch})" for id, batch in batches.items()]
-        return invocation.echo("\n".join(lines) or "Nothing to accept.")
+            return invocation.write_json({"accepted": dict.fromkeys(accepted, batch), "skipped": skipped})
+        return invocation.write(*curation_report.accepted(accepted, skipped, batch))
 
 
 @review.command(epilog=examples("triskele review reject 5b86e0"))
@@ -84,6 +85,15 @@ def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
         if invocation.as_json:
             return invocation.write_json({"rejected": [each.id for each in chosen]})
         return invocation.echo("\n".join(f"{each.id} rejected" for each in chosen))
+
+
+def _is_accepted(engine: Engine, proposal: Proposal, batch: str) -> bool:
+    """Whether a proposal was carried out; one whose memories changed since it was read is not."""
+    try:
+        engine.proposals.accept(proposal.id, batch=batch)
+    except (Conflict, NotFound):
+        return False
+    return True
 
 
 def _chosen(engine: Engine, ids: tuple[str, ...], above: float | None) -> list[Proposal]:
@@ -101,6 +111,7 @@ def _short(engine: Engine, waiting: list[Proposal]) -> dict[str, str]:
 
 def _walk(invocation: Invocation) -> None:
     """One proposal, one key."""
+    from triskele.base.ids import new_batch
     from triskele.serving.cli import curation_report
     from triskele.serving.cli.judging_screen import has_keys
 
@@ -110,20 +121,24 @@ def _walk(invocation: Invocation) -> None:
             return invocation.echo("Nothing waits for a review.")
         if invocation.as_json or not has_keys():
             raise BadInput("walking through proposals needs a terminal: use `triskele review list`, accept and reject")
-        counts = {"accepted": 0, "rejected": 0}
+        batch, accepted, skipped, rejected = new_batch(), list[str](), list[str](), 0
         for number, proposal in enumerate(waiting, start=1):
+            if all(each.id != proposal.id for each in engine.proposals.list()):
+                skipped.append(proposal.id)
+                continue
             invocation.write(curation_report.one_proposal(proposal, f"{number} of {len(waiting)}"))
             key = _key()
             if key in _STOP:
                 break
             if key == _ACCEPT:
-                engine.proposals.accept(proposal.id)
-                counts["accepted"] += 1
+                (accepted if _is_accepted(engine, proposal, batch) else skipped).append(proposal.id)
             elif key == _REJECT:
                 engine.proposals.reject(proposal.id)
-                counts["rejected"] += 1
+                rejected += 1
+        if accepted or skipped:
+            invocation.write(*curation_report.accepted(accepted, skipped, batch))
         left = len(engine.proposals.list())
-        return invocation.echo(f"{counts['accepted']} accepted, {counts['rejected']} rejected, {left} left.")
+        return invocation.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
 
 
 def _key() -> str:
@@ -162,6 +177,9 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
     from triskele.serving.cli import curation_report
 
     with invocation.open_existing() as engine:
+        if engine.settings.curation.llm:
+            for problem in engine.runtime.problems():
+                click.echo(problem, err=True)
         if threshold is not None and not yes:
             _confirm(invocation, engine, threshold)
         with progress_bar("Reviewing") as progress:

@@ -37,6 +37,7 @@ _REASONS = {
     "denied": "one denies what the other says",
     "ended": "says that it ended ({after})",
     "changed value": "{before} became {after}",
+    "other name": "{before} and {after} are names of one thing",
     "moved on": "it moved on to {after}",
     "other amount": "another number for the same thing: {before} and {after}",
     "other speaker": "another person says it",
@@ -113,6 +114,18 @@ def one_proposal(proposal: Proposal, place: str) -> RenderableType:
     parts += [_dated("old", proposal.old)] if proposal.old else []
     parts += [note(f"because {reasons_text(proposal.reasons)} (confidence {proposal.confidence:.2f})", style=QUIET)]
     return Group(*parts)
+
+
+def accepted(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator[RenderableType]:
+    """What was carried out, how to take it back, and what was skipped."""
+    yield from (note(f"{id} accepted") for id in ids)
+    if ids:
+        yield note(f"{counted(len(ids), 'proposal')} accepted (undo: triskele undo --batch {batch})")
+    if skipped:
+        why = "outdated by one accepted before, or by a change meanwhile"
+        yield note(f"{counted(len(skipped), 'proposal')} skipped, {why}: {', '.join(skipped)}")
+    if not ids and not skipped:
+        yield note("Nothing to accept.")
 
 
 def _dated(side: str, memory: Memory) -> Text:

@@ -242,7 +242,7 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
         if invocation.as_json:
             lines = [_entry(entry, versions) for entry in entries]
             own = [] if id is None else engine.versions(id)
-            about = {} if id is None else {"id": own[-1].id, "versions": [shapes.plain(each) for each in own]}
+            about = {} if id is None else {"id": own[-1].id, "versions": [shapes.version(each) for each in own]}
             return invocation.write_json({**about, "entries": lines, "project": engine.project})
         from triskele.serving.cli import reports
 

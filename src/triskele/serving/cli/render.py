@@ -320,11 +320,15 @@ def listing(
         made.add_row(
             Text(short[each.id], style=ID),
             *(note(detail, style=QUIET) for detail in details),
-            before + Text(one_line(each.content)),
+            before + Text(one_line(each.content)) + note(_sharer(each), style=QUIET),
         )
     following = f" · more with --offset {offset + limit}" if len(listed) == limit else ""
     counted = f"{offset + 1} to {offset + len(listed)} · {place(project)}{following}"
     return Group(made, note(counted, style=QUIET))
+
+
+def _sharer(memory: Memory) -> str:
+    return f"  shared by {memory.shared_by}" if memory.shared_by else ""
 
 
 def _empty_listing(project: str | None, offset: int) -> RenderableType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -352,8 +352,9 @@ def _bars(groups: Mapping[str, int]) -> RenderableType:
 
 def hook_explanation(found: Explanation, short: Short) -> RenderableType:
     """What the hook does with an event, and why."""
-    where = f" ({place(found.project)})" if found.considered or found.confidence is not None else ""
+    where = f" ({place(found.project)})" if found.has_looked else ""
     lines: list[RenderableType] = [note(f"The hook {_said(found.verdict)}{where}.", style="bold")]
+    lines += [note(found.place, style=QUIET)] if found.has_looked else []
     for each in found.considered:
         left_out = f" ({each.left_out})" if each.left_out else ""
         sign = note("✗ ", style=WARNING) if each.left_out else note("✓ ", style=GOOD)
@@ -380,16 +381,13 @@ def projects(found: Sequence[ProjectSummary], current: str) -> RenderableType:
     return Group(made, note(f"* {place(current)}, where you are", style=QUIET))
 
 
-def settings(values: Mapping[str, Mapping[str, Any]], file: Path) -> RenderableType:
+def settings(values: Mapping[str, tuple[str, str]], file: Path) -> RenderableType:
     """All settings with value and source."""
     made = table("setting", "value", "from")
     for column in made.columns[1:]:
         column.no_wrap, column.overflow = False, "fold"
-    for name, each in values.items():
-        is_default = each["origin"] == "default"
-        value = each["value"]
-        said = ", ".join(value) if isinstance(value, list) else "" if value is None else str(value)
-        made.add_row(note(name), note(said), note(each["origin"], style=QUIET if is_default else ID))
+    for name, (said, origin) in values.items():
+        made.add_row(note(name), note(said), note(origin, style=QUIET if origin == "default" else ID))
     state = "" if file.exists() else " (does not exist yet)"
     change = "Change a setting with `triskele config set KEY VALUE`."
     return Group(made, note(f"Settings file: {file}{state}", style=QUIET), note(change, style=QUIET))

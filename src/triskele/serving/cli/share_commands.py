@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,13 @@ from triskele.serving import shapes
 from triskele.serving.cli.account_commands import open_accounts
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import OrderedGroup
+from triskele.serving.remaining_access import described, remaining
 from triskele.stores.sharing import GroupStore, Share, ShareStore, UserGroup, checked, shares_of
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
+_SHOWN_CHARACTERS = 60
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
 
 
@@ -67,7 +69,9 @@ def add_share(
     with _opened(invocation, owner) as (engine, found):
         id = engine.resolve(target) if subject == "memory" else target
         share = found.share(subject, id, kind, grantee, access="write" if write else "read", actor=engine.actor)
-    _say(invocation, share, "Shared")
+    if invocation.as_json:
+        return invocation.write_json({**shapes.plain(share), "project": None})
+    return invocation.echo(f"Shared {described(share)}")
 
 
 @shares.command("remove", epilog=examples("triskele shares remove 1k2m --user bob"))
@@ -81,7 +85,11 @@ def remove_share(
     with _opened(invocation, owner) as (engine, found):
         id = engine.resolve(target) if subject == "memory" else target
         share = found.unshare(subject, id, kind, grantee, actor=engine.actor)
-    _say(invocation, share, "No longer shared:")
+        left = remaining(engine, found, share)
+    if invocation.as_json:
+        return invocation.write_json({**shapes.plain(share), "still_shared": shapes.plain(left), "project": None})
+    lines = [f"Still read by {each.said}" for each in left]
+    return invocation.echo("\n".join([f"No longer shared: {described(share)}", *lines]))
 
 
 @shares.command("list", epilog=examples("triskele shares list", "triskele shares list --json"))
@@ -89,17 +97,44 @@ def remove_share(
 @common
 def list_shares(invocation: Invocation, owner: str | None) -> None:
     """List what is shared with others, and what others share."""
-    with _opened(invocation, owner) as (_, found):
+    with _opened(invocation, owner) as (engine, found):
         given, received = found.given(), found.received()
+        texts, trusted = _texts(engine, given), found.trusted()
     if invocation.as_json:
-        return invocation.write_json(
-            {"given": shapes.plain(given), "received": shapes.plain(received), "project": None}
-        )
-    lines = [f"shared      {_line(share)}" for share in given]
+        shown = [{**shapes.plain(share), "content": texts.get(share.target)} for share in given]
+        others = {"received": shapes.plain(received), "trusted": trusted}
+        return invocation.write_json({"given": shown, **others, "project": None})
+    lines = [f"shared      {described(share)}{_beginning(texts.get(share.target))}" for share in given]
     lines += [f"from {each.owner}  {each.id}  {each.access}" for each in received]
+    lines += [_trust_line(name, name in trusted) for name in sorted({*trusted, *(each.owner for each in received)})]
     return invocation.echo(
         "\n".join(lines) or "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
     )
+
+
+@shares.command("trust", epilog=examples("triskele shares trust ada"))
+@click.argument("name")
+@_OWNER
+@common
+def trust(invocation: Invocation, name: str, owner: str | None) -> None:
+    """Let agents be given unasked what a user shares with you.
+
+    Without it, recall and lists show what the user shares, but no hook gives it to an agent that did not ask.
+    """
+    with _opened(invocation, owner) as (_, found):
+        found.trust(name)
+        _say_trust(invocation, name, found.trusted())
+
+
+@shares.command("distrust", epilog=examples("triskele shares distrust ada"))
+@click.argument("name")
+@_OWNER
+@common
+def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
+    """Give agents what a user shares with you only where they ask."""
+    with _opened(invocation, owner) as (_, found):
+        found.distrust(name)
+        _say_trust(invocation, name, found.trusted())
 
 
 @shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
@@ -195,10 +230,17 @@ def _groups(invocation: Invocation) -> Iterator[GroupStore]:
         yield accounts.groups
 
 
-def _say(invocation: Invocation, share: Share, done: str) -> None:
-    if invocation.as_json:
-        return invocation.write_json({**shapes.plain(share), "project": None})
-    return invocation.echo(f"{done} {_line(share)}")
+def _texts(engine: Engine, given: Iterable[Share]) -> dict[str, str]:
+    """The texts of the memories that are shared one by one."""
+    ids = sorted({share.target for share in given if share.subject == "memory"})
+    return {id: shapes.shown_content(memory, False) for id, memory in engine.store.memories(ids).items()}
+
+
+def _beginning(text: str | None) -> str:
+    from triskele.serving.cli.render import one_line
+
+    line = one_line(text or "")
+    return f": {line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + '…'}" if line else ""
 
 
 def _say_group(invocation: Invocation, group: UserGroup) -> None:
@@ -208,8 +250,16 @@ def _say_group(invocation: Invocation, group: UserGroup) -> None:
     return invocation.echo(_group_line(group))
 
 
-def _line(share: Share) -> str:
-    return f"{share.subject} {share.target} with {share.grantee_kind} {share.grantee} ({share.access})"
+def _say_trust(invocation: Invocation, name: str, trusted: list[str]) -> None:
+    if invocation.as_json:
+        return invocation.write_json({"trusted": trusted, "project": None})
+    return invocation.echo(_trust_line(name, name in trusted))
+
+
+def _trust_line(name: str, is_trusted: bool) -> str:
+    if is_trusted:
+        return f"Agents are given unasked what {name} shares (end it: triskele shares distrust {name})"
+    return f"Agents are given what {name} shares only where they ask (change it: triskele shares trust {name})"
 
 
 def _group_line(group: UserGroup) -> str:

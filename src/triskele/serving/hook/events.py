@@ -75,8 +75,7 @@ def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
     conversation = Conversation.of(engine, payload)
     lost = injection.lost_to_compaction(engine, conversation)
     memories = [*lost, *injection.standing(engine, conversation)]
-    # Standing memories get half the budget of memories that the prompt asked for.
-    budget = engine.settings.agents.budget_tokens // (1 if lost else 2)
+    budget = injection.start_budget(engine, lost)
     given = injection.injection(engine, "SessionStart", memories, budget=budget)
     return NOTHING if _is_late(payload) else _given(engine, given, conversation)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from triskele.engine import Engine
@@ -29,18 +29,38 @@ class Explanation:
     """What the hook does with an event, in a sentence, and the memories it looked at."""
 
     verdict: str
+    folder: str = ""
     project: str = ""
     confidence: float | None = None
     considered: tuple[Considered, ...] = ()
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the hook looked for memories at all."""
+        return bool(self.considered) or self.confidence is not None
+
+    @property
+    def place(self) -> str:
+        """The folder that was used, in a sentence."""
+        if self.folder:
+            return f"Folder of the event: {self.folder}"
+        narrowed = "" if self.project else ": only memories that belong everywhere count"
+        return f"The event names no folder (cwd){narrowed}."
 
 
 def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanation:
     """Why the hook would give memories or none."""
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
+    if not injection.is_from_user(payload):
+        return Explanation(verdict="silent: not a person caused the event, but a subagent, a loop or the client")
     if event in _SILENT:
         return Explanation(verdict=f"silent: {event} never gives memories, it only updates the records")
     conversation = Conversation.of(engine, payload)
+    return replace(_explained(engine, event, payload, conversation), folder=text_in(payload, "cwd"))
+
+
+def _explained(engine: Engine, event: str, payload: Mapping[str, Any], conversation: Conversation) -> Explanation:
     if event == "session-start":
         return _session_start(engine, conversation)
     query = injection.query_of(text_in(payload, "prompt"))
@@ -53,8 +73,7 @@ def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanati
 
 def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanation:
     settings = engine.settings.agents
-    filters = conversation.filters
-    answer = engine.recall(query, limit=injection.CONSIDERED, logged=False, hurried=True, **filters)
+    answer = injection.recalled(engine, query, conversation)
     chosen = injection.for_prompt(engine, query, conversation)
     given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
     is_sure = answer.confidence >= settings.least_confidence
@@ -92,8 +111,10 @@ def _considered(
     if memory.id in {each.id for each in given}:
         return Considered(memory)
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
-    best = answer.hits[0].score
-    if not is_sure:
+    best = max((each.score for each in answer.hits if conversation.trusts(each.memory)), default=0.0)
+    if not conversation.trusts(memory):
+        reason = f"{memory.shared_by} shares it, and you do not trust {memory.shared_by}: `triskele shares trust`"
+    elif not is_sure:
         reason = "the answer is not sure enough"
     elif not conversation.is_not_in_context(memory):
         reason = "this conversation has it already"
@@ -109,11 +130,9 @@ def _considered(
 
 
 def _session_start(engine: Engine, conversation: Conversation) -> Explanation:
-    memories = [
-        *injection.lost_to_compaction(engine, conversation),
-        *injection.standing(engine, conversation),
-    ]
-    budget = engine.settings.agents.budget_tokens // 2
+    lost = injection.lost_to_compaction(engine, conversation)
+    memories = [*lost, *injection.standing(engine, conversation)]
+    budget = injection.start_budget(engine, lost)
     given = injection.injection(engine, "SessionStart", memories, budget=budget).memories
     kept = {memory.id for memory in given}
     left_out = "agents.most or the budget is used up"

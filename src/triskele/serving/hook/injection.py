@@ -39,6 +39,8 @@ MOST_CHARACTERS = 9500
 STANDING = ("preferences", "decisions", "lessons")
 STANDING_IMPORTANCE = 0.5
 _STANDING_LOOKED_AT = 50
+# What others share must not hide the user's own.
+_STANDING_LOOKED_AT_SHARED = 1000
 _SLASH_COMMAND = re.compile(r"/[\w:.-]+(\s|$)")
 # How clients begin what they write themselves in the user's place: reports of subagents, messages of other sessions,
 # wake-ups of loops, output of commands, the summary after a compaction.
@@ -99,17 +101,26 @@ def is_from_user(payload: Mapping[str, Any]) -> bool:
 def for_prompt(engine: Engine, query: str, conversation: Conversation) -> list[Memory]:
     """The memories for a prompt, best first, then those that a compaction removed from the context."""
     settings = engine.settings.agents
-    answer = engine.recall(query, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
+    answer = recalled(engine, query, conversation)
     found = _relevant(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
     wanted = [*found[: settings.most], *lost_to_compaction(engine, conversation)]
     return _not_in_context(wanted, conversation)
 
 
+def recalled(engine: Engine, query: str, conversation: Conversation) -> Answer:
+    """The answer to a prompt; a longer one where untrusted memories take places of it."""
+    answer = engine.recall(query, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
+    if all(conversation.trusts(hit.memory) for hit in answer.hits):
+        return answer
+    return engine.recall(query, limit=validation.MAX_LIMIT, logged=False, hurried=True, **conversation.filters)
+
+
 def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
     from triskele.recall.pipeline import pack
 
-    best = answer.hits[0].score if answer.hits else 0.0
-    near = [hit for hit in answer.hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
+    hits = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
+    best = hits[0].score if hits else 0.0
+    near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
     # Leave out near-duplicates, whatever the budget.
     packed = pack(replace(answer, hits=tuple(near)), validation.MAX_BUDGET)
     resolutions = current(engine, packed.resolutions, conversation)
@@ -135,7 +146,7 @@ def standing(engine: Engine, conversation: Conversation) -> list[Memory]:
         if category in engine.settings.memory.categories
         for memory in engine.browse(
             sort=Sort.IMPORTANCE,
-            limit=_STANDING_LOOKED_AT,
+            limit=_STANDING_LOOKED_AT if engine.store.shares is None else _STANDING_LOOKED_AT_SHARED,
             any_time=False,
             category=category,
             **conversation.filters,
@@ -144,6 +155,11 @@ def standing(engine: Engine, conversation: Conversation) -> list[Memory]:
     ]
     found.sort(key=lambda memory: (memory.importance, memory.updated_at, memory.id), reverse=True)
     return _not_in_context(current(engine, found, conversation), conversation)
+
+
+def start_budget(engine: Engine, lost: Sequence[Memory]) -> int:
+    """The tokens at the start of a session: standing memories get half of what memories that were asked for get."""
+    return engine.settings.agents.budget_tokens // (1 if lost else 2)
 
 
 def injection(engine: Engine, event: str, memories: Iterable[Memory], *, budget: int) -> Injection:
@@ -194,14 +210,16 @@ class Conversation:
     sees_private: bool
     given: Mapping[str, Given]
     client: str = ""
+    trusted: frozenset[str] = frozenset()
 
     @staticmethod
     def of(engine: Engine, payload: Mapping[str, Any]) -> Conversation:
         """The conversation of a hook call."""
         key = key_of(payload)
         given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
-        client = text_in(payload, "client")
-        return Conversation(key, project_in(engine, payload), sees_private(engine, payload), given, client)
+        client, shares = text_in(payload, "client"), engine.store.shares
+        trusted = frozenset[str]() if shares is None else frozenset(shares.trusted())
+        return Conversation(key, project_in(engine, payload), sees_private(engine, payload), given, client, trusted)
 
     @property
     def filters(self) -> dict[str, Any]:
@@ -213,7 +231,11 @@ class Conversation:
         """Whether a memory may be injected here."""
         allowed = self.filters
         is_shown = memory.sensitivity in allowed["sensitivities"] and memory.origin in allowed["origins"]
-        return is_shown and memory.project in (self.project, EVERYWHERE)
+        return is_shown and memory.project in (self.project, EVERYWHERE) and self.trusts(memory)
+
+    def trusts(self, memory: Memory) -> bool:
+        """Whether a memory is the reader's own, or of a user whom the reader trusts: anyone can share anything."""
+        return memory.shared_by is None or memory.shared_by in self.trusted
 
     def is_not_in_context(self, memory: Memory) -> bool:
         """Whether the context does not hold the current version of a memory."""

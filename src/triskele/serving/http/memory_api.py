@@ -53,7 +53,7 @@ def get_all(call: Call) -> list[replies.MemoryReply]:
 def versions_all(call: Call) -> list[Memory]:
     """Every version of several memories; unknown ids are left out."""
     ids = sorted({validation.check_prefix(each) for each in call.body.ids})
-    return [memory for _, memory in call.engine.store.versions(ids)]
+    return [replies.as_owned(memory) for _, memory in call.engine.store.versions(ids)]
 
 
 def shorten(call: Call) -> dict[str, str]:
@@ -110,7 +110,8 @@ def reveal(call: Call) -> replies.SecretReply:
 def history(call: Call) -> replies.HistoryReply:
     """Journal and versions of a memory."""
     reference = call.path["id"]
-    return replies.HistoryReply(tuple(call.engine.history(reference)), tuple(call.engine.versions(reference)))
+    versions = tuple(map(replies.as_owned, call.engine.versions(reference)))
+    return replies.HistoryReply(tuple(call.engine.history(reference)), versions)
 
 
 def journal(call: Call) -> list[JournalEntry]:

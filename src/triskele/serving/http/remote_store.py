@@ -133,6 +133,18 @@ class RemoteShares:
         """All groups with their members, by name."""
         return self._memory.asked(list[UserGroup], "GET", "/v1/groups")
 
+    def trust(self, owner: str) -> None:
+        """Let agents be given unasked what this user shares."""
+        self._memory.asked(replies.TrustReply, "PUT", f"/v1/shares/trusted/{quote(owner, safe='')}")
+
+    def distrust(self, owner: str) -> None:
+        """Take the trust back; agents are given what this user shares only where they ask."""
+        self._memory.asked(replies.TrustReply, "DELETE", f"/v1/shares/trusted/{quote(owner, safe='')}")
+
+    def trusted(self) -> list[str]:
+        """The users whose memories agents are given unasked, by name."""
+        return list(self._all().trusted)
+
     def _all(self) -> replies.SharesReply:
         return self._memory.asked(replies.SharesReply, "GET", "/v1/shares")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -184,10 +184,18 @@ class ReadyReply:
 
 @dataclass(frozen=True, slots=True)
 class SharesReply:
-    """What I share, and the memories that others share with me."""
+    """What I share, the memories that others share with me, and whose of them agents are given unasked."""
 
     given: tuple[Share, ...]
     received: tuple[ReceivedMemory, ...]
+    trusted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrustReply:
+    """The users whose memories agents are given unasked."""
+
+    trusted: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +207,21 @@ class DeletedReply:
 
 def memory_reply(memory: Memory, *, superseded: bool = False, links: tuple[Link, ...] = ()) -> MemoryReply:
     """The reply for a memory."""
-    return MemoryReply(**_told(memory), superseded=superseded, forgotten=memory.known_to is not None, links=links)
+    return MemoryReply(
+        **_values(as_owned(memory)), superseded=superseded, forgotten=memory.known_to is not None, links=links
+    )
+
+
+def as_owned(memory: Memory) -> Memory:
+    """The memory with its real owner: another user if it is shared with the reader."""
+    return replace(memory, owner=memory.shared_by or memory.owner)
 
 
 def recall_reply(answer: Answer) -> RecallReply:
     """The answer of a recall."""
-    return RecallReply(hits=tuple(map(_hit_reply, answer.hits)), **{name: getattr(answer, name) for name in _OF_ANSWER})
+    rest = {name: getattr(answer, name) for name in _OF_ANSWER}
+    rest["resolutions"] = tuple(map(as_owned, answer.resolutions))
+    return RecallReply(hits=tuple(map(_hit_reply, answer.hits)), **rest)
 
 
 def why_not_reply(found: WhyNot) -> WhyNotReply:
@@ -214,7 +231,9 @@ def why_not_reply(found: WhyNot) -> WhyNotReply:
 
 def undo_reply(plan: UndoPlan) -> UndoReply:
     """What an undo would take back."""
-    return UndoReply(plan.batch, plan.size, tuple(plan.projects), plan.entries, tuple(plan.versions.values()))
+    return UndoReply(
+        plan.batch, plan.size, tuple(plan.projects), plan.entries, tuple(map(as_owned, plan.versions.values()))
+    )
 
 
 def concept_reply(found: About) -> ConceptReply:
@@ -274,7 +293,7 @@ def to_why_not(reply: WhyNotReply) -> WhyNot:
 
 def _hit_reply(hit: Hit) -> HitReply:
     return HitReply(
-        **_told(hit.memory),
+        **_values(as_owned(hit.memory)),
         superseded=hit.superseded,
         links=hit.links,
         score=hit.score,
@@ -285,10 +304,6 @@ def _hit_reply(hit: Hit) -> HitReply:
         stands_for=hit.stands_for,
         decay=hit.decay,
     )
-
-
-def _told(memory: Memory) -> dict[str, Any]:
-    return {**_values(memory), "owner": memory.shared_by or memory.owner}
 
 
 def _values(memory: Memory) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from triskele.errors import NotFound
+from triskele.errors import Conflict, NotFound
 from triskele.serving.http.bodies import Label, Reference, Strict
 from triskele.serving.http.operations import Call, Operation
-from triskele.serving.http.replies import DeletedReply, SharesReply
+from triskele.serving.http.replies import DeletedReply, SharesReply, TrustReply
 from triskele.serving.http.tenants import Tenants
 from triskele.stores.access_keys import ADMIN, WRITE
 from triskele.stores.sharing import (
@@ -53,7 +53,7 @@ class GroupBody(Strict):
 def shares(call: Call) -> SharesReply:
     """What I share, and what others share with me."""
     found = _shares(call)
-    return SharesReply(tuple(found.given()), tuple(found.received()))
+    return SharesReply(tuple(found.given()), tuple(found.received()), tuple(found.trusted()))
 
 
 def share(call: Call) -> Share:
@@ -64,6 +64,20 @@ def share(call: Call) -> Share:
 def unshare(call: Call) -> Share:
     """End a share."""
     return _shares(call).unshare(*_asked(call, call.query), actor=call.engine.actor)
+
+
+def trust(call: Call) -> TrustReply:
+    """Let agents be given unasked what a user shares; an agent may not decide that."""
+    if call.client:
+        raise Conflict("only the user trusts another one: `triskele shares trust NAME`")
+    _shares(call).trust(call.path["user"])
+    return TrustReply(tuple(_shares(call).trusted()))
+
+
+def distrust(call: Call) -> TrustReply:
+    """Take the trust back."""
+    _shares(call).distrust(call.path["user"])
+    return TrustReply(tuple(_shares(call).trusted()))
 
 
 def groups(call: Call) -> list[UserGroup]:
@@ -108,6 +122,7 @@ def _groups(call: Call) -> Groups:
 
 
 _ABOUT, _SHARES, _GROUPS = "shares", "/v1/shares", "/v1/groups"
+_TRUSTED = f"{_SHARES}/trusted/{{user}}"
 _MEMBER = f"{_GROUPS}/{{name}}/members/{{user}}"
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -122,6 +137,14 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="unshare", method="DELETE", path=_SHARES, summary="End a share at once", run=unshare, reply=Share,
         tag=_ABOUT, scope=WRITE, query=UnshareQuery, errors=(404, 409),
+    ),
+    Operation(
+        name="trust", method="PUT", path=_TRUSTED, summary="Let agents be given unasked what a user shares", run=trust,
+        reply=TrustReply, tag=_ABOUT, scope=WRITE, errors=(404, 409),
+    ),
+    Operation(
+        name="distrust", method="DELETE", path=_TRUSTED, summary="Give agents what a user shares only where they ask",
+        run=distrust, reply=TrustReply, tag=_ABOUT, scope=WRITE, errors=(404,),
     ),
     Operation(
         name="groups", method="GET", path=_GROUPS, summary="All groups with their members", run=groups,

@@ -12,6 +12,7 @@ from triskele.base import timestamps
 from triskele.curation.compare import Verdict
 from triskele.curation.decide import PairDecision
 from triskele.serving.mcp import descriptions
+from triskele.serving.remaining_access import RemainingShare
 from triskele.serving.shapes import shown_content
 from triskele.stores.sharing import Share
 from triskele.types import Link, Memory, Outcome
@@ -142,12 +143,18 @@ class Changes(BaseModel):
 
 
 class Shared(BaseModel):
-    """A share, or the end of one."""
+    """A share."""
 
     subject: Annotated[str, Field(description="memory or tag.")]
     target: Annotated[str, Field(description="The id of the memory, or the tag.")]
     grantee: Annotated[str, Field(description="The user or group, such as `user bob`.")]
     access: Annotated[str, Field(description="read or write.")]
+
+
+class Unshared(Shared):
+    """The end of a share."""
+
+    still_shared: Annotated[list[str], Field(description="Who still reads it, through which other share.")]
 
 
 class Stats(BaseModel):
@@ -264,6 +271,11 @@ def shared(share: Share) -> Shared:
     """A share in an answer."""
     grantee = f"{share.grantee_kind} {share.grantee}"
     return Shared(subject=share.subject, target=share.target, grantee=grantee, access=share.access)
+
+
+def unshared(share: Share, left: Sequence[RemainingShare]) -> Unshared:
+    """The end of a share in an answer."""
+    return Unshared(**shared(share).model_dump(), still_shared=[each.said for each in left])
 
 
 def fitting(lines: Sequence[Line], budget: int = ANSWER_CHARACTERS) -> list[Line]:

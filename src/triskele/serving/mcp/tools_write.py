@@ -35,6 +35,7 @@ from triskele.serving.mcp.schemas import (
     ToUser,
     WrittenProject,
 )
+from triskele.serving.remaining_access import remaining
 from triskele.stores.access_keys import WRITE
 from triskele.stores.sharing import GranteeKind, Subject, checked, shares_of
 from triskele.types import Action, LinkKind, Memory, Origin, Outcome, Sensitivity, is_raised
@@ -184,11 +185,12 @@ def memory_share(
 
 def memory_unshare(
     request: Request, id: SharedId = "", tag: SharedTag = "", user: ToUser = "", group: ToGroup = ""
-) -> schemas.Shared:
-    """End a share."""
+) -> schemas.Unshared:
+    """End a share, and name the shares that give the same people access still."""
     who = caller(request, WRITE)
     store = shares_of(who.engine.store.shares)
-    return schemas.shared(store.unshare(*_share(who, id, tag, user, group), actor=who.engine.actor))
+    ended = store.unshare(*_share(who, id, tag, user, group), actor=who.engine.actor)
+    return schemas.unshared(ended, remaining(who.engine, store, ended))
 
 
 def _share(who: Caller, id: str, tag: str, user: str, group: str) -> tuple[Subject, str, GranteeKind, str]:

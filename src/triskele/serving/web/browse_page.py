@@ -58,6 +58,7 @@ def show(asked: PageRequest) -> Response:
         "uses": engine.store.usage.counts(ids),
         "superseded": engine.superseded(ids),
         "short": asked.short(ids),
+        "read_only": listing.read_only(engine, found.memories),
         "categories": engine.settings.memory.categories,
         "is_timeline": is_timeline,
     }
@@ -118,7 +119,8 @@ def _chosen(asked: PageRequest, filters: Filters) -> list[Memory]:
         raise BadInput(
             f"{found.total:,} memories match, and at most {MOST_AT_ONCE:,} are changed at once: add a filter"
         )
-    return list(found.memories)
+    fixed = listing.read_only(asked.engine, found.memories)
+    return [memory for memory in found.memories if memory.id not in fixed]
 
 
 def _changes(asked: PageRequest, action: str, memory: Memory) -> list[Change]:

@@ -109,6 +109,14 @@ class Facets:
     tags: Sequence[str]
 
 
+def read_only(engine: Engine, memories: Iterable[Memory]) -> set[str]:
+    """Those of some memories that others share for reading alone."""
+    shared = {memory.id for memory in memories if memory.shared_by}
+    if not shared or engine.store.shares is None:
+        return set()
+    return shared & {each.id for each in engine.store.shares.received() if each.access == "read"}
+
+
 def find(engine: Engine, filters: Filters, *, limit: int | None, offset: int = 0) -> ListedPage:
     """A page of the memories that the filters leave; without a limit all of them."""
     end = None if limit is None else offset + limit

@@ -14,6 +14,7 @@ from triskele.errors import BadInput
 from triskele.serving.web import listing
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
 from triskele.stores.access_keys import REVEAL, WRITE
+from triskele.stores.sharing import shares_of
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Revise, Sensitivity, is_secret
 
 _FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
@@ -90,6 +91,8 @@ def show(asked: PageRequest) -> Response:
         is_superseded=bool(engine.superseded([id])),
         steps=history(entries, {each.version: each for each in versions}),
         first=entries[0] if entries else None,
+        is_trusted=memory.shared_by is not None and memory.shared_by in shares_of(engine.store.shares).trusted(),
+        can_change=asked.viewer.can_write and id not in listing.read_only(engine, [memory]),
         links=links,
         others=others,
         kinds=[str(kind) for kind in LinkKind],
@@ -210,6 +213,24 @@ def reveal(asked: PageRequest) -> Response:
     return fragment("_secret.html", text=asked.engine.reveal(id))
 
 
+def trust(asked: PageRequest) -> Response:
+    """Let agents be given unasked what the user shares whose memory this is."""
+    return _trusting(asked, is_trusted=True)
+
+
+def distrust(asked: PageRequest) -> Response:
+    """Give agents what that user shares only where they ask."""
+    return _trusting(asked, is_trusted=False)
+
+
+def _trusting(asked: PageRequest, *, is_trusted: bool) -> Response:
+    memory, shares = asked.engine.get(asked.named("id")), shares_of(asked.engine.store.shares)
+    if memory.shared_by is None:
+        raise BadInput("this memory is your own: trust is for what others share")
+    (shares.trust if is_trusted else shares.distrust)(memory.shared_by)
+    return gone_to(f"/memory/{memory.id}")
+
+
 def undo(asked: PageRequest) -> Response:
     """Undo a batch of any actor; the user sees it on the page."""
     batch = asked.text("batch", most=64)
@@ -236,5 +257,7 @@ ROUTES: tuple[PageRoute, ...] = (
     PageRoute("POST", "/memory/{id}/link", connect, WRITE),
     PageRoute("POST", "/memory/{id}/unlink", disconnect, WRITE),
     PageRoute("POST", "/memory/{id}/reveal", reveal, REVEAL),
+    PageRoute("POST", "/memory/{id}/trust", trust, WRITE),
+    PageRoute("POST", "/memory/{id}/distrust", distrust, WRITE),
     PageRoute("POST", "/undo", undo, WRITE),
 )

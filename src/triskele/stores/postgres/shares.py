@@ -14,8 +14,10 @@ from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnava
 from triskele.stores.access_keys import check_user
 from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import LOCK_OWNER, SEE_ACCOUNTS, Connection, Connections, OwnerTransactions
+from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
 from triskele.stores.postgres.postgres_rows import PostgresWriter
+from triskele.stores.protocols import Document
 from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.types import OF_A_TAG, USER, Action, Sensitivity
 
@@ -25,6 +27,8 @@ _MOST_TRIES = 10
 _SHARE = "owner, subject, target, grantee_kind, grantee, access, at"
 _SAME = "owner = %s AND subject = %s AND target = %s AND grantee_kind = %s AND grantee = %s"
 _GIVEN = f"SELECT {_SHARE} FROM shares WHERE owner = %s ORDER BY at, subject, target, grantee_kind, grantee"
+# A document for each user that the owner trusts: its value is when that user was created.
+_TRUSTED = "trusted-user"
 
 
 class PostgresShares:
@@ -33,6 +37,7 @@ class PostgresShares:
     def __init__(self, transactions: OwnerTransactions) -> None:
         self._transactions = transactions
         self._owner = transactions.owner
+        self._documents = PostgresDocuments(transactions)
 
     def share(
         self,
@@ -100,6 +105,34 @@ class PostgresShares:
     def groups(self) -> list[UserGroup]:
         """All groups with their members, by name."""
         return _groups(self._transactions.all(_GROUPS))
+
+    def trust(self, owner: str) -> None:
+        """Let agents be given unasked what this user shares."""
+        if owner == self._owner:
+            raise BadInput(f"{owner} is yourself: agents are given your own memories anyway")
+        created = self._created([owner])
+        if owner not in created:
+            raise NotFound(f"there is no user {owner[:64]}")
+        self._documents.put(_TRUSTED, {owner: Document(created[owner])})
+
+    def distrust(self, owner: str) -> None:
+        """Take the trust back; agents are given what this user shares only where they ask."""
+        self._documents.delete(_TRUSTED, [owner])
+
+    def trusted(self) -> list[str]:
+        """The users whose memories agents are given unasked, by name."""
+        noted = self._documents.all(_TRUSTED)
+        # A user who got the name of an erased one is another person, as is one of that name on another server.
+        created = self._created(list(noted)) if noted else {}
+        return [name for name, moment in noted.items() if created.get(name) == moment]
+
+    def _created(self, names: list[str]) -> dict[str, int]:
+        def work(connection: Connection) -> dict[str, int]:
+            with _accounts_of(connection):
+                sql = "SELECT name, created_at FROM users WHERE name = ANY(%s)"
+                return dict(connection.execute(sql, [names]).fetchall())
+
+        return self._transactions.read(work)
 
     def _changed(self, work: Callable[[PostgresWriter], Share], actor: str) -> Share:
         batch = new_batch()

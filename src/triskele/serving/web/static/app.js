@@ -126,7 +126,7 @@
   const countChosen = () => {
     const bulk = $("#bulk");
     if (!bulk) return;
-    const boxes = $$("input[name=id]");
+    const boxes = $$("input[name=id]:not(:disabled)");
     const count = boxes.filter((box) => box.checked).length;
     const all = $("#all-matching");
     bulk.classList.toggle("active", count > 0 || Boolean(all?.checked));
@@ -137,7 +137,7 @@
   };
 
   document.addEventListener("change", (event) => {
-    if (event.target.id === "every") $$("input[name=id]").forEach((box) => (box.checked = event.target.checked));
+    if (event.target.id === "every") $$("input[name=id]:not(:disabled)").forEach((box) => (box.checked = event.target.checked));
     if (event.target.matches("#every, #all-matching, input[name=id]")) countChosen();
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
   });

@@ -1,0 +1,63 @@
+"""What an ended share leaves in place: other shares that give the same readers the same memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from triskele.stores.sharing import Share, ShareStore
+from triskele.types import Sensitivity
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
+
+_LOOKED_AT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingShare:
+    """A share through which some readers of an ended share still read, all or part of what it gave."""
+
+    share: Share
+    readers: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        """Who still reads, and through what."""
+        return f"{', '.join(self.readers)} through {described(self.share)}"
+
+
+def described(share: Share) -> str:
+    """A share in one line."""
+    return f"{share.subject} {share.target} with {share.grantee_kind} {share.grantee} ({share.access})"
+
+
+def remaining(engine: Engine, shares: ShareStore, ended: Share) -> list[RemainingShare]:
+    """The shares through which readers of an ended one still have access."""
+    members = {group.name: group.members for group in shares.groups()}
+    found = []
+    for share in shares.given():
+        common = _readers(share, members) & _readers(ended, members)
+        if common and _is_about_the_same(engine, share, ended):
+            found.append(RemainingShare(share, tuple(sorted(common))))
+    return found
+
+
+def _readers(share: Share, members: Mapping[str, Iterable[str]]) -> set[str]:
+    return {share.grantee} if share.grantee_kind == "user" else set(members.get(share.grantee, ()))
+
+
+def _is_about_the_same(engine: Engine, share: Share, ended: Share) -> bool:
+    """Whether some memory belongs to both shares."""
+    if (share.subject, share.target) == (ended.subject, ended.target):
+        return True
+    ids = [each.target for each in (share, ended) if each.subject == "memory"]
+    tags = [each.target for each in (share, ended) if each.subject == "tag"]
+    if len(ids) == 2:
+        return False
+    if ids:
+        memory = engine.store.memories(ids).get(ids[0])
+        return memory is not None and set(tags) <= set(memory.tags)
+    both = engine.browse(tags=tags, sensitivities=[Sensitivity.OPEN], all_projects=True, limit=_LOOKED_AT)
+    return any(not memory.shared_by for memory in both)
