@@ -15,7 +15,7 @@ from triskele.engine import Engine
 from triskele.models.cross_encoders import Context
 from triskele.recall import second_stage
 from triskele.recall.plan import CROSS, DEFAULT, GATED, HURRIED_S, Plan
-from triskele.types import Answer
+from triskele.types import Answer, Sensitivity
 
 TURNS = ("Did the parcel arrive?", "Yes, the grey one did", "And what was inside the parcel?")
 NOTES = tuple(f"the parcel number {number} stands in the hall" for number in range(12))
@@ -103,6 +103,34 @@ def test_a_short_turn_is_read_with_its_date_and_the_turns_before_it(ask: Any) ->
     assert fake.contexts[place] == Context("2025-05-03", (f"Ann: {TURNS[1]}", f"Ann: {TURNS[0]}"))
     note = next(number for number, text in enumerate(fake.texts) if text in NOTES)
     assert fake.contexts[note] == Context()
+
+
+def test_no_turn_is_read_behind_a_more_sensitive_one_or_one_of_another_project_or_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = (
+        ("the parcel costs nine crowns", "open", "hall", "talk"),
+        ("the parcel holds a ring for Ann", "private", "hall", "talk"),
+        ("the parcel is in the hall", "open", "hall", "talk"),
+        ("the parcel is a surprise", "private", "hall", "talk"),
+        ("the parcel of the cellar is wet", "open", "cellar", "talk"),
+        ("the parcel of Monday is lost", "open", "hall", "monday"),
+    )
+    with Engine(load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "hall"}), tmp_path) as opened:
+        for content, sensitivity, project, session in talk:
+            how = {"sensitivity": Sensitivity(sensitivity), "project": project, "session": session}
+            opened.remember(content, created_at="2025-05-01", **how)
+        opened.embed()
+        fake = Fake("hall")
+        monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: fake)
+        monkeypatch.setattr(second_stage, "HOPELESS", 0.0)
+        monkeypatch.setattr(second_stage, "SURE", 1.1)
+        opened.ask(QUESTION, Plan(rerank=GATED), limit=20, all_projects=True)
+    costs, ring, hall, surprise, cellar, monday = (each[0] for each in talk)
+    before = {text: context.before for text, context in zip(fake.texts, fake.contexts, strict=True)}
+    assert before == {
+        costs: (), ring: (costs,), hall: (costs,), surprise: (hall, ring), cellar: (), monday: ()
+    }  # fmt: skip
 
 
 def test_a_prompt_that_waits_gives_it_little_time_and_asks_no_other() -> None:

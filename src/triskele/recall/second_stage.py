@@ -5,7 +5,7 @@ What it thinks of them is one more contribution: it moves the candidates that it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW
 from triskele.recall.fusion import Candidate, Contribution
 from triskele.stores.protocols import OwnerStore
-from triskele.types import Memory
+from triskele.types import Memory, is_raised
 
 READ = 10
 # A quarter of a logit, as a share of the best score.
@@ -101,13 +101,17 @@ def _contexts(memories: Sequence[Memory], top: Sequence[Candidate], corpus: Corp
         [int(beside[column]) for column in _TURNS_BEFORE if beside[column] >= 0] if _is_short(memory) else []
         for memory, beside in zip(memories, neighbours, strict=True)
     ]
-    texts: Mapping[int, Memory] = store.rows({row for each in before for row in each})
+    turns = store.rows({row for each in before for row in each})
     return [
-        Context(f"{(memory.valid_from or memory.created_at):%Y-%m-%d}", tuple(_said(texts[row]) for row in each))
-        if each
-        else Context()
-        for memory, each in zip(memories, ([row for row in each if row in texts] for each in before), strict=True)
+        _context(memory, [turns[row] for row in each if row in turns])
+        for memory, each in zip(memories, before, strict=True)
     ]
+
+
+def _context(memory: Memory, before: Sequence[Memory]) -> Context:
+    """The date of a turn and the turns before it, none of them more sensitive than the turn itself."""
+    said = tuple(_said(turn) for turn in before if not is_raised(memory.sensitivity, turn.sensitivity))
+    return Context(f"{(memory.valid_from or memory.created_at):%Y-%m-%d}", said) if said else Context()
 
 
 def _is_short(memory: Memory) -> bool:
