@@ -14,7 +14,12 @@ from triskele.config import RerankSettings, load
 from triskele.engine import Engine
 from triskele.models.cross_encoders import Context
 from triskele.recall import second_stage
+from triskele.recall.candidates import CandidateSet
+from triskele.recall.evidence import REVIEW
+from triskele.recall.fusion import Candidate, Contribution
+from triskele.recall.graph_leg import GRAPH
 from triskele.recall.plan import CROSS, DEFAULT, GATED, HURRIED_S, Plan
+from triskele.recall.second_stage import SecondStage
 from triskele.types import Answer, Sensitivity
 
 TURNS = ("Did the parcel arrive?", "Yes, the grey one did", "And what was inside the parcel?")
@@ -82,6 +87,24 @@ def test_it_moves_what_it_has_read_with_a_contribution_of_its_own(engine: Engine
     best = after.hits[0]
     assert best.legs["review"].contribution > 0
     assert sum(leg.contribution for leg in best.legs.values()) * best.prior == pytest.approx(best.score)
+
+
+@pytest.mark.parametrize(("share", "is_above"), [(0.25, True), (0.15, False)])
+def test_what_connections_raised_keeps_its_lead_over_what_the_model_likes(
+    engine: Engine, share: float, is_above: bool
+) -> None:
+    rows = [row for row, memory in engine.store.versions() if memory.content in NOTES][:3]
+    liked = engine.store.rows(rows)[rows[0]].content
+    scores = {rows[0]: 0.8, rows[1]: 1.0, rows[2]: 0.5}
+    from_graph = {GRAPH: Contribution(1, share, share, share)}
+    found = CandidateSet([Candidate(row, scores[row], from_graph if row == rows[1] else {}) for row in rows])
+    corpus = engine.runtime.indexes(None).corpus(engine.scope())
+    read = SecondStage(Fake(liked)).read(QUESTION, found, corpus, engine.store)
+    assert [candidate.row for candidate in read.fused][:2] == (rows[1::-1] if is_above else rows[:2])
+    # What it thinks is told as it is.
+    parts = {candidate.row: candidate.parts[REVIEW] for candidate in read.fused}
+    assert (parts[rows[1]].rank, parts[rows[1]].raw) == (2, -40.0)
+    assert (parts[rows[1]].contribution > 0) == is_above
 
 
 def test_it_is_not_asked_outside_the_band(engine: Engine, ask: Any) -> None:

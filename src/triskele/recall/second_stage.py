@@ -17,12 +17,16 @@ from triskele.models.cross_encoders import Context
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW
 from triskele.recall.fusion import Candidate, Contribution
+from triskele.recall.graph_leg import GRAPH
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Memory, is_raised
 
 READ = 10
 # A quarter of a logit, as a share of the best score.
 BY_REVIEW = 0.06
+# The second hop of a question looks foreign to it: what connections raised by this share of the best score counts as
+# much as the best of those that were read.
+RAISED = 0.2
 # Outside this band of confidence reading again changes little.
 HOPELESS, SURE = 0.05, 0.9
 # Turns up to this length are read behind the turns before them: longer ones say enough by themselves.
@@ -83,7 +87,8 @@ class SecondStage:
 def _moved(fused: Sequence[Candidate], top: Sequence[Candidate], logits: Floats) -> list[Candidate]:
     """The candidates in their new order: a contribution counts from the worst of those that were read."""
     best = max(candidate.score for candidate in top)
-    shares = BY_REVIEW * (logits - logits.min()) / 4
+    is_second_hop = np.array([_from_graph(candidate) >= RAISED * best for candidate in top])
+    shares = BY_REVIEW * (np.where(is_second_hop, logits.max(), logits) - logits.min()) / 4
     ranks = {int(place): rank for rank, place in enumerate(np.argsort(-logits, kind="stable"), start=1)}
     reviewed = {}
     for place, candidate in enumerate(top):
@@ -91,6 +96,12 @@ def _moved(fused: Sequence[Candidate], top: Sequence[Candidate], logits: Floats)
         part = Contribution(ranks[place], float(logits[place]), float(shares[place]), added)
         reviewed[candidate.row] = Candidate(candidate.row, candidate.score + added, {**candidate.parts, REVIEW: part})
     return sorted((reviewed.get(each.row, each) for each in fused), key=lambda each: -each.score)
+
+
+def _from_graph(candidate: Candidate) -> float:
+    """How much of a candidate's score connections gave."""
+    part = candidate.parts.get(GRAPH)
+    return part.contribution if part is not None else 0.0
 
 
 def _contexts(memories: Sequence[Memory], top: Sequence[Candidate], corpus: Corpus, store: OwnerStore) -> list[Context]:
