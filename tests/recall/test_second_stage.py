@@ -20,7 +20,7 @@ from triskele.recall.fusion import Candidate, Contribution
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.plan import CROSS, DEFAULT, GATED, HURRIED_S, Plan
 from triskele.recall.second_stage import SecondStage
-from triskele.types import Answer, Sensitivity
+from triskele.types import Answer, Role, Sensitivity
 
 TURNS = ("Did the parcel arrive?", "Yes, the grey one did", "And what was inside the parcel?")
 NOTES = tuple(f"the parcel number {number} stands in the hall" for number in range(12))
@@ -128,32 +128,50 @@ def test_a_short_turn_is_read_with_its_date_and_the_turns_before_it(ask: Any) ->
     assert fake.contexts[note] == Context()
 
 
+def turns_before(folder: Path, monkeypatch: pytest.MonkeyPatch, talk: Sequence[tuple[str, dict[str, Any]]]) -> Any:
+    """What each of some turns is read behind."""
+    fake = Fake("hall")
+    monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: fake)
+    monkeypatch.setattr(second_stage, "HOPELESS", 0.0)
+    monkeypatch.setattr(second_stage, "SURE", 1.1)
+    with Engine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
+        for content, details in talk:
+            opened.remember(content, created_at="2025-05-01", **({"session": "talk"} | details))
+        opened.embed()
+        opened.ask(QUESTION, Plan(rerank=GATED), limit=20, all_projects=True)
+    return {text: context.before for text, context in zip(fake.texts, fake.contexts, strict=True)}
+
+
 def test_no_turn_is_read_behind_a_more_sensitive_one_or_one_of_another_project_or_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk = (
-        ("the parcel costs nine crowns", "open", "hall", "talk"),
-        ("the parcel holds a ring for Ann", "private", "hall", "talk"),
-        ("the parcel is in the hall", "open", "hall", "talk"),
-        ("the parcel is a surprise", "private", "hall", "talk"),
-        ("the parcel of the cellar is wet", "open", "cellar", "talk"),
-        ("the parcel of Monday is lost", "open", "hall", "monday"),
+        ("the parcel costs nine crowns", {}),
+        ("the parcel holds a ring for Ann", {"sensitivity": Sensitivity.PRIVATE}),
+        ("the parcel is in the hall", {}),
+        ("the parcel is a surprise", {"sensitivity": Sensitivity.PRIVATE}),
+        ("the parcel of the cellar is wet", {"project": "cellar"}),
+        ("the parcel of Monday is lost", {"session": "monday"}),
     )
-    with Engine(load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "hall"}), tmp_path) as opened:
-        for content, sensitivity, project, session in talk:
-            how = {"sensitivity": Sensitivity(sensitivity), "project": project, "session": session}
-            opened.remember(content, created_at="2025-05-01", **how)
-        opened.embed()
-        fake = Fake("hall")
-        monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: fake)
-        monkeypatch.setattr(second_stage, "HOPELESS", 0.0)
-        monkeypatch.setattr(second_stage, "SURE", 1.1)
-        opened.ask(QUESTION, Plan(rerank=GATED), limit=20, all_projects=True)
-    costs, ring, hall, surprise, cellar, monday = (each[0] for each in talk)
-    before = {text: context.before for text, context in zip(fake.texts, fake.contexts, strict=True)}
-    assert before == {
+    costs, ring, hall, surprise, cellar, monday = (content for content, _ in talk)
+    assert turns_before(tmp_path, monkeypatch, talk) == {
         costs: (), ring: (costs,), hall: (costs,), surprise: (hall, ring), cellar: (), monday: ()
     }  # fmt: skip
+
+
+def test_long_turns_and_those_of_a_conversation_with_an_assistant_are_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = (
+        ("where is the parcel of Ann", {"role": Role.USER}),
+        ("the parcel is in the hall", {"role": Role.ASSISTANT}),
+        ("the parcel is mine", {"role": Role.OTHER}),
+        (f"the parcel {'is heavy and ' * 40}wet", {}),
+    )
+    before = turns_before(tmp_path, monkeypatch, talk)
+    asked, told, other, long = (before[next(text for text in before if content in text)] for content, _ in talk)
+    assert (asked, told, long) == ((), (), ())
+    assert [turn.removeprefix("assistant: ").removeprefix("user: ") for turn in other] == [talk[1][0], talk[0][0]]
 
 
 def test_a_prompt_that_waits_gives_it_little_time_and_asks_no_other() -> None:

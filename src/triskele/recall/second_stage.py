@@ -19,7 +19,7 @@ from triskele.recall.evidence import REVIEW
 from triskele.recall.fusion import Candidate, Contribution
 from triskele.recall.graph_leg import GRAPH
 from triskele.stores.protocols import OwnerStore
-from triskele.types import Memory, is_raised
+from triskele.types import Memory, Role, is_raised
 
 READ = 10
 # A quarter of a logit, as a share of the best score.
@@ -29,7 +29,8 @@ BY_REVIEW = 0.06
 RAISED = 0.2
 # Outside this band of confidence reading again changes little.
 HOPELESS, SURE = 0.05, 0.9
-# Turns up to this length are read behind the turns before them: longer ones say enough by themselves.
+# Turns between people are read behind the turns before them up to this length: longer ones say enough by themselves,
+# and so do turns of a conversation with an assistant.
 _SHORT = 400
 _TURNS_BEFORE = (0, 2)
 
@@ -105,11 +106,11 @@ def _from_graph(candidate: Candidate) -> float:
 
 
 def _contexts(memories: Sequence[Memory], top: Sequence[Candidate], corpus: Corpus, store: OwnerStore) -> list[Context]:
-    """The date and the turns before each short turn; nothing for other memories."""
+    """The date and the turns before each short turn between people; nothing for other memories."""
     rows = np.array([candidate.row for candidate in top], dtype=np.int64)
     neighbours = corpus.facts(rows, reach=2).neighbours
     before = [
-        [int(beside[column]) for column in _TURNS_BEFORE if beside[column] >= 0] if _is_short(memory) else []
+        [int(beside[column]) for column in _TURNS_BEFORE if beside[column] >= 0] if _needs_context(memory) else []
         for memory, beside in zip(memories, neighbours, strict=True)
     ]
     turns = store.rows({row for each in before for row in each})
@@ -125,8 +126,8 @@ def _context(memory: Memory, before: Sequence[Memory]) -> Context:
     return Context(f"{(memory.valid_from or memory.created_at):%Y-%m-%d}", said) if said else Context()
 
 
-def _is_short(memory: Memory) -> bool:
-    return len(memory.content) <= _SHORT
+def _needs_context(memory: Memory) -> bool:
+    return len(memory.content) <= _SHORT and memory.role in (None, Role.OTHER)
 
 
 def _said(memory: Memory) -> str:
