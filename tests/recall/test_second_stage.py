@@ -14,8 +14,13 @@ from triskele.config import RerankSettings, load
 from triskele.engine import Engine
 from triskele.models.cross_encoders import Context
 from triskele.recall import second_stage
+from triskele.recall.candidates import CandidateSet
+from triskele.recall.evidence import REVIEW
+from triskele.recall.fusion import Candidate, Contribution
+from triskele.recall.graph_leg import GRAPH
 from triskele.recall.plan import CROSS, DEFAULT, GATED, HURRIED_S, Plan
-from triskele.types import Answer
+from triskele.recall.second_stage import SecondStage
+from triskele.types import Answer, Role, Sensitivity
 
 TURNS = ("Did the parcel arrive?", "Yes, the grey one did", "And what was inside the parcel?")
 NOTES = tuple(f"the parcel number {number} stands in the hall" for number in range(12))
@@ -84,6 +89,24 @@ def test_it_moves_what_it_has_read_with_a_contribution_of_its_own(engine: Engine
     assert sum(leg.contribution for leg in best.legs.values()) * best.prior == pytest.approx(best.score)
 
 
+@pytest.mark.parametrize(("share", "is_above"), [(0.25, True), (0.15, False)])
+def test_what_connections_raised_keeps_its_lead_over_what_the_model_likes(
+    engine: Engine, share: float, is_above: bool
+) -> None:
+    rows = [row for row, memory in engine.store.versions() if memory.content in NOTES][:3]
+    liked = engine.store.rows(rows)[rows[0]].content
+    scores = {rows[0]: 0.8, rows[1]: 1.0, rows[2]: 0.5}
+    from_graph = {GRAPH: Contribution(1, share, share, share)}
+    found = CandidateSet([Candidate(row, scores[row], from_graph if row == rows[1] else {}) for row in rows])
+    corpus = engine.runtime.indexes(None).corpus(engine.scope())
+    read = SecondStage(Fake(liked)).read(QUESTION, found, corpus, engine.store)
+    assert [candidate.row for candidate in read.fused][:2] == (rows[1::-1] if is_above else rows[:2])
+    # What it thinks is told as it is.
+    parts = {candidate.row: candidate.parts[REVIEW] for candidate in read.fused}
+    assert (parts[rows[1]].rank, parts[rows[1]].raw) == (2, -40.0)
+    assert (parts[rows[1]].contribution > 0) == is_above
+
+
 def test_it_is_not_asked_outside_the_band(engine: Engine, ask: Any) -> None:
     fake = Fake("hall")
     ask(fake, band=(1.0, 1.1))
@@ -103,6 +126,52 @@ def test_a_short_turn_is_read_with_its_date_and_the_turns_before_it(ask: Any) ->
     assert fake.contexts[place] == Context("2025-05-03", (f"Ann: {TURNS[1]}", f"Ann: {TURNS[0]}"))
     note = next(number for number, text in enumerate(fake.texts) if text in NOTES)
     assert fake.contexts[note] == Context()
+
+
+def turns_before(folder: Path, monkeypatch: pytest.MonkeyPatch, talk: Sequence[tuple[str, dict[str, Any]]]) -> Any:
+    """What each of some turns is read behind."""
+    fake = Fake("hall")
+    monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: fake)
+    monkeypatch.setattr(second_stage, "HOPELESS", 0.0)
+    monkeypatch.setattr(second_stage, "SURE", 1.1)
+    with Engine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
+        for content, details in talk:
+            opened.remember(content, created_at="2025-05-01", **({"session": "talk"} | details))
+        opened.embed()
+        opened.ask(QUESTION, Plan(rerank=GATED), limit=20, all_projects=True)
+    return {text: context.before for text, context in zip(fake.texts, fake.contexts, strict=True)}
+
+
+def test_no_turn_is_read_behind_a_more_sensitive_one_or_one_of_another_project_or_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = (
+        ("the parcel costs nine crowns", {}),
+        ("the parcel holds a ring for Ann", {"sensitivity": Sensitivity.PRIVATE}),
+        ("the parcel is in the hall", {}),
+        ("the parcel is a surprise", {"sensitivity": Sensitivity.PRIVATE}),
+        ("the parcel of the cellar is wet", {"project": "cellar"}),
+        ("the parcel of Monday is lost", {"session": "monday"}),
+    )
+    costs, ring, hall, surprise, cellar, monday = (content for content, _ in talk)
+    assert turns_before(tmp_path, monkeypatch, talk) == {
+        costs: (), ring: (costs,), hall: (costs,), surprise: (hall, ring), cellar: (), monday: ()
+    }  # fmt: skip
+
+
+def test_long_turns_and_those_of_a_conversation_with_an_assistant_are_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = (
+        ("where is the parcel of Ann", {"role": Role.USER}),
+        ("the parcel is in the hall", {"role": Role.ASSISTANT}),
+        ("the parcel is mine", {"role": Role.OTHER}),
+        (f"the parcel {'is heavy and ' * 40}wet", {}),
+    )
+    before = turns_before(tmp_path, monkeypatch, talk)
+    asked, told, other, long = (before[next(text for text in before if content in text)] for content, _ in talk)
+    assert (asked, told, long) == ((), (), ())
+    assert [turn.removeprefix("assistant: ").removeprefix("user: ") for turn in other] == [talk[1][0], talk[0][0]]
 
 
 def test_a_prompt_that_waits_gives_it_little_time_and_asks_no_other() -> None:

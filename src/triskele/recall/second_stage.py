@@ -5,7 +5,7 @@ Its score is one more contribution: it moves the candidates that it has read, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,15 +17,20 @@ from triskele.models.cross_encoders import Context
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW
 from triskele.recall.fusion import Candidate, Contribution
+from triskele.recall.graph_leg import GRAPH
 from triskele.stores.protocols import OwnerStore
-from triskele.types import Memory
+from triskele.types import Memory, Role, is_raised
 
 READ = 10
 # A quarter of a logit, as a share of the best score.
 BY_REVIEW = 0.06
+# The second hop of a question looks foreign to it: what connections raised by this share of the best score counts as
+# much as the best of those that were read.
+RAISED = 0.2
 # Outside this band of confidence reading again changes little.
 HOPELESS, SURE = 0.05, 0.9
-# Turns up to this length are read together with the turns before them: longer ones need no context.
+# Turns between people up to this length are read together with the turns before them: longer ones need no context, nor
+# do turns of a conversation with an assistant.
 _SHORT = 400
 _TURNS_BEFORE = (0, 2)
 
@@ -83,7 +88,8 @@ class SecondStage:
 def _moved(fused: Sequence[Candidate], top: Sequence[Candidate], logits: Floats) -> list[Candidate]:
     """The candidates in their new order: a contribution counts from the worst of those that were read."""
     best = max(candidate.score for candidate in top)
-    shares = BY_REVIEW * (logits - logits.min()) / 4
+    is_second_hop = np.array([_from_graph(candidate) >= RAISED * best for candidate in top])
+    shares = BY_REVIEW * (np.where(is_second_hop, logits.max(), logits) - logits.min()) / 4
     ranks = {int(place): rank for rank, place in enumerate(np.argsort(-logits, kind="stable"), start=1)}
     reviewed = {}
     for place, candidate in enumerate(top):
@@ -93,25 +99,35 @@ def _moved(fused: Sequence[Candidate], top: Sequence[Candidate], logits: Floats)
     return sorted((reviewed.get(each.row, each) for each in fused), key=lambda each: -each.score)
 
 
+def _from_graph(candidate: Candidate) -> float:
+    """How much of a candidate's score connections gave."""
+    part = candidate.parts.get(GRAPH)
+    return part.contribution if part is not None else 0.0
+
+
 def _contexts(memories: Sequence[Memory], top: Sequence[Candidate], corpus: Corpus, store: OwnerStore) -> list[Context]:
-    """The date and the turns before each short turn; nothing for other memories."""
+    """The date and the turns before each short turn between people; nothing for other memories."""
     rows = np.array([candidate.row for candidate in top], dtype=np.int64)
     neighbours = corpus.facts(rows, reach=2).neighbours
     before = [
-        [int(beside[column]) for column in _TURNS_BEFORE if beside[column] >= 0] if _is_short(memory) else []
+        [int(beside[column]) for column in _TURNS_BEFORE if beside[column] >= 0] if _needs_context(memory) else []
         for memory, beside in zip(memories, neighbours, strict=True)
     ]
-    texts: Mapping[int, Memory] = store.rows({row for each in before for row in each})
+    turns = store.rows({row for each in before for row in each})
     return [
-        Context(f"{(memory.valid_from or memory.created_at):%Y-%m-%d}", tuple(_said(texts[row]) for row in each))
-        if each
-        else Context()
-        for memory, each in zip(memories, ([row for row in each if row in texts] for each in before), strict=True)
+        _context(memory, [turns[row] for row in each if row in turns])
+        for memory, each in zip(memories, before, strict=True)
     ]
 
 
-def _is_short(memory: Memory) -> bool:
-    return len(memory.content) <= _SHORT
+def _context(memory: Memory, before: Sequence[Memory]) -> Context:
+    """The date of a turn and the turns before it, none of them more sensitive than the turn itself."""
+    said = tuple(_said(turn) for turn in before if not is_raised(memory.sensitivity, turn.sensitivity))
+    return Context(f"{(memory.valid_from or memory.created_at):%Y-%m-%d}", said) if said else Context()
+
+
+def _needs_context(memory: Memory) -> bool:
+    return len(memory.content) <= _SHORT and memory.role in (None, Role.OTHER)
 
 
 def _said(memory: Memory) -> str:
