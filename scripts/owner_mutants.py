@@ -31,6 +31,7 @@ INDEXED = re.compile(r"INDEXED BY \w+ ")
 # By file and the text before the condition: why no test can notice that it is gone. The condition stays: it
 # lets an index serve the statement, or saves a reader this thought.
 EQUIVALENT = {
+    ("documents.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
     ("entities.py", "before, after FROM merges WHERE "): "the number of a name is one owner's; names go by owner",
     ("entities.py", "SELECT row FROM mentions WHERE "): "an erasure leaves no mention of a version that is gone",
     ("entities.py", "(SELECT name FROM mentions WHERE "): "the number of a name is one owner's",

@@ -171,6 +171,22 @@ def test_other_projects_tell_only_how_near_they_come(open_corpus: Open, encoded:
     assert open_corpus(all_projects=True).closest_anywhere(vector) == -1
 
 
+@pytest.mark.parametrize("options", [{}, {"all_projects": True}, {"tags": ["birds"], "all_projects": True}])
+def test_cosines_are_those_of_the_vector_that_is_asked_for(
+    open_corpus: Open, rows: dict[str, int], encoded: Encoded, options: dict[str, Any]
+) -> None:
+    corpus = open_corpus(**options)
+    contents = list(encoded)[:4]
+    vectors = np.stack([encoded[content].sentence for content in contents])
+    unknown = np.append(some(rows, *contents, "a mill that no model has read yet"), max(rows.values()) + 1)
+    for vector in (vectors[0], vectors[1], vectors[0]):
+        # Before `nearest`, which scans for this vector.
+        found = corpus.cosines(vector, unknown)
+        nearest, cosines = corpus.nearest(vector, 3)
+        assert corpus.cosines(vector, nearest) == pytest.approx(cosines, abs=1e-5)
+        assert found[:4] == pytest.approx(vectors @ vector, abs=1e-5) and np.isnan(found[4:]).all()
+
+
 def test_the_past_has_its_own_corpus(open_corpus: Open, rows: dict[str, int], engine: Engine) -> None:
     before = next(each for _, each in engine.store.versions() if each.content == "the mill has three wheels")
     found = searched(open_corpus(known_at=before.known_from), rows, "mill", "wheel")

@@ -10,7 +10,7 @@ import pytest
 from triskele.index.corpus import Bools, Ints, Mentions
 from triskele.index.mentions import COMMON_FROM, Bipartite, Layers
 from triskele.recall import graph_leg
-from triskele.recall.graph_leg import MAX_OWNERS, ConceptGraph, Edged, Edges, MixedEdges, TitleEdges
+from triskele.recall.graph_leg import MAX_OWNERS, Around, ConceptGraph
 
 MEMORIES = 100
 Triple = tuple[int, int, bool]
@@ -46,23 +46,13 @@ def graph(*triples: Triple, **details: Any) -> ConceptGraph:
     return ConceptGraph(corpus)
 
 
-class SharedEdges:
-    """The shared edges of a graph."""
-
-    def __init__(self, of: ConceptGraph) -> None:
-        self.graph = of
-
-    def around(self, nodes: Ints) -> Edges:
-        return self.graph.edges(nodes)[1]
-
-
 def _side(triples: tuple[Triple, ...]) -> Bipartite:
     array = np.array(triples, dtype=np.int64).reshape(-1, 3)
     return Bipartite.build(array[:, 0], array[:, 1], array[:, 2] > 0)
 
 
-def around(edges: Edged, *rows: int) -> dict[tuple[int, int], float]:
-    places, others, weights = edges.around(np.array(rows, dtype=np.int64))
+def around(edges: Around, *rows: int) -> dict[tuple[int, int], float]:
+    places, others, weights = edges(np.array(rows, dtype=np.int64))
     return {
         (rows[place], other): round(weight, 4)
         for place, other, weight in zip(places.tolist(), others.tolist(), weights.tolist(), strict=True)
@@ -70,7 +60,7 @@ def around(edges: Edged, *rows: int) -> dict[tuple[int, int], float]:
 
 
 def test_a_title_connects_both_ways() -> None:
-    edges = TitleEdges(graph((1, 7, True), (2, 7, False), (3, 8, False)))
+    edges = graph((1, 7, True), (2, 7, False), (3, 8, False)).titles
     assert around(edges, 1) == {(1, 2): 1.0}
     assert around(edges, 2) == {(2, 1): 1.0}
     assert around(edges, 3) == {}
@@ -78,36 +68,36 @@ def test_a_title_connects_both_ways() -> None:
 
 
 def test_old_and_new_mentions_are_one_graph() -> None:
-    edges = TitleEdges(graph((1, 7, True), fresh=((2, 7, False), (1, 9, False), (4, 9, True))))
+    edges = graph((1, 7, True), fresh=((2, 7, False), (1, 9, False), (4, 9, True))).titles
     assert around(edges, 1) == {(1, 2): 1.0, (1, 4): 1.0}
 
 
 def test_who_shares_a_subject_shares_its_weight() -> None:
-    edges = TitleEdges(graph((1, 7, True), (2, 7, True), (3, 7, False)))
+    edges = graph((1, 7, True), (2, 7, True), (3, 7, False)).titles
     assert around(edges, 3) == {(3, 1): 0.5, (3, 2): 0.5}
 
 
 def test_a_subject_of_many_is_no_title() -> None:
     owners = tuple((row, 7, True) for row in range(MAX_OWNERS + 1))
-    assert around(TitleEdges(graph(*owners)), 0) == {}
-    assert len(around(TitleEdges(graph(*owners[1:])), 1)) == MAX_OWNERS - 1
+    assert around(graph(*owners).titles, 0) == {}
+    assert len(around(graph(*owners[1:]).titles, 1)) == MAX_OWNERS - 1
 
 
 @pytest.mark.parametrize(("spread", "connects"), [(COMMON_FROM, True), (COMMON_FROM + 1, False)])
 def test_a_name_written_alike_in_many_texts_is_no_title(spread: int, connects: bool) -> None:
-    edges = TitleEdges(graph((1, 7, True), (2, 7, False), spread={7: spread}))
+    edges = graph((1, 7, True), (2, 7, False), spread={7: spread}).titles
     assert bool(around(edges, 1)) is connects
 
 
 def test_what_few_share_connects_more() -> None:
-    edges = SharedEdges(graph((1, 7, False), (2, 7, False), (1, 8, False), (2, 8, False), (3, 8, False)))
+    edges = graph((1, 7, False), (2, 7, False), (1, 8, False), (2, 8, False), (3, 8, False)).shared
     assert around(edges, 1) == {(1, 2): 1.5, (1, 3): 0.5}
 
 
 def test_what_very_many_share_connects_nothing() -> None:
     crowd = tuple((row, 7, False) for row in range(COMMON_FROM + 1))
-    assert around(SharedEdges(graph(*crowd)), 0) == {}
-    assert around(SharedEdges(graph(*crowd, size=100 * MEMORIES)), 0) != {}
+    assert around(graph(*crowd).shared, 0) == {}
+    assert around(graph(*crowd, size=100 * MEMORIES).shared, 0) != {}
 
 
 def test_a_memory_keeps_its_heaviest_shared_edges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,25 +105,25 @@ def test_a_memory_keeps_its_heaviest_shared_edges(monkeypatch: pytest.MonkeyPatc
     mentions = [(1, concept, False) for concept in range(4)] + [
         (10 + n, concept, False) for concept in range(4) for n in range(concept + 1)
     ]
-    kept = around(SharedEdges(graph(*mentions)), 1)
+    kept = around(graph(*mentions).shared, 1)
     assert len(kept) == 2
     assert max(kept, key=lambda pair: kept[pair]) == (1, 10)
 
 
 def test_mixed_edges_add_a_part_of_the_shared_ones_to_titles() -> None:
-    edges = MixedEdges(graph((1, 7, True), (2, 7, False), (1, 8, False), (3, 8, False)))
+    edges = graph((1, 7, True), (2, 7, False), (1, 8, False), (3, 8, False)).mixed
     assert around(edges, 1) == {(1, 2): 1.3, (1, 3): 0.3}
 
 
 def test_the_edges_of_a_node_are_computed_once() -> None:
     mentions = ((1, 7, False), (2, 7, False), (1, 8, False), (3, 8, False), (5, 9, False))
     corpus: Any = Corpus(*mentions)
-    edges = SharedEdges(ConceptGraph(corpus))
+    edges = ConceptGraph(corpus).shared
     for rows in ((1, 2), (3, 5, 1), (2, 2, 5), ()):
-        assert around(edges, *rows) == around(SharedEdges(graph(*mentions)), *rows)
+        assert around(edges, *rows) == around(graph(*mentions).shared, *rows)
     assert corpus.asked == [[1, 2], [3, 5]]
 
 
 def test_a_row_that_mentions_nothing_has_no_edges() -> None:
-    assert around(TitleEdges(graph()), 5) == {}
-    assert around(MixedEdges(graph()), 5) == {}
+    assert around(graph().titles, 5) == {}
+    assert around(graph().mixed, 5) == {}

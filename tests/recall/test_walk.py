@@ -24,7 +24,7 @@ class Links:
                 own = self._edges.setdefault(one, {})
                 own[other] = own.get(other, 0.0) + weight
 
-    def around(self, nodes: Ints) -> Edges:
+    def __call__(self, nodes: Ints) -> Edges:
         found = [
             (place, other, weight)
             for place, node in enumerate(nodes.tolist())

@@ -6,14 +6,17 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from triskele.base.files import file_lock
 from triskele.engine import Engine
+from triskele.stores.protocols import Document
 from triskele.stores.sqlite import database, maintenance
+from triskele.types import LinkKind
 
 THREADS = 8
 
@@ -132,3 +135,31 @@ def test_a_check_finds_nothing_missing_while_another_process_writes(
     finally:
         connection.exec_trace = None
     assert found == [] and next(numbers) > 3
+
+
+def test_kept_answers_follow_every_writer(open_engine: Callable[..., Engine]) -> None:
+    engine, other = open_engine(), open_engine()
+    first, second, third = (engine.remember(f"heron {number}").id for number in range(3))
+    store, beside = engine.store, other.store
+    assert (store.links([first]), store.documents.all("note"), beside.documents.all("note")) == ([], {}, {})
+    heads = store.heads()
+    # Of this connection.
+    engine.link(first, LinkKind.SEE_ALSO, second)
+    store.documents.put("note", {"own": Document(1)})
+    assert len(store.links([first])) == len(beside.links([first])) == 1
+    assert store.documents.all("note") == beside.documents.all("note") == {"own": 1}
+    assert store.heads() != heads
+    # Of another one, which a snapshot does not see.
+    heads = store.heads()
+    with store.snapshot():
+        assert store.heads() == heads
+        other.remember("written beside a snapshot")
+        assert store.heads() == heads and beside.heads() != heads
+    assert store.heads() == beside.heads()
+    # Nothing stays of what was rolled back.
+    heads, opened = store.heads(), cast("Any", store)._database
+    with suppress(RuntimeError), opened.writing() as connection:
+        connection.execute("DELETE FROM jobs")
+        assert store.heads() != heads
+        raise RuntimeError
+    assert store.heads() == heads and third in {memory.id for memory in engine.browse()}

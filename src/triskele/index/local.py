@@ -19,7 +19,7 @@ from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, 
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
-from triskele.index.vectors import DenseIndex, PlacedVectors, TokenIndex, TokenVectors
+from triskele.index.vectors import EXACT_LIMIT, DenseIndex, PlacedVectors, TokenIndex, TokenVectors, highest
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder
 from triskele.stores.protocols import Heads, OwnerStore
@@ -126,6 +126,7 @@ class LocalVectors:
         self._catalog = catalog
         self._dense = dense
         self._heads = heads
+        self._scanned: tuple[Floats, Floats | None] | None = None
         self.scope = scope
 
     @cached_property
@@ -145,24 +146,58 @@ class LocalVectors:
         """The rows with the highest cosines, best first, ties by row; and their cosines."""
         if self._placed is None:
             return _NONE, np.empty(0, dtype=np.float32)
-        at, cosines = self._placed.nearest(vector, self._scoped.is_visible, limit)
-        return self.columns.rows[at], cosines
+        mask = self._scoped.is_visible
+        cosines = self._scan(vector)
+        if cosines is None:
+            at, nearest = self._placed.nearest(vector, mask, limit)
+        else:
+            at, nearest = highest(np.where(mask, cosines, np.float32(np.nan)), limit)
+        return self.columns.rows[at], nearest
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:
         """The cosines of some rows; NaN if a row has no vector."""
+        is_known, at = self.columns.locate(rows)
+        cosines = self._of_entries(vector, at)
+        if len(at) == len(rows):
+            return cosines
         found = np.full(len(rows), np.nan, dtype=np.float32)
-        if self._placed is not None:
-            is_known, at = self.columns.locate(rows)
-            found[is_known] = self._placed.cosines(vector, at)
+        found[is_known] = cosines
         return found
 
     def closest_anywhere(self, vector: Floats) -> float:
         """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
-        if self._placed is None or self.columns.is_everything(self.scope):
+        if self._placed is None or self._is_everything:
             return -1.0
         anywhere = self.columns.scoped(replace(self.scope, projects=None)).is_visible
-        _, cosines = self._placed.nearest(vector, anywhere, 1)
-        return float(cosines[0]) if len(cosines) else -1.0
+        cosines = self._scan(vector)
+        if cosines is None:
+            _, nearest = self._placed.nearest(vector, anywhere, 1)
+            return float(nearest[0]) if len(nearest) else -1.0
+        return float(np.fmax.reduce(cosines, where=anywhere, initial=-1.0))
+
+    @cached_property
+    def _is_everything(self) -> bool:
+        return self.columns.is_everything(self.scope)
+
+    def _of_entries(self, vector: Floats, at: Ints) -> Floats:
+        """The cosines of some entries; of the last question all are known where the vectors were scanned whole."""
+        if self._placed is None:
+            return np.full(len(at), np.nan, dtype=np.float32)
+        if self._scanned is not None and self._scanned[0] is vector and self._scanned[1] is not None:
+            return self._scanned[1][at]
+        return self._placed.cosines(vector, at)
+
+    def _scan(self, vector: Floats) -> Floats | None:
+        """The cosines of all entries, kept for one question; None where it is cheaper to read a part of the vectors."""
+        if self._placed is None:
+            return None
+        if self._scanned is None or self._scanned[0] is not vector:
+            count = len(self._placed.vectors.slots)
+            # Other projects are looked at too, where there are any.
+            is_most = not self._is_everything or 2 * np.count_nonzero(self._scoped.is_visible) > count
+            is_whole = count <= EXACT_LIMIT and is_most
+            self._scanned = vector, self._placed.scan(vector) if is_whole else None
+        return self._scanned[1]
 
     def vectors(self, rows: Ints) -> Floats:
         """The sentence vectors of some rows; NaN if a row has none."""

@@ -75,20 +75,19 @@ class PlacedVectors:
     vectors: _Vectors
     places: Ints
 
+    def scan(self, vector: Floats) -> Floats:
+        """The cosines of all entries of the catalog; NaN where an entry has no sound vector."""
+        # The place −1 is the last one.
+        cosines = np.append(np.append(self.vectors.file @ vector, self.vectors.tail @ vector), np.float32(np.nan))
+        return np.where(_is_cosine(cosines), cosines, np.float32(np.nan))[self.places]
+
     def nearest(self, vector: Floats, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
         """The entries of the catalog nearest to a vector among those that the mask allows, with their cosines."""
-        view, places = self.vectors, self.places
-        allowed = np.flatnonzero(mask & (places >= 0))
-        if len(allowed) > EXACT_LIMIT and view.bits is not None:
-            allowed = allowed[_nearest_by_bits(view.bits, vector, places[allowed])]
-        if len(allowed) * 2 > len(view.slots):
-            cosines = np.concatenate([view.file @ vector, view.tail @ vector])[places[allowed]]
-        else:
-            cosines = view.gather(places[allowed]) @ vector
-        sound = _is_cosine(cosines)
-        allowed, cosines = allowed[sound], cosines[sound]
-        best = _top(cosines, limit)
-        return allowed[best], cosines[best]
+        allowed = np.flatnonzero(mask & (self.places >= 0))
+        if len(allowed) > EXACT_LIMIT and self.vectors.bits is not None:
+            allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, self.places[allowed])]
+        best, cosines = highest(self.vectors.gather(self.places[allowed]) @ vector, limit)
+        return allowed[best], cosines
 
     def cosines(self, vector: Floats, at: Ints) -> Floats:
         """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
@@ -489,10 +488,11 @@ def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints) -> 
     return np.sort(np.argpartition(distance, BIT_CANDIDATES)[:BIT_CANDIDATES])
 
 
-def _top(scores: Floats, limit: int) -> Ints:
-    """Places of the highest scores, best first; ties go to the lower place."""
-    chosen = np.arange(len(scores))
-    if len(scores) > limit:
-        border = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        chosen = np.flatnonzero(scores >= border)
-    return chosen[np.argsort(-scores[chosen], kind="stable")][:limit]
+def highest(cosines: Floats, limit: int) -> tuple[Ints, Floats]:
+    """The places of the highest cosines and these, best first, ties by place; what is no cosine is left out."""
+    chosen = np.flatnonzero(_is_cosine(cosines))
+    if len(chosen) > limit:
+        border = np.partition(cosines[chosen], len(chosen) - limit)[len(chosen) - limit]
+        chosen = np.flatnonzero(cosines >= border)
+    chosen = chosen[np.argsort(-cosines[chosen], kind="stable")][:limit]
+    return chosen, cosines[chosen]

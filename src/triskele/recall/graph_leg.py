@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -72,15 +71,9 @@ MAX_FRONTIER = 2_000
 
 # The position of a node in the request, its neighbour, and the weight of the edge.
 Edges = tuple[Ints, Ints, Floats]
+# The edges of some nodes of a graph.
+Around = Callable[[Ints], Edges]
 Walk = Callable[..., tuple[Ints, Floats]]
-
-
-class Edged(Protocol):
-    """A graph that returns the edges of its nodes."""
-
-    def around(self, nodes: Ints) -> Edges:
-        """The edges of some nodes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,12 +109,22 @@ class ConceptGraph:
         self._corpus = corpus
         self._most = hub(corpus.size)
         self._places: dict[int, int] = {}
-        self._titles = self._shared = _Adjacency()
+        self._titles = self._shared = self._mixed = _Adjacency()
 
-    def edges(self, nodes: Ints) -> tuple[Edges, Edges]:
-        """The title edges and the shared edges of some rows."""
+    def titles(self, nodes: Ints) -> Edges:
+        """The title edges of some rows."""
         at = self._located(nodes)
-        return self._titles.of(at), self._shared.of(at)
+        return self._titles.of(at)
+
+    def shared(self, nodes: Ints) -> Edges:
+        """The shared edges of some rows."""
+        at = self._located(nodes)
+        return self._shared.of(at)
+
+    def mixed(self, nodes: Ints) -> Edges:
+        """The title edges of some rows, and their shared edges at a part of their weight."""
+        at = self._located(nodes)
+        return self._mixed.of(at)
 
     def _located(self, nodes: Ints) -> Ints:
         """The places of some rows in the lists of edges; what is new is computed."""
@@ -131,33 +134,9 @@ class ConceptGraph:
             titles, shared = concept_edges(self._corpus, np.array(unknown, dtype=np.int64), self._most)
             self._titles = self._titles.extended(titles, len(unknown))
             self._shared = self._shared.extended(shared, len(unknown))
+            self._mixed = self._mixed.extended(_mixed(titles, shared), len(unknown))
             self._places |= zip(unknown, range(len(self._places), len(self._places) + len(unknown)), strict=True)
         return np.array([self._places[node] for node in listed], dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class TitleEdges:
-    """The title edges of a graph."""
-
-    graph: ConceptGraph
-
-    def around(self, nodes: Ints) -> Edges:
-        """The edges of some rows: the place of the row in the list, the other row, the weight."""
-        return self.graph.edges(nodes)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class MixedEdges:
-    """The title edges of a graph, and its shared edges at a part of their weight."""
-
-    graph: ConceptGraph
-
-    def around(self, nodes: Ints) -> Edges:
-        """The edges of some rows: the place of the row in the list, the other row, the weight."""
-        titles, shared = self.graph.edges(nodes)
-        place, others = np.concatenate([titles[0], shared[0]]), np.concatenate([titles[1], shared[1]])
-        weights = np.concatenate([titles[2], np.float32(SHARED_IN_WALK) * shared[2]])
-        return _summed(place, others, weights, np.add)
 
 
 def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]:
@@ -189,14 +168,28 @@ def hub(memories: int) -> int:
     return min(_MOST_HOLDERS, max(COMMON_FROM, int(_HUB * memories)))
 
 
+def _mixed(titles: Edges, shared: Edges) -> Edges:
+    """Title edges and a part of shared edges as one."""
+    place, others = np.concatenate([titles[0], shared[0]]), np.concatenate([titles[1], shared[1]])
+    weights = np.concatenate([titles[2], np.float32(SHARED_IN_WALK) * shared[2]])
+    return _summed(place, others, weights, np.add)
+
+
 def _summed(place: Ints, others: Ints, weights: Floats, by: np.ufunc) -> Edges:
-    """Every pair once."""
-    width = int(others.max(initial=-1)) + 1
-    codes, where = np.unique(place * width + others, return_inverse=True)
-    joined = np.zeros(len(codes), dtype=np.float32)
-    by.at(joined, where, weights)
-    first, second = np.divmod(codes, max(width, 1))
-    return first, second, joined
+    """Every pair once, in their order."""
+    order, begins = _runs(place * (int(others.max(initial=-1)) + 1) + others)
+    firsts = order[begins]
+    return place[firsts], others[firsts], by.reduceat(weights[order], begins)
+
+
+def _runs(values: Ints) -> tuple[Ints, Ints]:
+    """The places of some values in the order of the values, and where in it each value begins."""
+    order = values.argsort(kind="stable")
+    values = values[order]
+    is_first = np.empty(len(values), dtype=np.bool_)
+    is_first[:1] = True
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return order, is_first.nonzero()[0]
 
 
 def _best(place: Ints, others: Ints, weights: Floats) -> Edges:
@@ -208,7 +201,9 @@ def _best(place: Ints, others: Ints, weights: Floats) -> Edges:
     return place[kept], others[kept], weights[kept]
 
 
-def pagerank(links: Edged, seeds: Ints, weights: Floats, *, hops: int, damping: float = DAMPING) -> tuple[Ints, Floats]:
+def pagerank(
+    around: Around, seeds: Ints, weights: Floats, *, hops: int, damping: float = DAMPING
+) -> tuple[Ints, Floats]:
     """The nodes near the seeds, sorted by number, and their share of the mass that starts at the seeds.
 
     p ← (1 − damping)·seeds + damping·Wᵀp, hops times; the rows of W sum to 1 over the edges that a node may use. A node
@@ -221,39 +216,42 @@ def pagerank(links: Edged, seeds: Ints, weights: Floats, *, hops: int, damping: 
     start = start / np.float32(total)
     nodes, mass = begin, start
     for _ in range(hops):
-        passed = _passed_on(links, nodes, mass)
+        passed = _passed_on(around, nodes, mass)
         nodes, mass = _gathered(
             np.concatenate([begin, passed[0]]), np.concatenate([(1 - damping) * start, damping * passed[1]])
         )
     return nodes, mass
 
 
-def hop_decay(links: Edged, seeds: Ints, weights: Floats, *, hops: int, decay: float = DAMPING) -> tuple[Ints, Floats]:
+def hop_decay(
+    around: Around, seeds: Ints, weights: Floats, *, hops: int, decay: float = DAMPING
+) -> tuple[Ints, Floats]:
     """The nodes within some hops, each with the weight of its best seed times decay per hop."""
     nodes, worth = _largest(seeds, weights)
     for _ in range(hops):
-        owner, targets, _weights = links.around(nodes)
+        owner, targets, _weights = around(nodes)
         nodes, worth = _largest(np.concatenate([nodes, targets]), np.concatenate([worth, decay * worth[owner]]))
     return nodes, worth
 
 
-def _passed_on(links: Edged, nodes: Ints, mass: Floats) -> tuple[Ints, Floats]:
+def _passed_on(around: Around, nodes: Ints, mass: Floats) -> tuple[Ints, Floats]:
     """Where the mass of some nodes goes in one hop; the lightest nodes of a large frontier keep theirs."""
-    order = np.argsort(-mass, kind="stable")
-    moving, resting = order[:MAX_FRONTIER], order[MAX_FRONTIER:]
-    owner, targets, weights = links.around(nodes[moving])
-    sums = np.bincount(owner, weights, len(moving))
+    if len(nodes) > MAX_FRONTIER:
+        order = np.argsort(-mass, kind="stable")
+        moving, resting = order[:MAX_FRONTIER], order[MAX_FRONTIER:]
+        stays, kept = _passed_on(around, nodes[moving], mass[moving])
+        return np.concatenate([stays, nodes[resting]]), np.concatenate([kept, mass[resting]])
+    owner, targets, weights = around(nodes)
+    sums = np.bincount(owner, weights, len(nodes))
     ending = sums <= 0
-    share = (mass[moving][owner] * weights / sums[owner]).astype(np.float32)
-    stays = np.concatenate([nodes[resting], nodes[moving][ending]])
-    kept = np.concatenate([mass[resting], mass[moving][ending]])
-    return np.concatenate([targets, stays]), np.concatenate([share, kept])
+    share = (mass[owner] * weights / sums[owner]).astype(np.float32)
+    return np.concatenate([targets, nodes[ending]]), np.concatenate([share, mass[ending]])
 
 
 def _gathered(nodes: Ints, mass: Floats) -> tuple[Ints, Floats]:
     """Each node once, with the sum of its mass."""
-    distinct, place = np.unique(nodes, return_inverse=True)
-    return distinct, np.bincount(place, mass, len(distinct)).astype(np.float32)
+    order, begins = _runs(nodes)
+    return nodes[order[begins]], np.add.reduceat(mass[order], begins, dtype=np.float64).astype(np.float32)
 
 
 def _largest(nodes: Ints, worth: Floats) -> tuple[Ints, Floats]:
@@ -279,8 +277,7 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
     # A memory with very many mentions says little about each concept.
     mentioned = np.bincount(corpus.mentions(seeds).place, minlength=len(seeds))
     weights = np.array(list(starts.values())) * corpus.facts(seeds).importance / np.sqrt(np.maximum(mentioned, 1))
-    edges = MixedEdges(ConceptGraph(corpus))
-    rows, mass = WALKS[encoded.plan.walk](edges, seeds, weights.astype(np.float32), hops=HOPS)
+    rows, mass = WALKS[encoded.plan.walk](ConceptGraph(corpus).mixed, seeds, weights.astype(np.float32), hops=HOPS)
     is_visible = corpus.facts(rows).is_visible
     rows, mass = rows[is_visible], mass[is_visible]
     order = np.lexsort((rows, -mass))[: encoded.query.depth]
@@ -323,8 +320,7 @@ class Surroundings:
     """The best candidates, and the edges that lead away from them."""
 
     seeds: Ints
-    titles: Edged
-    mixed: Edged
+    graph: ConceptGraph
     by_title: Edges
     by_shared: Edges
 
@@ -332,7 +328,7 @@ class Surroundings:
     def of(seeds: Ints, corpus: Corpus) -> Surroundings:
         """Follow the edges of some rows."""
         graph = ConceptGraph(corpus)
-        return Surroundings(seeds, TitleEdges(graph), MixedEdges(graph), *graph.edges(seeds))
+        return Surroundings(seeds, graph, graph.titles(seeds), graph.shared(seeds))
 
     def nearest(self, encoded: EncodedQuery, corpus: Corpus) -> list[int]:
         """The rows nearest to the query among those that an edge connects with each seed."""
@@ -379,7 +375,8 @@ def gains(
     walk = encoded.plan.walk
     # The mixed walk first: it passes every node of the other, whose edges are then known.
     mixed, titled = (
-        _arriving(walk, edges, surroundings.seeds, rows) for edges in (surroundings.mixed, surroundings.titles)
+        _arriving(walk, around, surroundings.seeds, rows)
+        for around in (surroundings.graph.mixed, surroundings.graph.titles)
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
     extra *= _acquaintance(rows, dense, _named_rows(surroundings.by_title))
@@ -454,13 +451,13 @@ def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:
     return best
 
 
-def _arriving(walk: str, edges: Edged, starts: Ints, rows: Ints) -> Floats:
+def _arriving(walk: str, around: Around, starts: Ints, rows: Ints) -> Floats:
     """The share of a walk's mass that arrives at each row; the rows where it started get none."""
     walkers = starts[:WALKERS]
-    if not len(edges.around(walkers)[0]):
+    if not len(around(walkers)[0]):
         return np.zeros(len(rows), dtype=np.float32)
     weights = (1 / np.arange(1, len(walkers) + 1)).astype(np.float32)
-    nodes, mass = WALKS[walk](edges, walkers, weights / weights.sum(), hops=HOPS)
+    nodes, mass = WALKS[walk](around, walkers, weights / weights.sum(), hops=HOPS)
     at = np.minimum(np.searchsorted(nodes, rows), len(nodes) - 1)
     return np.where(nodes[at] == rows, mass[at], 0).astype(np.float32)
 

@@ -28,6 +28,17 @@ _SET_UP_S = 30.0
 _MAGIC = b"SQLite format 3\0"
 
 
+class _OfThread(threading.local):
+    """What a thread has of a file: its connection, and small answers that hold until the file changes."""
+
+    def __init__(self) -> None:
+        self.connection: apsw.Connection | None = None
+        self.file = _NO_FILE
+        self.state: tuple[int, int] | None = None
+        self.is_still = False
+        self.kept: dict[tuple[Any, ...], list[Any]] = {}
+
+
 class Database:
     """One SQLite file; every thread has its own connection.
 
@@ -38,7 +49,7 @@ class Database:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         self._owner, self._traces = owner, tuple(traces)
-        self._local = threading.local()
+        self._local = _OfThread()
         # Weak, so that a thread's connection goes when the thread does.
         self._opened: WeakSet[apsw.Connection] = WeakSet()
         self._opened_lock = threading.Lock()
@@ -88,7 +99,7 @@ class Database:
 
     def connection(self) -> apsw.Connection:
         """The connection of this thread."""
-        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        connection = self._local.connection
         if connection is not None and self._local.file != self._file:
             self._drop(connection)
             connection = None
@@ -104,6 +115,7 @@ class Database:
             connection.pragma("synchronous", "full")
             connection.pragma("foreign_keys", True)
             self._local.connection, self._local.file = connection, self._file
+            self._local.state = None
         return connection
 
     def _drop(self, connection: apsw.Connection) -> None:
@@ -145,6 +157,26 @@ class Database:
             # Every recall checks this dozens of times: only a failure computes its explanation.
             with self._explained():
                 raise
+
+    def kept(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a query, asked again only after a change: for the few small answers that every recall needs."""
+        connection = self.connection()
+        if connection.txn_state() == apsw.SQLITE_TXN_WRITE:
+            # What is not committed may be rolled back.
+            return self.all(sql, bindings)
+        if not self._local.is_still:
+            self._note_state(connection)
+        known, question = self._local.kept, (sql, *bindings)
+        if question not in known:
+            known[question] = self.all(sql, bindings)
+        return list(known[question])
+
+    def _note_state(self, connection: apsw.Connection) -> None:
+        """Forget what was kept if the file has changed: the one number tells of other connections, one of this."""
+        with self._explained():
+            state = connection.execute("PRAGMA data_version").get, connection.total_changes()
+        if state != self._local.state:
+            self._local.kept, self._local.state = {}, state
 
     def all_now(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
         """The rows of a query as of now, inside a snapshot too."""
@@ -196,7 +228,7 @@ class Database:
 
     def epoch_and(self, *columns: str, bindings: Sequence[Any] = ()) -> Sequence[Any]:
         """The epoch and further values, all of one moment."""
-        rows = self.all(f"SELECT {', '.join(('value', *columns))} FROM meta WHERE name = 'epoch'", bindings)
+        rows = self.kept(f"SELECT {', '.join(('value', *columns))} FROM meta WHERE name = 'epoch'", bindings)
         if not rows:
             raise StoreUnavailable(
                 f"the store {self.path} is damaged (its epoch is missing): run `triskele restore FILE`"
@@ -212,10 +244,13 @@ class Database:
             connection = self.connection()
             connection.execute("BEGIN")
         try:
+            self._note_state(connection)
+            self._local.is_still = True
             with self._explained():
                 self._refuse_other_format(connection)
             yield
         finally:
+            self._local.is_still = False
             connection.execute("ROLLBACK")
 
     def replace(self, fresh: Path) -> Path | None:
@@ -234,11 +269,11 @@ class Database:
                     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 _close(connection)
             self._opened.clear()
-        self._local = threading.local()
+        self._local = _OfThread()
 
     def _refuse_other_format(self, connection: apsw.Connection) -> None:
         # Not by `pragma`, which would parse the statement again at every recall.
-        if connection.execute("PRAGMA user_version").get != len(schema.MIGRATIONS):
+        if self.kept("PRAGMA user_version") != [(len(schema.MIGRATIONS),)]:
             schema.refuse_other_format(connection)
 
     def _begin(self, connection: apsw.Connection, *, wait: bool) -> None:
