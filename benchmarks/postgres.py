@@ -5,11 +5,14 @@
 
 STORES is what `benchmarks/golden.py build` made: one embedded store for each data set. `quality` moves rows and vectors
 of each into Postgres and asks the same questions of every arm. `speed` makes a store of ROWS memories of one owner and
-a hundredth as many of another: texts are cut from the data sets, vectors are those of the stores with noise. Queries
-are encoded before any clock runs. Server and client share the machine; `fsync` is off.
+a hundredth as many of another: texts are cut from the data sets, vectors are those of the stores with noise.
 
-The usual recipe is a table with a `tsvector` and a `vector`, a GIN and an HNSW index, and reciprocal rank fusion with
-k = 60 over the best of each, in SQL. Its words are joined by AND (`websearch_to_tsquery`) or by OR.
+One question is, for every arm of `speed`: encode it in this process by the bundled model, take a connection of a pool,
+begin a transaction and set what it needs there, ask, and return ten hits with texts and labels. Processor time is that
+of the asking thread and of the server's processes behind its connections. Server and client share the machine; `fsync`
+is off. Every question is asked of all arms in turn.
+
+`recipe.py` has the usual recipe.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ import apsw
 import numpy as np
 import psycopg
 import texts
+from recipe import DEPTH, QUERIES, Recipe
 
 from triskele import config
 from triskele.base.ids import content_hash
@@ -48,6 +52,7 @@ from triskele.evaluation.retrievers import PrecomputedQueries, RankedDocument
 from triskele.index.database import DatabaseIndexes
 from triskele.index.vectors import packed, to_row
 from triskele.models.bundled import bundled
+from triskele.models.embedders import Embedder
 from triskele.recall.plan import Plan
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.postgres import vector_extension
@@ -55,7 +60,7 @@ from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_memory, version_ha
 from triskele.types import Sort
 
 ASKED = 200
-DEPTH = 100
+HITS = 10
 _WARM_UP = 10
 # Columns that both stores have; rows keep their numbers.
 TABLES = {
@@ -65,36 +70,9 @@ TABLES = {
     "merges": "owner, merge, name, before, after, reason, at",
     "marks": "owner, name, value",
 }
-RECIPE = """
-DROP TABLE IF EXISTS recipe;
-CREATE TABLE recipe (
-    id bigint PRIMARY KEY, owner text NOT NULL, project text NOT NULL, content text NOT NULL, embedding vector({size}),
-    words tsvector GENERATED ALWAYS AS (to_tsvector('english', content)) STORED
-);
-INSERT INTO recipe (id, owner, project, content, embedding)
-SELECT v.row, v.owner, project, content, e.embedding::vector({size}) FROM triskele.versions v
-LEFT JOIN triskele.embeddings e ON e.owner = v.owner AND e.content_hash = v.content_hash;
-CREATE INDEX ON recipe USING gin (words);
-CREATE INDEX ON recipe USING hnsw (embedding vector_cosine_ops);
-ANALYZE recipe;
-"""
-ASK_RECIPE = """
-WITH by_words AS (
-    SELECT id, row_number() OVER (ORDER BY ts_rank_cd(words, asked) DESC) AS rank
-    FROM recipe, {query} AS asked WHERE words @@ asked AND {where}
-    ORDER BY rank LIMIT %(depth)s
-), by_meaning AS (
-    SELECT id, row_number() OVER (ORDER BY distance) AS rank FROM (
-        SELECT id, embedding <=> %(vector)s::vector AS distance FROM recipe WHERE {where}
-        ORDER BY embedding <=> %(vector)s::vector LIMIT %(depth)s) AS near
-)
-SELECT coalesce(w.id, m.id), coalesce(1.0 / (60 + w.rank), 0) + coalesce(1.0 / (60 + m.rank), 0) AS score
-FROM by_words w FULL OUTER JOIN by_meaning m ON m.id = w.id ORDER BY score DESC, 1 LIMIT %(depth)s
-"""
-QUERIES = {"and": "websearch_to_tsquery('english', %(text)s)", "or": "to_tsquery('english', %(any)s)"}
 
 
-def _server_module() -> Any:
+def server_module() -> Any:
     """The server of the tests, with memory for more rows."""
     path = Path(__file__).parent.parent / "tests" / "postgres.py"
     spec = importlib.util.spec_from_file_location("postgres_server", path)
@@ -121,35 +99,13 @@ def rehearse(engine: Engine, known: PrecomputedQueries | None = None) -> Precomp
     return embedder
 
 
-def as_text(vector: Any) -> str:
-    """A vector as pgvector reads it."""
-    return "[" + ",".join(f"{number:.6g}" for number in vector.tolist()) + "]"
-
-
-class Recipe:
-    """The usual recipe over the same rows."""
-
-    def __init__(self, url: str, size: int) -> None:
-        self.connection = psycopg.connect(url, autocommit=True)
-        self.connection.execute(RECIPE.format(size=size))
-        self.connection.execute("SET hnsw.iterative_scan = relaxed_order; SET hnsw.ef_search = 100; SET jit = off")
-
-    def ask(self, kind: str, text: str, vector: Any, *, owner: str = "me", project: str | None = None) -> list[Any]:
-        """Rows and scores, best first."""
-        where = "owner = %(owner)s" + ("" if project is None else " AND project = ANY(%(projects)s)")
-        words = [word for word in "".join(c if c.isalnum() else " " for c in text).split() if word]
-        bindings = {"text": text, "any": " | ".join(words), "vector": as_text(vector), "depth": DEPTH, "owner": owner}
-        statement = ASK_RECIPE.format(query=QUERIES[kind], where=where)
-        return self.connection.execute(statement, {**bindings, "projects": [project, ""]}).fetchall()
-
-
 # Quality
 
 
 def quality(stores: Path, names: Sequence[str]) -> dict[str, Any]:
     """nDCG@10 of every arm on some sets."""
     found: dict[str, Any] = {}
-    with _server_module().running_server() as server, tempfile.TemporaryDirectory() as scratch:
+    with server_module().running_server() as server, tempfile.TemporaryDirectory() as scratch:
         for name in names:
             url = server.create()
             sample = Path(str(resources.files("triskele.samples") / name))
@@ -169,11 +125,11 @@ def _quality_of(dataset: Dataset, store: Path, url: str, home: Path) -> dict[str
     asked = dataset.ranked()[:: max(1, len(dataset.ranked()) // ASKED)][:ASKED]
     move(source, url)
     known = rehearse(source)
-    arms: dict[str, Callable[[BenchQuery], list[str]]] = {"sqlite": _recalled(source, harness)}
+    arms: dict[str, Callable[[BenchQuery], list[str]]] = {"sqlite": recalled(source, harness)}
     engines = {corpus: open_engine(url, home / corpus, corpus) for corpus in ("local", "database")}
     for corpus, engine in engines.items():
         rehearse(engine, known)
-        arms[f"postgres {corpus}"] = _recalled(engine, harness)
+        arms[f"postgres {corpus}"] = recalled(engine, harness)
     documents = {row: harness.document(memory.id) for row, memory in source.store.versions()}
     engines["database"].recall("anything", all_projects=True, logged=False)
     recipe = Recipe(url, known.dimensions)
@@ -182,18 +138,19 @@ def _quality_of(dataset: Dataset, store: Path, url: str, home: Path) -> dict[str
             documents, recipe.ask(kind, query.text, known.encode_query(query.text).sentence, project=query.scope)
         )
     arms["rrf in sql"] = lambda query: _best(documents, _rrf_in_sql(engines["database"], query))
-    result = {name: _measured(arm, asked, dataset) for name, arm in arms.items()}
+    result = {name: measured(arm, asked, dataset) for name, arm in arms.items()}
     result["differing lists"] = sum(
         arms["sqlite"](query)[:10] != arms["postgres database"](query)[:10] for query in asked[:50]
     )
-    recipe.connection.close()
+    recipe.close()
     for engine in engines.values():
         engine.close()
     harness.close()
     return result
 
 
-def _recalled(engine: Engine, harness: BenchHarness) -> Callable[[BenchQuery], list[str]]:
+def recalled(engine: Engine, harness: BenchHarness) -> Callable[[BenchQuery], list[str]]:
+    """The documents that an engine recalls for a query."""
     moments = harness.moments
 
     def ask(query: BenchQuery) -> list[str]:
@@ -214,7 +171,7 @@ def _recalled(engine: Engine, harness: BenchHarness) -> Callable[[BenchQuery], l
 
 
 def _best(documents: dict[int, str], rows: list[Any]) -> list[str]:
-    ranked = [RankedDocument(documents[row], float(score), float(score)) for row, score in rows]
+    ranked = [RankedDocument(documents[row], float(score), float(score)) for row, score, *_ in rows]
     return [document for document, _ in best_documents(ranked, DEPTH)]
 
 
@@ -237,7 +194,8 @@ def _rrf_in_sql(engine: Engine, query: BenchQuery) -> list[Any]:
     return rows._transactions.all(statement, [*bindings, *more])
 
 
-def _measured(arm: Callable[[BenchQuery], list[str]], asked: Sequence[BenchQuery], dataset: Dataset) -> dict[str, Any]:
+def measured(arm: Callable[[BenchQuery], list[str]], asked: Sequence[BenchQuery], dataset: Dataset) -> dict[str, Any]:
+    """nDCG@10 of an arm, and what a query takes."""
     for query in asked[:5]:
         arm(query)
     run: dict[str, list[str]] = {}
@@ -315,39 +273,40 @@ def move(source: Engine, url: str) -> None:
 
 def speed(stores: Path, size: int) -> dict[str, Any]:
     """Percentiles of a recall at one size, by every corpus and by the recipe; recall@50 of the index."""
-    with _server_module().running_server() as server, tempfile.TemporaryDirectory() as scratch:
+    with server_module().running_server() as server, tempfile.TemporaryDirectory() as scratch:
         url, home = server.create(), Path(scratch)
-        questions = texts.questions(80)
         with open_engine(url, home / "database", "database") as engine:
             known = rehearse(engine)
-            for text in questions:
-                known.encode_query(text)
         started = time.perf_counter()
         _fill(url, size, stores, known)
         found: dict[str, Any] = {"rows": size, "load s": round(time.perf_counter() - started, 1)}
-        print(json.dumps(found), flush=True)
-        recipe = Recipe(url, known.dimensions)
-        for owner, project in (("me", None), ("me", "small"), ("tenant", None)):
-            with ExitStack() as stack:
-                arms: dict[str, Callable[[str], object]] = {}
-                for corpus in ("database", "local"):
-                    engine = stack.enter_context(open_engine(url, home / f"{corpus}-{owner}", corpus, owner))
-                    # As in a server: the worker embeds, no recall looks for what waits.
-                    engine.work_in_background()
-                    rehearse(engine, known)
-                    arms[corpus] = partial(engine.recall, logged=False, project=project, all_projects=project is None)
-                    if corpus == "database" and project is None:
-                        arms["the one statement"] = _both_legs(engine)
-                for kind in QUERIES:
-                    arms[f"recipe {kind}"] = partial(_ask_recipe, recipe, known, kind, owner, project)
-                arms["encoding the question"] = bundled().encode_query
-                found[f"{owner}{' small project' if project else ''}"] = _times(arms, questions)
-                print(json.dumps(found), flush=True)
-        recipe.connection.close()
-        with open_engine(url, home / "database-me", "database") as engine:
-            rehearse(engine, known)
-            found["recall@50"] = _index_recall(engine, known, questions)
-        found |= _sizes(url)
+        found |= asked_in_turn(url, home, texts.questions(80))
+        found["recall@50"] = index_recall(url, home, known, texts.questions(80))
+        return found | _sizes(url)
+
+
+def asked_in_turn(url: str, home: Path, questions: Sequence[str]) -> dict[str, Any]:
+    """What a question takes by every corpus and by the recipe, over everything and over one hundredth of the rows."""
+    found: dict[str, Any] = {}
+    embedder = bundled()
+    recipe = Recipe(url, embedder.dimensions)
+    for owner, project in (("me", None), ("me", "small"), ("tenant", None)):
+        with ExitStack() as stack:
+            arms: dict[str, Callable[[str], object]] = {}
+            for corpus in ("database", "local"):
+                engine = stack.enter_context(open_engine(url, home / f"{corpus}-{owner}", corpus, owner))
+                # As in a server: the worker embeds, no recall looks for what waits.
+                engine.work_in_background()
+                arms[corpus] = partial(engine.recall, logged=False, project=project, all_projects=project is None)
+                if corpus == "database" and project is None:
+                    arms["the one statement"] = _both_legs(engine)
+            for kind in QUERIES:
+                arms[f"recipe {kind}"] = partial(_ask_recipe, recipe, embedder, kind, owner, project)
+            arms["encoding the question"] = embedder.encode_query
+            label = f"{owner}{' small project' if project else ''}"
+            found[label] = _times(arms, questions)
+            print(json.dumps({label: found[label]}), flush=True)
+    recipe.close()
     return found
 
 
@@ -363,10 +322,8 @@ def _both_legs(engine: Engine) -> Callable[[str], object]:
     return ask
 
 
-def _ask_recipe(
-    recipe: Recipe, known: PrecomputedQueries, kind: str, owner: str, project: str | None, text: str
-) -> None:
-    recipe.ask(kind, text, known.encode_query(text).sentence, owner=owner, project=project)
+def _ask_recipe(recipe: Recipe, embedder: Embedder, kind: str, owner: str, project: str | None, text: str) -> None:
+    recipe.ask(kind, text, embedder.encode_query(text).sentence, owner=owner, project=project, limit=HITS)
 
 
 def _times(arms: Mapping[str, Callable[[str], object]], questions: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -378,7 +335,13 @@ def _times(arms: Mapping[str, Callable[[str], object]], questions: Sequence[str]
                 took[name].append(timed(partial(call, text)))
             else:
                 call(text)
-    return {name: spent(took[name]) for name in arms}
+    found = {name: spent(took[name]) for name in arms}
+    for name, figures in found.items():
+        for kind in QUERIES:
+            # Of each question, so that what else the machine does falls out.
+            ratios = [own[1] / other[1] for own, other in zip(took[name], took[f"recipe {kind}"], strict=True)]
+            figures[f"cpu / recipe {kind}"] = round(statistics.median(ratios), 2)
+    return found
 
 
 def _indexes(engine: Engine) -> DatabaseIndexes:
@@ -389,24 +352,30 @@ def _indexes(engine: Engine) -> DatabaseIndexes:
     return found
 
 
-def _index_recall(engine: Engine, known: PrecomputedQueries, questions: Sequence[str]) -> dict[str, float]:
-    """The share of the exact 50 nearest that the index finds, in the whole store and in one hundredth of it."""
-    indexes, shares = _indexes(engine), {}
-    rows = engine.store.corpus
-    for label, options in {"all": {"all_projects": True}, "small project": {"project": "small"}}.items():
-        scope = engine.scope(**options)
-        corpus, got, least = indexes.corpus(scope), [], 50
-        for text in questions:
-            vector = known.encode_query(text).sentence
-            near = [
-                {each.row for each in rows.candidates(scope, known.fingerprint, None, asked, limit=110)[:50]}
-                for asked in (corpus._query(vector, 110, is_exact=is_exact) for is_exact in (True, False))
-            ]
-            got.append(len(near[0] & near[1]) / max(1, len(near[0])))
-            least = min(least, len(near[1]))
-        shares[label] = round(statistics.mean(got), 4)
-        shares[f"{label}, fewest returned"] = least
-    return shares
+def index_recall(url: str, home: Path, known: PrecomputedQueries, questions: Sequence[str]) -> dict[str, Any]:
+    """The share of the exact 50 nearest that recall finds, in the whole store and in one hundredth of it.
+
+    `index alone` passes over the rule that compares the vectors of a narrow scope one by one.
+    """
+    found: dict[str, Any] = {}
+    with open_engine(url, home / "database-me", "database") as engine:
+        rehearse(engine, known)
+        indexes, rows = _indexes(engine), engine.store.corpus
+        for label, options in {"all": {"all_projects": True}, "small project": {"project": "small"}}.items():
+            scope = engine.scope(**options)
+            corpus = indexes.corpus(scope)
+
+            def nearest(text: str, *, is_exact: bool | None, corpus: Any = corpus, scope: Any = scope) -> set[int]:
+                asked = corpus._query(known.encode_query(text).sentence, 110, is_exact=is_exact)
+                return {each.row for each in rows.candidates(scope, known.fingerprint, None, asked, limit=110)[:50]}
+
+            exact = {text: nearest(text, is_exact=True) for text in questions}
+            for arm, is_exact in {"recall": None, "index alone": False}.items():
+                took = [timed(partial(nearest, text, is_exact=is_exact)) for text in questions]
+                near = {text: nearest(text, is_exact=is_exact) for text in questions}
+                shares = [len(near[text] & exact[text]) / max(1, len(exact[text])) for text in questions]
+                found[f"{label}, {arm}"] = {"recall@50": round(statistics.mean(shares), 4), **spent(took)}
+    return found
 
 
 def _fill(url: str, size: int, stores: Path, known: PrecomputedQueries) -> None:

@@ -29,7 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import psycopg
-from postgres import _server_module, open_engine, rehearse
+from postgres import open_engine, rehearse, server_module
 
 from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
@@ -228,7 +228,7 @@ def main() -> None:
         print(json.dumps(ask(given.ask, given.corpus)))
         return
     known = json.loads(given.result.read_text()) if given.result.exists() else {}
-    with _server_module().running_server() as server:
+    with server_module().running_server() as server:
         for rows in given.rows:
             url = server.create()
             found = fill(url, rows)

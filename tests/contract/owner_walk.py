@@ -373,7 +373,7 @@ CORPUS: Calls = {
     ],
     "index_vectors": [_in_corpus(lambda corpus, _, __: corpus.index_vectors(MODEL, lambda _: None, 100))],
     "statistics": [_in_corpus(lambda corpus, _, __: corpus.statistics([WORD]))],
-    "count": [_in_corpus(lambda corpus, scope, _: corpus.count(scope, 10))],
+    "count": [_in_corpus(lambda corpus, scope, _: corpus.count(scope).versions)],
     "candidates": [
         _in_corpus(lambda corpus, scope, _: len(corpus.candidates(scope, MODEL, _ASKED, None, limit=5))),
         _in_corpus(

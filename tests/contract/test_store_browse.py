@@ -63,6 +63,9 @@ def test_all_tags_asked_for_must_be_there_as_a_whole(store: OwnerStore, add: Mak
     assert _contents(store, tags=frozenset({"red", "very green"})) == ["both"]
     assert _contents(store, tags=frozenset({"green"})) == []
     assert _contents(store, tags=frozenset({'"'})) == []
+    for tag in ('a "quoted" one', "back\\slash", "Müll", "日本", "tab\there", "🦩"):
+        add(f"with {tag}", tags=("red", tag))
+        assert _contents(store, tags=frozenset({tag})) == [f"with {tag}"]
 
 
 def test_validity_is_half_open_and_open_sides_never_exclude(store: OwnerStore, add: Make) -> None:

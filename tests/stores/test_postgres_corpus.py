@@ -145,7 +145,7 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
     engine.embed()
     indexes = _indexes(engine)
     monkeypatch.setattr(database, "EXACT_LIMIT", 0)
-    monkeypatch.setattr(database, "_LEAST_SEARCH_LIST", 10)
+    monkeypatch.setattr(database, "is_quicker_exactly", lambda *_: False)
     semantic = engine.semantic()
     assert semantic is not None
     vector = semantic.embedder.encode_query("note number 7").sentence
@@ -154,7 +154,7 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
         assert len(rows) == 10 and (np.diff(cosines) <= 0).all()
         assert {memory.project for memory in engine.store.rows(rows).values()} == {"small"}
         [[size]] = engine.store._transactions.all("SELECT current_setting('hnsw.ef_search')")  # type: ignore[attr-defined]
-        assert int(size) == 22
+        assert int(size) == 200
     # What a recall has set ends with its transaction.
     [[left]] = engine.store._transactions.all("SELECT current_setting('hnsw.iterative_scan', true)")  # type: ignore[attr-defined]
     assert left in (None, "", "off")
@@ -258,7 +258,7 @@ def _seen(engine: Engine, indexes: DatabaseIndexes, rows: list[int]) -> list[Any
     exact, by_index = (corpus._query(vector, 5, is_exact=each) for each in (True, False))
     return [
         dict(store.statistics(["heron", "mill"]).frequencies),
-        store.count(scope, 10),
+        store.count(scope).versions,
         [each.row for each in store.candidates(scope, indexes.fingerprint, words, None, limit=5)],
         [each.row for each in store.candidates(scope, indexes.fingerprint, None, exact, limit=5)],
         [each.row for each in store.candidates(scope, indexes.fingerprint, words, by_index, limit=5)],

@@ -10,7 +10,7 @@ from contract import owner_walk
 
 from triskele.errors import StoreUnavailable
 from triskele.stores.postgres.accounts import Accounts
-from triskele.stores.postgres.connections import OwnerTransactions
+from triskele.stores.postgres.connections import _PREPARED_AFTER, OwnerTransactions
 from triskele.stores.postgres.truth import PostgresOwnerStore, PostgresStore
 from triskele.types import Add, Memory
 
@@ -137,13 +137,28 @@ def test_what_a_transaction_has_set_ends_with_it(store: PostgresStore, known: ow
     try:
         row = connection.execute(
             "SELECT coalesce(current_setting('triskele.owner', true), ''), current_user,"
-            " current_setting('search_path'), current_setting('lock_timeout'),"
-            " (SELECT count(*) FROM pg_prepared_statements)"
+            " current_setting('search_path'), current_setting('lock_timeout')"
         ).fetchone()
     finally:
         store._connections._pool.putconn(connection)
     assert row is not None
-    assert (row[0], row[1], "triskele" in row[2], row[3], row[4]) == ("", "postgres", False, "0", 0)
+    assert (row[0], row[1], "triskele" in row[2], row[3]) == ("", "postgres", False, "0")
+
+
+def test_a_plan_made_for_one_owner_shows_another_nothing(
+    store: PostgresStore, known: owner_walk.Known, unfiltered: list[str]
+) -> None:
+    """A prepared statement outlives its transaction; whose rows it reads is decided when it runs."""
+    for _ in range(2 * _PREPARED_AFTER):
+        assert store.of("alice").history(known.id)
+    connection = store._connections._pool.getconn()
+    try:
+        [prepared] = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() or [0]
+    finally:
+        store._connections._pool.putconn(connection)
+    assert prepared and unfiltered
+    assert store.of("bob").history(known.id) == []
+    assert store.of("alice").history(known.id)
 
 
 def test_the_writes_of_an_owner_follow_one_another(

@@ -196,6 +196,7 @@ def test_a_lost_replica_costs_no_answer(
     monkeypatch.setattr(replicas, "_PATIENCE_S", 0.05)
     assert len(_contents(open_as("late", url, there))) == 2
     # It is asked again once it has rested.
+    monkeypatch.setattr(replicas, "_PATIENCE_S", 30.0)
     monkeypatch.setattr(replicas, "_REST_S", 0.0)
     replica.start()
     _replayed(url, there)

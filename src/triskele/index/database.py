@@ -22,7 +22,15 @@ from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
 from triskele.index.vectors import bytes_of, from_row, sound_vector
-from triskele.stores.corpus_store import CandidateRow, CorpusStore, FactRow, VectorQuery, WeightedTerms, WordCounts
+from triskele.stores.corpus_store import (
+    CandidateRow,
+    CorpusStore,
+    FactRow,
+    ScopeSize,
+    VectorQuery,
+    WeightedTerms,
+    WordCounts,
+)
 from triskele.stores.protocols import Heads, OwnerStore
 from triskele.types import Memory, Role, Scope, Sort
 
@@ -31,8 +39,12 @@ _K1, _B = 1.2, 0.75
 _NORMS: list[int] = sorted({*range(40), *(24 + (8 + low) * 2**shift for shift in range(1, 25) for low in range(8))})
 # A scope of so few versions is compared vector by vector.
 EXACT_LIMIT = 5_000
-# How many vectors the index keeps in sight, at least, and per candidate.
-_LEAST_SEARCH_LIST, _SEARCH_LIST_SHARE = 200, 2
+# The list of the index, `hnsw.ef_search`: so many times the candidates, and so many times the root of the vectors,
+# divided by the root of the share of them that is in the scope. Decision 59 has what that finds.
+_LIST_PER_CANDIDATE, _LIST_PER_ROOT = 2, 2.5
+_SHORTEST_LIST, _LONGEST_LIST = 200, 1000
+# Whoever asks for fewer needs less of it.
+_MANY = 50
 # Vectors of half precision may take the places of a few better ones.
 _SPARE = 1.1
 # So many of the best by words are looked up in the scope before all of them are.
@@ -63,7 +75,7 @@ class DatabaseIndexes:
     rows: CorpusStore
     analyzer: Analyzer
     mentions: MentionIndex
-    sizes: dict[Scope, tuple[int, int]]
+    sizes: dict[Scope, tuple[int, ScopeSize]]
     fingerprint: str = ""
     dimensions: int = 0
     token_dimensions: int = 0
@@ -88,18 +100,23 @@ class DatabaseIndexes:
         return DatabaseCorpus(self, scope, self.store.heads(self.fingerprint))
 
     def has_few(self, scope: Scope, documents: int) -> bool:
-        """Whether a scope holds few versions; counted once until the owner has grown."""
+        """Whether a scope holds few versions."""
+        return self.size(scope, documents).versions <= EXACT_LIMIT
+
+    def size(self, scope: Scope, documents: int) -> ScopeSize:
+        """How much a scope holds, of so many versions of the owner; counted once until the owner has grown."""
         if documents <= EXACT_LIMIT:
-            return True
+            return ScopeSize(documents, documents)
         # Neither the moment nor the day that a question is asked changes how many there are.
         key = replace(scope, as_of=scope.since or scope.as_of.replace(hour=0, minute=0, second=0, microsecond=0))
-        known, size = self.sizes.get(key, (0, 0))
+        known, size = self.sizes.get(key, (0, ScopeSize(0, 0)))
         if not known or documents > known * _GROWTH:
-            size = self.rows.count(scope, EXACT_LIMIT + 1)
+            counted = self.rows.count(scope)
+            size = counted._replace(vectors=max(counted.vectors, documents))
             if len(self.sizes) >= _MOST_SIZES:
                 self.sizes.clear()
             self.sizes[key] = (documents, size)
-        return size <= EXACT_LIMIT
+        return size
 
     def _counted(self, memory: Memory) -> WordCounts:
         content, labels = (Counter(listed) for listed in memory_terms(memory, self.analyzer).values())
@@ -232,10 +249,10 @@ class DatabaseCorpus:
     # Vectors
 
     def _query(self, vector: Floats, limit: int, *, is_exact: bool | None = None) -> VectorQuery:
+        size = self._indexes.size(self.scope, self.size)
         if is_exact is None:
-            is_exact = self._indexes.has_few(self.scope, self.size)
-        search_list = min(1000, max(_LEAST_SEARCH_LIST, _SEARCH_LIST_SHARE * limit))
-        return VectorQuery(_text(vector), self._indexes.dimensions, search_list, is_exact)
+            is_exact = is_quicker_exactly(size, limit)
+        return VectorQuery(_text(vector), self._indexes.dimensions, search_list(size, limit), is_exact)
 
     def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
         """The rows with the highest cosines, best first, ties by row; and their cosines."""
@@ -373,6 +390,21 @@ class DatabaseCorpus:
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
         return {number: name.text for number, name in self._indexes.store.entities.numbered(concepts).items()}
+
+
+def is_quicker_exactly(size: ScopeSize, limit: int) -> bool:
+    """Whether comparing all vectors of a scope takes less than an index that passes over those outside.
+
+    For each row that it returns the index visits as many as there are for one of the scope. A visit takes twice as long
+    as a comparison.
+    """
+    return size.versions <= max(EXACT_LIMIT, math.sqrt(2 * limit * size.vectors))
+
+
+def search_list(size: ScopeSize, limit: int) -> int:
+    """How many vectors the index keeps in sight: more where there are more, and where few of them are in the scope."""
+    by_size = _LIST_PER_ROOT * size.vectors / math.sqrt(max(1, size.versions)) * min(1, limit / _MANY)
+    return min(_LONGEST_LIST, round(max(_SHORTEST_LIST, _LIST_PER_CANDIDATE * limit, by_size)))
 
 
 def _hit(found: CandidateRow) -> DatabaseHit:

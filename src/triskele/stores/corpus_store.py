@@ -25,6 +25,13 @@ class TermStatistics(NamedTuple):
     frequencies: Mapping[str, tuple[int, int]]
 
 
+class ScopeSize(NamedTuple):
+    """How many versions a scope contains, and about how many vectors of all owners the index that finds them has."""
+
+    versions: int
+    vectors: int
+
+
 @dataclass(frozen=True, slots=True)
 class WeightedTerms:
     """Terms with a weight for each field; `norms` are, per field, what a length of 0 and each further term add."""
@@ -107,8 +114,8 @@ class CorpusStore(Protocol):
         """Counts over every version of the owner, and for some terms."""
         ...
 
-    def count(self, scope: Scope, most: int) -> int:
-        """The number of versions that a scope contains, counted up to a limit."""
+    def count(self, scope: Scope) -> ScopeSize:
+        """How many versions a scope contains, and how many vectors the index has."""
         ...
 
     def candidates(

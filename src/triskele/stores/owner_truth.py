@@ -29,7 +29,7 @@ class Wording:
     """How a database says that a column is one of some values, and that a version has a tag."""
 
     one_of: Callable[[str, Sequence[str]], Condition]
-    has_tag: str
+    has_tag: Callable[[str], Condition]
 
 
 class OwnerTruth(ABC):
@@ -135,8 +135,9 @@ def in_scope(scope: Scope, wording: Wording) -> Condition:
         conditions.append("category = ?")
         bindings.append(scope.category)
     for tag in sorted(scope.tags):
-        conditions.append(wording.has_tag)
-        bindings.append(tag)
+        condition, values = wording.has_tag(tag)
+        conditions.append(condition)
+        bindings += values
     if not scope.any_time:
         moment = to_micros(scope.as_of)
         conditions.append("coalesce(valid_from, ?) <= ? AND (valid_to IS NULL OR valid_to > ?)")

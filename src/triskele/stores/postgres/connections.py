@@ -61,24 +61,16 @@ class Connections:
         self.timeout_s = timeout_s
         with told(self.address), connect(url) as connection:
             self.role = migrations.prepare(connection)
-            self.replica = Replica(read_url, _OPTIONS, epoch_of(connection), most=most) if read_url else None
+            self.replica = Replica(read_url, _POOL, epoch_of(connection), most=most) if read_url else None
         self._url = url
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            url,
-            min_size=0,
-            max_size=most,
-            # The loop in `borrowed` tries again; the pool itself would wait ever longer.
-            reconnect_timeout=0,
-            kwargs=_OPTIONS,
-            open=True,
-        )
+        self._pool: ConnectionPool[Connection] = ConnectionPool(url, max_size=most, open=True, **_POOL)
         self.written = Positions(self._newest_position)
 
     @contextmanager
     def transaction(
-        self, begin: str, owner: str, first: str = "SELECT 1", bindings: Bindings = (), **how: Any
+        self, begin: str, owner: str, first: str = "", bindings: Bindings = (), **how: Any
     ) -> Iterator[tuple[Connection, list[Any]]]:
-        """A connection inside a transaction of one owner, and the rows of its first statement.
+        """A connection inside a transaction of one owner, and the rows of its first statement, if any.
 
         The caller commits, and whatever is left is rolled back. `how` is that of `_begun`.
         """
@@ -139,11 +131,12 @@ class Connections:
             try:
                 with connection.pipeline():
                     connection.execute(begin)
-                    connection.execute(*settings)
-                    cursor = connection.execute(first, bindings)
+                    cursor = connection.execute(*settings)
+                    if first:
+                        cursor = connection.execute(first, bindings)
                     if ends:
                         connection.execute("COMMIT")
-                return connection, cursor.fetchall()
+                return connection, cursor.fetchall() if first else []
             except psycopg.OperationalError as error:
                 give_back(self._pool, connection)
                 if not is_lost(error) or time.monotonic() > until:
@@ -310,7 +303,7 @@ class OwnerTransactions:
 
     @contextmanager
     def _entered(
-        self, begin: str, first: str = "SELECT 1", bindings: Bindings = (), **how: bool
+        self, begin: str, first: str = "", bindings: Bindings = (), **how: bool
     ) -> Iterator[tuple[Connection, list[Any]]]:
         with (
             told(self.address),
@@ -329,6 +322,20 @@ class OwnerTransactions:
 
 # No prepared statements: they belong to a connection, which a pooler may exchange at any time.
 _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT_S}
+# A statement that a connection to the server itself has seen so often is prepared: planning it anew costs more than
+# running it.
+_PREPARED_AFTER = 5
+
+
+def prepare_if_direct(connection: Connection) -> None:
+    """Let statements be prepared, unless a pooler is in between: it names another process than the one that answers."""
+    [process] = connection.execute("SELECT pg_backend_pid()").fetchone() or [None]
+    if process == connection.info.backend_pid:
+        connection.prepare_threshold = _PREPARED_AFTER
+
+
+# The loop in `_borrowed` tries again; the pool itself would wait ever longer.
+_POOL: dict[str, Any] = {"min_size": 0, "reconnect_timeout": 0, "kwargs": _OPTIONS, "configure": prepare_if_direct}
 
 
 def connect(url: str) -> Connection:

@@ -8,10 +8,18 @@ from typing import Any
 
 from psycopg import sql
 
-from triskele.stores.corpus_store import CandidateRow, FactRow, TermStatistics, VectorQuery, WeightedTerms, WordCounts
+from triskele.stores.corpus_store import (
+    CandidateRow,
+    FactRow,
+    ScopeSize,
+    TermStatistics,
+    VectorQuery,
+    WeightedTerms,
+    WordCounts,
+)
 from triskele.stores.postgres import postings, vector_extension
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
-from triskele.stores.postgres.migrations import EMBEDDINGS
+from triskele.stores.postgres.migrations import EMBEDDINGS, SCHEMA
 from triskele.stores.postgres.scopes import in_scope, may_read
 from triskele.stores.postgres.vector_extension import VectorExtension
 from triskele.types import Memory, Scope, Sort
@@ -181,14 +189,15 @@ class PostgresCorpus:
         documents, *lengths = next((row[1:] for row in rows if row[0] is None), (0, 0, 0))
         return TermStatistics(int(documents), (int(lengths[0]), int(lengths[1])), found)
 
-    def count(self, scope: Scope, most: int) -> int:
-        """The number of versions that a scope contains, counted up to a limit."""
+    def count(self, scope: Scope) -> ScopeSize:
+        """How many versions a scope contains, and how many vectors the index has."""
         condition, bindings = in_scope(scope)
-        [[number]] = self._transactions.all(
-            f"SELECT count(*) FROM (SELECT 1 FROM versions WHERE owner = %s AND {condition} LIMIT %s) AS counted",
-            [self._owner, *bindings, most],
+        # As the last vacuum or analysis saw it; -1 before the first.
+        vectors = f"(SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass('{SCHEMA}.{EMBEDDINGS}'))"
+        [[versions, vectors]] = self._transactions.all(
+            f"SELECT count(*), {vectors} FROM versions WHERE owner = %s AND {condition}", [self._owner, *bindings]
         )
-        return int(number)
+        return ScopeSize(int(versions), max(0, int(vectors or 0)))
 
     def candidates(
         self,
@@ -220,7 +229,8 @@ class PostgresCorpus:
                 if vector is not None:
                     # Inside the transaction: a pooler may give the connection to another client afterwards.
                     connection.execute(_SETTINGS, [str(vector.search_list)])
-                cursor = connection.execute(statement, bindings)
+                # The vector stands in its text: no other question asks the same statement.
+                cursor = connection.execute(statement, bindings, prepare=False)
             return cursor.fetchall()
 
         return [CandidateRow._make(row) for row in self._transactions.read(read)]

@@ -108,7 +108,7 @@ def give_back(pool: ConnectionPool[Connection], connection: Connection) -> None:
 class Replica:
     """A bounded pool of connections to a replica, which never gets a write."""
 
-    def __init__(self, url: str, options: dict[str, Any], epoch: str, *, most: int = 10) -> None:
+    def __init__(self, url: str, pool: dict[str, Any], epoch: str, *, most: int = 10) -> None:
         try:
             conninfo_to_dict(url)
         except psycopg.ProgrammingError:
@@ -117,9 +117,7 @@ class Replica:
                 "setting store.read_url is not an address (write postgresql://user@host:5432/database)"
             ) from None
         self._epoch: str | None = epoch
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            url, min_size=0, max_size=most, reconnect_timeout=0, kwargs=options, open=True
-        )
+        self._pool: ConnectionPool[Connection] = ConnectionPool(url, max_size=most, open=True, **pool)
         self._rests_until = 0.0
 
     def begun(

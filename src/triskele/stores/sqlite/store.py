@@ -79,10 +79,14 @@ def _one_of(column: str, values: Sequence[str]) -> Condition:
     return f"{column} IN ({','.join('?' * len(values))})", list(values)
 
 
+def _has_tag(tag: str) -> Condition:
+    return "EXISTS (SELECT 1 FROM json_each(versions.tags) WHERE value = ?)", [tag]
+
+
 class SqliteOwnerStore(OwnerTruth):
     """The memories of one owner; every statement names the owner."""
 
-    _WORDING = Wording(_one_of, "EXISTS (SELECT 1 FROM json_each(versions.tags) WHERE value = ?)")
+    _WORDING = Wording(_one_of, _has_tag)
 
     def __init__(self, database: Database, owner: str) -> None:
         self.owner = owner
