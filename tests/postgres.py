@@ -45,7 +45,7 @@ class PostgresProcess:
         return self.url(name)
 
     def create_migrated(self) -> str:
-        """The address of a database that has the tables of this version and no rows."""
+        """The address of a database that has the tables of this version and no rows; its numbers do not begin at 1."""
         if self._free:
             return self._free.pop()
         # Imported here: the server itself needs nothing of ours.
@@ -53,6 +53,12 @@ class PostgresProcess:
 
         url = self.create()
         Connections(url).close()
+        with psycopg.connect(url) as connection:
+            # As after other tests, whose numbers are never given again: nobody may count on small or equal ones.
+            connection.execute(
+                "SELECT setval(quote_ident(schemaname) || '.' || quote_ident(sequencename),"
+                " 1000 * row_number() OVER (ORDER BY sequencename)) FROM pg_sequences WHERE schemaname = 'triskele'"
+            )
         return url
 
     def give_back(self, url: str) -> None:

@@ -24,7 +24,7 @@ from triskele.errors import BadInput, StoreUnavailable
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.http.mount import POSITION_HEADER
 from triskele.stores.corpus_store import VectorQuery, WeightedTerms
-from triskele.stores.postgres import replicas
+from triskele.stores.postgres import connections, replicas
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.replicas import Position
@@ -57,8 +57,9 @@ def _following(primary: PostgresProcess) -> Iterator[PostgresProcess]:
 
 
 @pytest.fixture
-def following(_following: PostgresProcess) -> Iterator[PostgresProcess]:
+def following(_following: PostgresProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresProcess]:
     """A replica that streams from it; afterwards it replays everything at once again."""
+    _wait_long(monkeypatch)
     yield _following
     with psycopg.connect(_following.url(), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM RESET recovery_min_apply_delay")
@@ -94,6 +95,12 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
             return stack.enter_context(Engine(settings, tmp_path))
 
         yield open_one
+
+
+def _wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no read pass a replica over because the machine is busy."""
+    for module in (connections, replicas):
+        monkeypatch.setattr(module, "_PATIENCE_S", _WAIT_S)
 
 
 def _at(server: PostgresProcess, url: str) -> str:
@@ -198,6 +205,7 @@ def test_a_lost_replica_costs_no_answer(
     # It is asked again once it has rested.
     monkeypatch.setattr(replicas, "_PATIENCE_S", 30.0)
     monkeypatch.setattr(replicas, "_REST_S", 0.0)
+    _wait_long(monkeypatch)
     replica.start()
     _replayed(url, there)
     again = open_as("again", url, there)
@@ -318,8 +326,8 @@ def test_threads_share_one_position_of_an_owner(
         time.sleep(0.05)
 
     monkeypatch.setattr(Position, "__init__", made_slowly)
-    with closing(Connections(url, read_url=_at(following, url))) as connections, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: connections.written["alice"], range(8)))
+    with closing(Connections(url, read_url=_at(following, url))) as opened, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: opened.written["alice"], range(8)))
     assert len({id(position) for position in found}) == 1
 
 
