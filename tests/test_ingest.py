@@ -11,7 +11,7 @@ from triskele.config import MemorySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.ingest import Drafter
-from triskele.types import Action, Memory, Sensitivity, Unsealed
+from triskele.types import Action, Memory, Origin, Sensitivity, Unsealed
 
 OpenEngine = Callable[..., Engine]
 SECRET = "Tq8/+xPv2#kd"
@@ -46,6 +46,23 @@ def test_the_class_follows_from_the_mark_and_the_text(
     assert (text in memory.content) == (expected is not HIDDEN)
     if isinstance(memory, Unsealed):
         assert memory.text == text and text not in repr(memory)
+
+
+def test_a_sensitivity_and_an_origin_may_be_given_by_name(drafter: Drafter, open_engine: OpenEngine) -> None:
+    named: Any = "Private"
+    assert drafter.draft("the kettle is red", sensitivity=named).sensitivity is PRIVATE
+    named = "secret"
+    assert isinstance(drafter.draft("the kettle is red", sensitivity=named), Unsealed)
+    named = "tool"
+    assert drafter.draft("the kettle is red", origin=named).origin is Origin.TOOL
+    for details in ({"sensitivity": "hidden"}, {"origin": "nobody"}):
+        with pytest.raises(BadInput, match="choose one of"):
+            drafter.draft("the kettle is red", **details)  # type: ignore[arg-type]
+    engine = open_engine()
+    id = engine.remember("the kettle is red").id
+    assert engine.get(engine.edit(id, sensitivity="private").id).sensitivity is PRIVATE
+    with pytest.raises(BadInput, match="choose one of open, private, secret"):
+        engine.edit(id, sensitivity="hidden")
 
 
 def test_a_title_of_the_users_own(drafter: Drafter) -> None:

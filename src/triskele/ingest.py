@@ -71,7 +71,7 @@ class Drafter:
             importance=validation.check_importance(importance),
             owner=settings.owner,
             project=self.project if project is None else validation.check_name(project, "the project"),
-            origin=origin,
+            origin=validation.check_origin(origin),
             session=None if session is None else validation.check_name(session, "the session") or None,
             position=None if position is None else validation.check_position(position),
             speaker=None if speaker is None else validation.check_speaker(speaker),
@@ -85,7 +85,8 @@ class Drafter:
         )
         validation.check_period(memory)
         validation.check_words(memory)
-        return classified(memory, sensitivity, settings, title=title)
+        given = None if sensitivity is None else validation.check_sensitivity(sensitivity)
+        return classified(memory, given, settings, title=title)
 
     def dated(self, content: str, **details: Any) -> Memory:
         """A draft with the validity that its words state, as in "Since May …"; a given one wins, a secret has none."""
@@ -107,7 +108,7 @@ class Drafter:
         pieces = [piece for part in _PARAGRAPH.split(cleaned) for piece in validation.split_sentences(part, limit)]
         if not pieces:
             raise BadInput("the memory is empty")
-        if sensitivity is not Sensitivity.OPEN and detect.is_cut(text, pieces):
+        if sensitivity != Sensitivity.OPEN and detect.is_cut(text, pieces):
             sensitivity = Sensitivity.SECRET
         return [(piece, sensitivity) for piece in pieces]
 
@@ -148,7 +149,7 @@ class Drafter:
             "tags": lambda value: validation.check_tags(value, settings),
             "keywords": lambda value: validation.check_keywords(value, settings),
             "importance": validation.check_importance,
-            "sensitivity": Sensitivity,
+            "sensitivity": validation.check_sensitivity,
             "project": lambda value: validation.check_name(value, "the project"),
             "speaker": lambda value: None if value is None else validation.check_speaker(value),
             "role": lambda value: None if value is None else validation.check_role(value),

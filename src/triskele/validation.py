@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar
 
 from triskele.base import timestamps
 from triskele.base.ids import ALPHABET, ID_LENGTH
@@ -22,6 +24,7 @@ MAX_LIMIT = 200
 MAX_BUDGET = 1_000_000
 
 Moment = datetime | str
+_Kind = TypeVar("_Kind", bound=StrEnum)
 
 # What programs call the parts of a conversation.
 _OTHER_NAMES = {"human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
@@ -120,10 +123,26 @@ def check_speaker(text: str) -> str | None:
 
 def check_role(text: str) -> Role:
     """One of the roles of a conversation."""
-    name = clean(text, "the role").lower()
-    if name not in tuple(Role):
-        raise BadInput(f"unknown role {text[:40]!r}: choose one of {', '.join(Role)}")
-    return Role(name)
+    return _choice(Role, text, "role")
+
+
+def check_sensitivity(text: str) -> Sensitivity:
+    """One of the sensitivities of a memory."""
+    return _choice(Sensitivity, text, "sensitivity")
+
+
+def check_origin(text: str) -> Origin:
+    """One of the origins of a memory."""
+    return _choice(Origin, text, "origin")
+
+
+def _choice(kind: type[_Kind], text: str, what: str) -> _Kind:
+    if isinstance(text, kind):
+        return text
+    name = clean(text, f"the {what}").lower()
+    if name not in tuple(kind):
+        raise BadInput(f"unknown {what} {text[:40]!r}: choose one of {', '.join(kind)}")
+    return kind(name)
 
 
 def role_called(name: str) -> Role:
