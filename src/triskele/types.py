@@ -376,24 +376,49 @@ class LegEvidence:
     path: Path | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class HitEvidence:
+    """Why a memory answers: what each leg contributed, and `reason`, which says so in a sentence.
+
+    `words` are the query's words as the matching memory writes them.
+    """
+
+    reason: str = ""
+    legs: Mapping[str, LegEvidence] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A memory that answers, with its evidence; `reason` is the evidence as a sentence.
+    """A memory that answers, with its evidence.
 
-    `words` are the query's words as the matching memory writes them. `stands_for` is the older memory that matched,
-    where this one is its successor. `decay` is the share of its importance that its age leaves.
+    `stands_for` is the older memory that matched, where this one is its successor. `decay` is the share of its
+    importance that its age leaves.
     """
 
     memory: Memory
     score: float
-    reason: str
-    legs: Mapping[str, LegEvidence] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
+    evidence: HitEvidence = field(default_factory=HitEvidence)
     prior: float = 1.0
     superseded: bool = False
     stands_for: str | None = None
     links: tuple[Link, ...] = ()
     decay: float = 1.0
+
+    @property
+    def reason(self) -> str:
+        """Why it answers, as a sentence."""
+        return self.evidence.reason
+
+    @property
+    def legs(self) -> Mapping[str, LegEvidence]:
+        """What each leg contributed."""
+        return self.evidence.legs
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The query's words as the matching memory writes them."""
+        return self.evidence.words
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from triskele.recall.candidates import CandidateSet
 from triskele.recall.fusion import Candidate, Contribution
 from triskele.recall.late_interaction import LateScores
 from triskele.recall.legs import QueryTerms
-from triskele.types import LEAST_CONFIDENCE, Ranking
+from triskele.types import LEAST_CONFIDENCE
 
 
 def candidate(row: int, near: float, words: float = 0.0, graph: float = 0.0) -> Candidate:
@@ -44,7 +44,7 @@ def likely(
     elsewhere: float = 0.0,
 ) -> float:
     ranked = [candidate(1, best, words, graph), *(candidate(row, near) for row, near in enumerate(others, start=2))]
-    late = LateScores(Ranking("late"), np.array([1]), np.array([matches], dtype=np.float32))
+    late = LateScores(np.array([1]), np.ones(1, np.float32), np.array([matches], dtype=np.float32))
     weights = np.full(len(matches), 1 / len(matches), dtype=np.float32)
     found = CandidateSet(ranked, late=late, token_weights=weights, elsewhere=elsewhere)
     return confidence.likelihood(confidence.signs(found, query(*map(str, range(terms)), unknown=unknown)))

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.recall.fusion import METHODS, SHARES, FusionConfig, fuse
+from triskele.recall import fusion
+from triskele.recall.fusion import METHODS, SHARES, Column, FusionConfig, ScoreTable, fuse
 from triskele.types import Ranking
 
 LEGS = ("lexical", "dense", "graph")
@@ -140,3 +142,22 @@ def test_nothing_in_nothing_out(method: str) -> None:
 def test_the_depth_cuts_every_leg() -> None:
     weighing = FusionConfig(weights=SHARES["rrf"], depth=2)
     assert order("rrf", ranking("lexical", {1: 3, 2: 2, 3: 1}), weighing=weighing) == [1, 2]
+
+
+NUMBERS = st.one_of(st.just(float("nan")), st.sampled_from([-0.5, 0.0, 0.25, 0.5, 1.0]))
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=12))
+def test_a_table_fuses_as_rankings_do(scores: list[tuple[float, float, float]]) -> None:
+    rows, weights = np.arange(10, 10 + len(scores)), {"lexical": 0.5, "dense": 0.25, "late": 0.0}
+    columns = [Column(leg, np.array([each[at] for each in scores]), weights[leg]) for at, leg in enumerate(weights)]
+    rankings = []
+    for column in columns:
+        listed = sorted((-score, row) for row, score in zip(rows.tolist(), column.raw, strict=True) if score == score)
+        rankings.append(Ranking(column.name, tuple(row for _, row in listed), tuple(-score for score, _ in listed)))
+    table = ScoreTable(rows, tuple(columns))
+    by_rankings = fusion.expanded(fusion.fuse("share", rankings, FusionConfig(weights=weights)))
+    assert fusion.expanded(table.fused()) == by_rankings
+    for candidate, plain in zip(table.fused(), by_rankings, strict=True):
+        assert dict(candidate.parts) == plain.parts and len(candidate.parts) == len(plain.parts)
+        assert "late" not in candidate.parts

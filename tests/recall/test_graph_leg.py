@@ -12,7 +12,7 @@ from triskele.config import load
 from triskele.engine import Engine
 from triskele.recall import graph_leg
 from triskele.recall.plan import Plan
-from triskele.types import Answer, Hit, Ranking
+from triskele.types import Answer, Hit
 
 BRIDGE = "Kestrel is the billing service that Marta Lindqvist maintains"
 FAR = "Marta Lindqvist works from the Tromsø office on Thursdays"
@@ -92,10 +92,10 @@ def test_the_graph_adds_nothing_to_a_stranger(engine: Engine, monkeypatch: pytes
 
 
 def test_a_stranger_by_a_shared_name_gains_nothing_where_one_by_its_own_title_does() -> None:
-    rows, cosines = np.array([1, 2, 3]), Ranking("dense", (1, 2, 3), (0.0, 0.0, 0.2))
+    rows, cosines = np.array([1, 2, 3, 4]), np.array([0.0, 0.0, 0.2, np.nan])
     by_title = (np.zeros(2, np.int64), np.array([1, 2]), np.array([1.0, 0.1], np.float32))
     named = graph_leg._named_rows(by_title)
-    assert graph_leg._acquaintance(rows, cosines, named).tolist() == pytest.approx([0.5, 0.0, 1.0])
+    assert graph_leg._acquaintance(rows, cosines, named).tolist() == pytest.approx([0.5, 0.0, 1.0, 1.0])
 
 
 def test_connections_of_a_first_candidate_that_does_not_match_add_nothing(

@@ -19,6 +19,7 @@ from triskele.index.corpus import Facts
 from triskele.index.vectors import packed
 from triskele.models.embedders import Encoding
 from triskele.recall import late_interaction
+from triskele.recall.candidates import Scored
 from triskele.recall.legs import EncodedQuery
 from triskele.recall.plan import Plan
 from triskele.types import Query, Ranking, Scope
@@ -247,10 +248,17 @@ def test_candidates_without_token_vectors_are_not_ranked() -> None:
 def test_scores_of_more_rows_join_those_before() -> None:
     talks: Any = Talks({1: _one(0), 2: _one(1), 3: _one(0)}, [-1, -1, -1])
     encoded = EncodedQuery(Query(text="", scope=Scope(as_of=timestamps.now())), Plan(), _question(0), ONE)
-    first, second = (late_interaction.late(encoded, rows, talks) for rows in (talks.rows[1:], talks.rows[:1]))
-    both = first.joined(second)
-    assert both.ranking.rows == (10, 30, 20)
-    np.testing.assert_allclose(both.matches_of(np.array([20, 10]))[:, 0], [0, 1], atol=1e-6)
+    first = Ranking("lexical", (20, 30, 40), (2.0, 1.0, 9.0), ceiling=4.0)
+    scored = Scored.of(talks.rows[1:], first, Ranking("dense", (30,), (0.5,)), {"lexical": 0.5, "late": 0.5}, None)
+    assert scored.waiting.tolist() == [20]
+    scored = scored.with_late(late_interaction.late(encoded, talks.rows[1:], talks))
+    both = scored.with_rows(encoded, talks, [10, 20])
+    assert scored.with_rows(encoded, talks, [20, 30]) is scored
+    assert both.rows.tolist() == [10, 20, 30] and both.late is not None
+    np.testing.assert_allclose(both.late.matches[:, 0], [1, 0, 1], atol=1e-6)
+    np.testing.assert_array_equal(both.scores["lexical"], [np.nan, 2, 1])
+    np.testing.assert_array_equal(both.scores["dense"], [np.nan, np.nan, 0.5])
+    assert [candidate.row for candidate in both.table.fused()] == [30, 10, 20]
 
 
 # Weights

@@ -16,7 +16,7 @@ from triskele.recall import reasons
 from triskele.recall.legs import QueryTerms
 from triskele.recall.pipeline import pack
 from triskele.recall.plan import Plan
-from triskele.types import Answer, Hit, LinkKind, Memory
+from triskele.types import Answer, Hit, LinkKind, Memory, Term
 
 MEMORIES = (
     "Releases reach the cluster through Argo CD, never by hand",
@@ -290,3 +290,23 @@ def test_evidence_is_the_same_whether_it_is_read_at_once_or_later(tmp_path: Path
     for one, other in zip(at_once, later, strict=True):
         assert list(one.legs) == list(other.legs) and len(other.legs) > 1
         assert {leg: replace(each, terms=(), path=None) for leg, each in one.legs.items()} == other.legs
+
+
+def test_reasons_are_made_when_they_are_read_of_the_text_that_was_found(
+    open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine()
+    id = engine.remember("herons nest in the old mill").id
+    read, made = list[int](), reasons.Coverage.terms_of_each
+
+    def counted(coverage: reasons.Coverage, memories: list[Memory]) -> list[tuple[Term, ...]]:
+        read.append(len(memories))
+        return made(coverage, memories)
+
+    monkeypatch.setattr(reasons.Coverage, "terms_of_each", counted)
+    [hit] = engine.recall("where do herons nest?").hits
+    assert read == []
+    engine.edit(id, content="nothing of the kind")
+    assert hit.words == ("herons", "nest") and "“herons”" in hit.reason
+    assert [term.text for term in hit.legs["lexical"].terms] == ["herons", "nest"]
+    assert read == [1]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from triskele.index.vectors import distinct
 from triskele.models.embedders import Encoding
 from triskele.recall import evidence, fusion, graph_leg
 from triskele.recall.evidence import SPEAKER, TIME
-from triskele.recall.fusion import SHARES, Candidate, Contribution, FusionConfig
+from triskele.recall.fusion import SHARES, Candidate, Column, Contribution, FusionConfig, ScoreTable
 from triskele.recall.graph_leg import GRAPH, Surroundings
 from triskele.recall.late_interaction import LATE, LateScores, late
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, Nearness
@@ -37,7 +38,6 @@ SMOOTHING = 0.2
 _MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
-_ALL = 2**31
 # A long text is stored as several memories: how many of them keep their scores, the factor of the others, and the
 # number of candidates that are checked.
 OF_ONE_TEXT = 2
@@ -134,87 +134,110 @@ def _foreignness(text: str, encoding: Encoding) -> float:
     return min(max((pieces / words - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0), 1.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Scored:
-    """The rankings that are fused, over the same pool of rows; `nearness` scores further rows for the dense leg."""
+    """The scores of the legs over the same rows, which are in order; `nearness` scores further rows for the dense leg.
 
-    lexical: Ranking
-    dense: Ranking
-    late: LateScores
+    NaN where a leg has not scored a row. `matches` are those of late interaction, where it ran.
+    """
+
+    rows: Ints
+    scores: Mapping[str, fusion.Floats]
     weights: Mapping[str, float]
+    ceiling: float
     nearness: Nearness | None
+    matches: Floats = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+
+    @staticmethod
+    def of(
+        rows: Ints, lexical: Ranking, dense: Ranking, weights: Mapping[str, float], nearness: Nearness | None
+    ) -> Scored:
+        """The rows of a pool with the scores of both legs, and the cosines of what the dense leg has not found."""
+        cosines = _scattered(dense, rows)
+        if nearness is not None and len(others := np.flatnonzero(np.isnan(cosines))):
+            cosines[others] = nearness.cosines(rows[others])
+        return Scored(rows, {LEXICAL: _scattered(lexical, rows), DENSE: cosines}, weights, lexical.ceiling, nearness)
+
+    @cached_property
+    def table(self) -> ScoreTable:
+        """The legs with their weights."""
+        ceilings = {LEXICAL: self.ceiling}
+        return ScoreTable(
+            self.rows,
+            tuple(
+                Column(leg, scores, self.weights.get(leg, 0.0), ceilings.get(leg, 1.0))
+                for leg, scores in self.scores.items()
+            ),
+        )
 
     @property
-    def rankings(self) -> list[Ranking]:
-        """The three rankings."""
-        return [self.lexical, self.dense, self.late.ranking]
+    def late(self) -> LateScores | None:
+        """What late interaction found, where it ran."""
+        scores = self.scores.get(LATE)
+        return None if scores is None else LateScores(self.rows, scores.astype(np.float32), self.matches)
 
     @property
-    def ranked(self) -> Rankings:
-        """The three rankings with their weights."""
-        return Rankings(self.rankings, self.weights, late=self.late)
+    def waiting(self) -> Ints:
+        """The rows that have no vectors yet."""
+        unscored = [np.isnan(scores) for leg, scores in self.scores.items() if leg != LEXICAL]
+        return self.rows[np.logical_and.reduce(unscored)]
 
-    def fused(self) -> tuple[Ints, fusion.Floats]:
-        """Rows and scores, best first."""
-        return fusion.ordered("share", self.rankings, FusionConfig(weights=self.weights, depth=_ALL))
+    def with_late(self, found: LateScores) -> Scored:
+        """The same rows with late interaction."""
+        return replace(self, scores={**self.scores, LATE: found.scores.astype(np.float64)}, matches=found.matches)
 
-    def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Sequence[int]) -> Scored:
+    def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Iterable[int]) -> Scored:
         """More rows, scored by the dense leg and by late interaction."""
-        known = {row for ranking in self.rankings for row in ranking.rows}
-        more = np.array(sorted(set(rows) - known), dtype=np.int64)
+        more = np.array(sorted(set(rows).difference(self.rows.tolist())), dtype=np.int64)
         if not len(more):
             return self
-        dense = self.nearness.complete(self.dense, more) if self.nearness is not None else self.dense
-        return replace(self, dense=dense, late=self.late.joined(late(encoded, more, corpus)))
+        found, nowhere = late(encoded, more, corpus), np.full(len(more), np.nan)
+        cosines = self.nearness.cosines(more) if self.nearness is not None else nowhere
+        fresh = {LEXICAL: nowhere, DENSE: cosines, LATE: found.scores}
+        order = np.argsort(everyone := np.concatenate([self.rows, more]))
+        return replace(
+            self,
+            rows=everyone[order],
+            scores={leg: np.concatenate([scores, fresh[leg]])[order] for leg, scores in self.scores.items()},
+            matches=np.concatenate([self.matches, found.matches])[order],
+        )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rankings:
-    """Rankings of one pool with the weight of each; `seeds` are the rows that the walk started from."""
-
-    rankings: Sequence[Ranking]
-    weights: Mapping[str, float]
-    seeds: tuple[int, ...] = ()
-    late: LateScores | None = None
-
-    @property
-    def config(self) -> FusionConfig:
-        """The weights, over the whole pool."""
-        return FusionConfig(weights=self.weights, depth=_ALL)
-
-    def fused(self) -> list[Candidate]:
-        """The candidates, best first."""
-        return fusion.fuse("share", self.rankings, self.config)
-
-    def joined(self, ranking: Ranking, weight: float) -> Rankings:
-        """One ranking more."""
-        return replace(self, rankings=[*self.rankings, ranking], weights={**self.weights, ranking.leg: weight})
+def _scattered(ranking: Ranking, rows: Ints) -> fusion.Floats:
+    """The scores of a ranking by some rows, which are in order; NaN for a row that it does not have."""
+    own, scores = np.array(ranking.rows, dtype=np.int64), np.array(ranking.scores)
+    at = np.searchsorted(rows, own)
+    is_there = rows.take(at, mode="clip") == own if len(rows) else np.zeros(len(own), dtype=np.bool_)
+    found = np.full(len(rows), np.nan)
+    found[at[is_there]] = scores[is_there]
+    return found
 
 
-def with_evidence(encoded: EncodedQuery, corpus: Corpus, found: Rankings) -> Rankings:
+def with_evidence(encoded: EncodedQuery, corpus: Corpus, table: ScoreTable) -> ScoreTable:
     """What speaker and time add: a share of the score that a candidate has without them."""
     if not encoded.plan.evidence:
-        return found
-    query = encoded.query
-    if query.period is None and not _has_speakers(found, corpus):
-        return found
-    rows, scores = fusion.ordered("share", found.rankings, found.config)
-    facts = corpus.facts(rows)
+        return table
+    query, facts = encoded.query, corpus.facts(table.rows)
+    has_speakers = max(facts.speakers.max(initial=-1), facts.roles.max(initial=-1)) >= 0
+    if query.period is None and not has_speakers:
+        return table
+    places, scores = table.ordered
+    facts = corpus.facts(table.rows[places])
     shares = {
         SPEAKER: lambda: evidence.by_speaker(query.text, facts, corpus),
         TIME: lambda: evidence.by_time(query.period, facts),
     }
     for name in sorted(encoded.plan.evidence):
         if (share := shares[name]()) is not None:
-            found = found.joined(_ranking(name, rows, share * scores), _evidence_weight(name, encoded))
-    return found
+            added = np.zeros(len(table.rows))
+            added[places] = share * scores
+            table = table.joined(_positive(name, added, _evidence_weight(name, encoded)))
+    return table
 
 
-def _has_speakers(found: Rankings, corpus: Corpus) -> bool:
-    """Whether any candidate has a speaker or a role."""
-    rows = {row for ranking in found.rankings for row in ranking.rows}
-    facts = corpus.facts(np.fromiter(rows, dtype=np.int64, count=len(rows)))
-    return bool(max(facts.speakers.max(initial=-1), facts.roles.max(initial=-1)) >= 0)
+def _positive(name: str, added: fusion.Floats, weight: float) -> Column:
+    """What is added to each row; nothing counts as not scored."""
+    return Column(name, np.where(added > 0, added, np.nan), weight)
 
 
 def _evidence_weight(name: str, encoded: EncodedQuery) -> float:
@@ -226,33 +249,30 @@ def _evidence_weight(name: str, encoded: EncodedQuery) -> float:
     return BY_EVIDENCE[TIME] + BY_TIME_WORDS * encoded.weight_between(start, start + len(period.words))
 
 
-def _ranking(name: str, rows: Ints, scores: fusion.Floats) -> Ranking:
-    order = np.lexsort((rows, -scores))
-    order = order[scores[order] > 0]
-    return Ranking(name, tuple(rows[order].tolist()), tuple(scores[order].tolist()))
-
-
-def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> Rankings:
-    """The rankings, and what titles in the query and connections add."""
+def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[Scored, ScoreTable, tuple[int, ...]]:
+    """The scores with further rows, what titles in the query and connections add to them, and the seeds of the walk."""
     named = graph_leg.titles(encoded, corpus)
-    scored = scored.with_rows(encoded, corpus, list(named))
-    rows, scores = scored.fused()
-    by_graph, starts = graph_leg.ranking(named), ()
-    if encoded.plan.walk != OFF and len(rows):
-        surroundings = Surroundings.of(graph_leg.seeds(rows, scores, named), corpus)
+    scored, starts = scored.with_rows(encoded, corpus, named), ()
+    places, scores = scored.table.ordered
+    gained = np.zeros(len(places), dtype=np.float32)
+    if encoded.plan.walk != OFF and len(places):
+        surroundings = Surroundings.of(graph_leg.seeds(scored.rows[places], scores, named), corpus)
         scored = scored.with_rows(encoded, corpus, surroundings.nearest(encoded, corpus))
-        rows, scores = scored.fused()
+        places, scores = scored.table.ordered
+        rows, matches = scored.rows[places], scored.matches[places]
         turns = conversation_share(corpus.facts(rows, reach=min(encoded.reach, 1)).neighbours)
-        gained = graph_leg.gains(encoded, surroundings, rows, scores, scored.late, scored.dense, turns)
+        cosines = scored.scores[DENSE][places]
+        gained = graph_leg.gains(encoded, surroundings, rows, scores, matches, cosines, turns)
         total = scores + float(scores.max()) * (gained + graph_leg.by_title(named, rows))
-        fresh = graph_leg.news(encoded.token_weights, total, scored.late.matches_of(rows), gained)
+        fresh = graph_leg.news(encoded.token_weights, total, matches, gained)
         # News is measured by the best score with the graph, what it adds by the best without.
         gained += (1 - turns) * fresh * np.float32(total.max() / max(float(scores.max()), 1e-9))
-        by_graph = graph_leg.ranking(named, rows.tolist(), gained.tolist())
         starts = tuple(surroundings.seeds.tolist())
+    added = graph_leg.by_title(named, scored.rows)
+    added[places] += gained
     # What the graph adds is relative to the best score without it.
     weight = (encoded.plan.weights or {}).get(GRAPH, 1.0) * float(scores.max(initial=0.0))
-    return replace(scored.ranked, seeds=starts).joined(by_graph, weight)
+    return scored, scored.table.joined(_positive(GRAPH, added, weight)), starts
 
 
 def by_method(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> list[Candidate]:
@@ -288,9 +308,9 @@ def with_contribution(candidate: Candidate, given: float) -> dict[str, Contribut
     return {leg: part._replace(contribution=part.contribution * scale) for leg, part in candidate.parts.items()}
 
 
-def stand_in(fused: list[Candidate], weights: Mapping[str, float], scored: Set[int]) -> list[Candidate]:
-    """Use the lexical score for the legs that have not scored a memory yet."""
-    others = [candidate for candidate in fused if candidate.row not in scored and LEXICAL in candidate.parts]
+def stand_in(fused: list[Candidate], weights: Mapping[str, float], waiting: Set[int]) -> list[Candidate]:
+    """Use the lexical score of memories that no other leg could score yet."""
+    others = [candidate for candidate in fused if candidate.row in waiting and LEXICAL in candidate.parts]
     if not others:
         return fused
     raised = {candidate.row: candidate for candidate in fused}

@@ -113,6 +113,7 @@ def share_of_ceiling(scores: Scores, _: FusionConfig) -> Floats:
     return above / scores.ceiling if scores.ceiling > _SAME else np.zeros(len(above))
 
 
+_PLAIN = FusionConfig()
 METHODS: Mapping[str, Normaliser] = {
     "rrf": reciprocal_rank,
     "cc": theoretical_minimum,
@@ -150,38 +151,111 @@ class _Leg:
         """The place of each row; needed only for explanations."""
         return {row: place for place, row in enumerate(self.listed)}
 
-    def contribution(self, place: int) -> Contribution:
-        """What the leg adds to the candidate at a place."""
+    def of(self, row: int) -> Contribution | None:
+        """What the leg adds to a row; None where it does not rank the row."""
+        if (place := self.places.get(row)) is None:
+            return None
         return Contribution(
             place + 1, self.raw.item(place), self.normalised.item(place), self.contributions.item(place)
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The scores of one leg over the rows of a table, NaN where it has not scored a row; it counts by its share."""
+
+    name: str
+    raw: Floats
+    weight: float
+    ceiling: float = 1.0
+
+    @cached_property
+    def normalised(self) -> Floats:
+        """The shares of the ceiling."""
+        return share_of_ceiling(Scores(self.name, self.raw, self.ceiling), _PLAIN)
+
+    @cached_property
+    def is_scored(self) -> NDArray[np.bool_]:
+        """Which rows the leg has scored."""
+        return ~np.isnan(self.raw)
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of each row from 0, ties by row; what is not scored comes last."""
+        ranks = np.empty(len(self.raw), dtype=np.int64)
+        ranks[np.argsort(-self.raw, kind="stable")] = np.arange(len(self.raw))
+        return ranks
+
+    def of(self, place: int) -> Contribution | None:
+        """What the leg adds to the row at a place; None where it has not scored the row."""
+        if not self.is_scored.item(place):
+            return None
+        normalised = self.normalised.item(place)
+        return Contribution(self.ranks.item(place) + 1, self.raw.item(place), normalised, self.weight * normalised)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """Several legs over the same rows, which are in order; a leg of weight 0 is the same as no leg."""
+
+    rows: NDArray[np.int64]
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def ordered(self) -> tuple[NDArray[np.int64], Floats]:
+        """The places of the rows that any leg has scored, best first, and their sums; ties as in `fuse`."""
+        totals, is_scored = np.zeros(len(self.rows)), np.zeros(len(self.rows), dtype=np.bool_)
+        # In the order of their names: a floating-point sum depends on the order of its terms.
+        counted = sorted(self._counted, key=lambda column: column.name)
+        for column in counted:
+            totals += np.where(column.is_scored, column.weight * column.normalised, 0.0)
+            is_scored |= column.is_scored
+        places = np.argsort(-totals, kind="stable")
+        if (np.diff(totals[places]) == 0).any():
+            ranks = np.min([column.ranks for column in counted], axis=0, initial=len(self.rows))
+            places = np.lexsort((ranks, -totals))
+        places = places[is_scored[places]]
+        return places, totals[places]
+
+    @property
+    def _counted(self) -> list[Column]:
+        return [column for column in self.columns if column.weight > 0]
+
+    def joined(self, column: Column) -> ScoreTable:
+        """One leg more."""
+        return ScoreTable(self.rows, (*self.columns, column))
+
+    def fused(self) -> list[Candidate]:
+        """The candidates, best first."""
+        (places, totals), legs = self.ordered, self._counted
+        listed = zip(self.rows[places].tolist(), totals.tolist(), places.tolist(), strict=True)
+        return [Candidate(row, score, _Contributions(legs, place)) for row, score, place in listed]
+
+
 class _Contributions(Mapping[str, Contribution]):
     """The contributions to a candidate, computed on access: most candidates are never explained."""
 
-    __slots__ = ("_legs", "_row")
+    __slots__ = ("_key", "_legs")
 
-    def __init__(self, legs: Sequence[_Leg], row: int) -> None:
+    def __init__(self, legs: Sequence[_Leg] | Sequence[Column], key: int) -> None:
         self._legs = legs
-        self._row = row
+        self._key = key
 
     def __getitem__(self, name: str) -> Contribution:
         for leg in self._legs:
-            if leg.name == name and self._row in leg.places:
-                return leg.contribution(leg.places[self._row])
+            if leg.name == name and (part := leg.of(self._key)) is not None:
+                return part
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (leg.name for leg in self._legs if self._row in leg.places)
+        return iter(self.plain())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self.plain())
 
     def plain(self) -> dict[str, Contribution]:
         """All of them."""
-        row = self._row
-        return {leg.name: leg.contribution(place) for leg in self._legs if (place := leg.places.get(row)) is not None}
+        return {leg.name: part for leg in self._legs if (part := leg.of(self._key)) is not None}
 
 
 def fuse(method: str, rankings: Sequence[Ranking], config: FusionConfig | None = None) -> list[Candidate]:

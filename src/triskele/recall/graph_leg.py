@@ -22,7 +22,6 @@ from triskele.graph.canonical import MAX_PARTS, parts
 from triskele.index.corpus import Corpus, Floats, Ints
 from triskele.index.mentions import COMMON_FROM
 from triskele.recall import fusion
-from triskele.recall.late_interaction import LateScores
 from triskele.recall.legs import LEAST_SIMILARITY, EncodedQuery
 from triskele.recall.plan import OFF
 from triskele.types import Ranking
@@ -348,7 +347,7 @@ class Surroundings:
 def seeds(rows: Ints, scores: fusion.Floats, named: Mapping[int, float]) -> Ints:
     """The best candidates, those first whose subject the query names."""
     worth = scores / max(float(scores.max()), 1e-9)
-    worth += BY_TITLE_AS_SEED * np.array([named.get(row, 0.0) for row in rows.tolist()])
+    worth += BY_TITLE_AS_SEED / BY_TITLE * by_title(named, rows)
     return rows[np.lexsort((rows, -worth))[:SEEDS]]
 
 
@@ -357,12 +356,11 @@ def gains(
     surroundings: Surroundings,
     rows: Ints,
     scores: fusion.Floats,
-    late: LateScores,
-    dense: Ranking,
+    matches: Floats,
+    cosines: fusion.Floats,
     in_conversation: float,
 ) -> Floats:
     """What connections add to every candidate, as a share of the best score; the candidates come best first."""
-    matches = late.matches_of(rows)
     openness = max(LEAST_OPEN, min(1.0, float(encoded.token_weights @ (matches[0] < OPEN_BELOW)) / FULLY_OPEN))
     # Turns of a conversation are connected by their neighbours already.
     openness *= (1 - in_conversation) * _footing(matches[0], encoded.token_weights, FOOTING)
@@ -379,7 +377,7 @@ def gains(
         for around in (surroundings.graph.mixed, surroundings.graph.titles)
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
-    extra *= _acquaintance(rows, dense, _named_rows(surroundings.by_title))
+    extra *= _acquaintance(rows, cosines, _named_rows(surroundings.by_title))
     # A walk starts at these: they must not lose by being found first.
     starts = places[:WALKERS]
     extra[starts] = np.delete(extra, starts).max(initial=0.0)
@@ -420,18 +418,16 @@ def _footing(matches: Floats, weights: Floats, between: tuple[float, float]) -> 
     return min(max((float(matches @ weights) - low) / (high - low), 0.0), 1.0)
 
 
-def _acquaintance(rows: Ints, dense: Ranking, named: Ints) -> Floats:
-    """From 0, unrelated to the query, to 1; a memory without a vector counts as related.
+def _acquaintance(rows: Ints, cosines: fusion.Floats, named: Ints) -> Floats:
+    """From 0, unrelated to the query, to 1; a memory without a vector, whose cosine is NaN, counts as related.
 
     What a seed names by its own title may be further from the query than what shares a name with the seed.
     """
-    known = dict(zip(dense.rows, dense.scores, strict=True))
-    cosines = np.array([known.get(row, 1.0) for row in rows.tolist()], dtype=np.float32)
     stranger = np.full(len(rows), _STRANGER, dtype=np.float32)
     if len(named):
         stranger[np.isin(rows, named)] = _STRANGER_BY_TITLE
-    nearness: Floats = np.clip((cosines - stranger) / _ACQUAINTED_WITHIN, 0, 1)
-    return nearness
+    nearness: Floats = np.clip((cosines.astype(np.float32) - stranger) / _ACQUAINTED_WITHIN, 0, 1)
+    return np.where(np.isnan(cosines), np.float32(1), nearness)
 
 
 def _named_rows(by_title: Edges) -> Ints:
@@ -462,18 +458,12 @@ def _arriving(walk: str, around: Around, starts: Ints, rows: Ints) -> Floats:
     return np.where(nodes[at] == rows, mass[at], 0).astype(np.float32)
 
 
-def by_title(named: Mapping[int, float], rows: Ints) -> Floats:
+def by_title(named: Mapping[int, float], rows: Ints) -> fusion.Floats:
     """What titles in the query add to some rows."""
-    return BY_TITLE * np.array([named.get(row, 0.0) for row in rows.tolist()], dtype=np.float32)
-
-
-def ranking(named: Mapping[int, float], rows: Iterable[int] = (), gained: Iterable[float] = ()) -> Ranking:
-    """What titles in the query and connections add, best first."""
-    added = {row: BY_TITLE * cover for row, cover in named.items()}
-    for row, value in zip(rows, gained, strict=True):
-        added[row] = added.get(row, 0.0) + value
-    best = sorted((row for row, value in added.items() if value > 0), key=lambda row: (-added[row], row))
-    return Ranking(GRAPH, tuple(best), tuple(added[row] for row in best))
+    added = np.zeros(len(rows))
+    for row, cover in named.items():
+        added[rows == row] = BY_TITLE * cover
+    return added
 
 
 def shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) -> dict[int, tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,30 +36,25 @@ _HAS_LETTER = re.compile(r"[^\W_]").search
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateScores:
-    """Candidates ranked by late interaction, and per scored row and query token the row's own best match."""
+    """Scores of late interaction by row, NaN for a row without token vectors; and the row's own best matches.
 
-    ranking: Ranking
+    `matches` has one number for each row and query token.
+    """
+
     rows: Ints
+    scores: Floats
     matches: Floats
 
-    def matches_of(self, rows: Ints) -> Floats:
-        """The own best matches of some scored rows."""
-        order = np.argsort(self.rows)
-        return self.matches[order[np.searchsorted(self.rows[order], rows)]]
-
-    def joined(self, other: LateScores) -> LateScores:
-        """These candidates and others, best first."""
-        rows = np.array((*self.ranking.rows, *other.ranking.rows), dtype=np.int64)
-        scores = np.array((*self.ranking.scores, *other.ranking.scores))
-        order = np.lexsort((rows, -scores))
-        ranking = replace(self.ranking, rows=tuple(rows[order].tolist()), scores=tuple(scores[order].tolist()))
-        return LateScores(
-            ranking, np.concatenate([self.rows, other.rows]), np.concatenate([self.matches, other.matches])
-        )
+    @property
+    def ranking(self) -> Ranking:
+        """The rows that have token vectors, best first."""
+        kept = np.flatnonzero(~np.isnan(self.scores))
+        order = kept[np.lexsort((self.rows[kept], -self.scores[kept]))]
+        return Ranking(LATE, tuple(self.rows[order].tolist()), tuple(self.scores[order].tolist()), ceiling=1.0)
 
 
 def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None = None) -> LateScores:
-    """Rank candidates by the weighted mean, over the query's tokens, of their best match.
+    """Score candidates by the weighted mean, over the query's tokens, of their best match.
 
     The facts of the rows are read if they are not given.
     """
@@ -79,10 +74,8 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
     scores *= np.minimum(counts[own] / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
     if encoded.plan.context:
         scores = _with_session(scores, facts.sessions)
-    kept = counts[own] > 0
-    order = np.lexsort((rows[kept], -scores[kept]))
-    ranked = tuple(rows[kept][order].tolist()), tuple(scores[kept][order].tolist())
-    return LateScores(Ranking(LATE, *ranked, ceiling=1.0), rows, matches[own])
+    scores[counts[own] == 0] = np.nan
+    return LateScores(rows, scores, matches[own])
 
 
 def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, Ints]:

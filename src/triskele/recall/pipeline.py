@@ -16,7 +16,7 @@ from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import candidates, legs, reasons
-from triskele.recall.candidates import CandidateSet, Rankings, Scored
+from triskele.recall.candidates import CandidateSet, Scored
 from triskele.recall.graph_leg import GRAPH, shared_concepts
 from triskele.recall.late_interaction import late, token_weights
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms, one_blas_thread
@@ -166,23 +166,21 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     nearest = dense.scores[0] if dense.scores else 1.0
     lexical = candidates.smoothed(lexical, facts.neighbours[facts.is_visible], corpus)
     pool, facts = candidates.pool(encoded, corpus, lexical, dense)
-    if nearness is not None:
-        dense = nearness.complete(dense, pool)
-    lexical, dense = legs.only(lexical, pool), legs.only(dense, pool)
     weights = candidates.leg_weights(encoded, candidates.conversation_share(facts.neighbours))
-    judged, ranked = set(dense.rows), Rankings([lexical, dense], weights)
+    scored = Scored.of(pool, lexical, dense, weights, nearness)
+    seeds: tuple[int, ...] = ()
     if plan.rerank != OFF:
-        scored = Scored(lexical, dense, late(encoded, pool, corpus, facts), weights, nearness)
-        judged |= set(scored.late.ranking.rows)
-        in_graph = GRAPH in plan.legs
-        ranked = candidates.with_graph(encoded, corpus, scored) if in_graph else scored.ranked
-    fused = candidates.stand_in(candidates.with_evidence(encoded, corpus, ranked).fused(), weights, judged)
+        scored = scored.with_late(late(encoded, pool, corpus, facts))
+    table, waiting = scored.table, scored.waiting
+    if plan.rerank != OFF and GRAPH in plan.legs:
+        scored, table, seeds = candidates.with_graph(encoded, corpus, scored)
+    fused = candidates.with_evidence(encoded, corpus, table).fused()
+    if len(waiting):
+        fused = candidates.stand_in(fused, weights, set(waiting.tolist()))
     if candidates.conversation_share(facts.neighbours):
         fused = candidates.few_of_each_text(fused, corpus)
     elsewhere = max(0.0, corpus.closest_anywhere(encoded.encoding.sentence) - nearest)
-    return CandidateSet(
-        fused, seeds=ranked.seeds, late=ranked.late, token_weights=encoded.token_weights, elsewhere=elsewhere
-    )
+    return CandidateSet(fused, seeds=seeds, late=scored.late, token_weights=encoded.token_weights, elsewhere=elsewhere)
 
 
 def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:

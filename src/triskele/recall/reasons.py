@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 from triskele.base.text import IS_UNSPACED
 from triskele.index.analysis import Analyzer, Token, shape
@@ -25,7 +25,7 @@ from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 from triskele.recall.supersession import Resolved
-from triskele.types import Hit, LegEvidence, Link, Memory, Path, Term
+from triskele.types import Hit, HitEvidence, LegEvidence, Link, Memory, Path, Term
 
 MAX_WORDS_NAMED = 8
 _CHARACTERS_PER_TOKEN = 4
@@ -99,62 +99,61 @@ def _labels(memory: Memory) -> str:
 def explained(
     resolved: Sequence[Resolved], coverage: Coverage, links: Sequence[Link], paths: Mapping[int, Path]
 ) -> tuple[Hit, ...]:
-    """Hits with their evidence and reasons."""
-    terms = coverage.terms_of_each([each.matched for each in resolved])
+    """Hits with links, evidence and reasons; what takes a reading of their texts is made when it is first asked for."""
+    terms = cache(partial(coverage.terms_of_each, [each.matched for each in resolved]))
     return tuple(
-        _hit(each, found, links, paths.get(each.fused.row)) for each, found in zip(resolved, terms, strict=True)
+        _hit(each, _Unread(each, partial(_item, terms, place), paths.get(each.fused.row)), links)
+        for place, each in enumerate(resolved)
     )
 
 
-def _hit(resolved: Resolved, terms: tuple[Term, ...], links: Sequence[Link], path: Path | None) -> Hit:
-    own = tuple(link for link in links if resolved.memory.id in (link.source, link.target))
-    words = _words(terms, resolved.matched.content) if terms else ()
-    hit = bare(resolved, _evidence(resolved, terms, path), words, own)
-    return replace(hit, reason=sentence(hit))
+def _item(items: Callable[[], Sequence[tuple[Term, ...]]], place: int) -> tuple[Term, ...]:
+    return items()[place]
 
 
-def bare(
-    resolved: Resolved,
-    legs: Mapping[str, LegEvidence] | None = None,
-    words: tuple[str, ...] = (),
-    links: tuple[Link, ...] = (),
-) -> Hit:
-    """A hit without its reason; an explained hit also has evidence, words and links, which takes longer."""
+def bare(resolved: Resolved) -> Hit:
+    """A hit without a reason and links."""
+    return _hit(resolved, _Unread(resolved))
+
+
+def _hit(resolved: Resolved, evidence: HitEvidence, links: Sequence[Link] = ()) -> Hit:
     return Hit(
         memory=resolved.memory,
         score=resolved.score,
-        reason="",
-        legs=_UnreadEvidence(resolved) if legs is None else legs,
-        words=words,
+        evidence=evidence,
         prior=resolved.prior,
         superseded=resolved.superseded,
         stands_for=resolved.stands_for,
-        links=links,
+        links=tuple(link for link in links if resolved.memory.id in (link.source, link.target)),
         decay=resolved.decay,
     )
 
 
-class _UnreadEvidence(Mapping[str, LegEvidence]):
-    """What each leg contributed to a hit, made when it is first read."""
+class _Unread(HitEvidence):
+    """Evidence that is made when it is first read; without terms it has no words and no reason."""
 
-    def __init__(self, resolved: Resolved) -> None:
-        self._resolved = resolved
+    def __init__(
+        self, resolved: Resolved, terms: Callable[[], tuple[Term, ...]] | None = None, path: Path | None = None
+    ) -> None:
+        self._resolved, self._terms, self._path = resolved, terms, path
 
     @cached_property
-    def _read(self) -> dict[str, LegEvidence]:
-        return _evidence(self._resolved)
+    def legs(self) -> dict[str, LegEvidence]:
+        """What each leg contributed."""
+        return _evidence(self._resolved, self._terms() if self._terms else (), self._path)
 
-    def __getitem__(self, name: str) -> LegEvidence:
-        return self._read[name]
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The matched words as the memory writes them."""
+        return _words(self._terms(), self._resolved.matched.content) if self._terms else ()
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read)
+    @cached_property
+    def reason(self) -> str:
+        """The evidence as a sentence."""
+        return sentence(_hit(self._resolved, self)) if self._terms else ""
 
-    def __len__(self) -> int:
-        return len(self._read)
 
-
-def _evidence(resolved: Resolved, terms: tuple[Term, ...] = (), path: Path | None = None) -> dict[str, LegEvidence]:
+def _evidence(resolved: Resolved, terms: tuple[Term, ...], path: Path | None) -> dict[str, LegEvidence]:
     """What each leg contributed."""
     return {
         name: LegEvidence(

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from triskele.base.periods import memory_time
-from triskele.recall.fusion import Candidate, expanded
+from triskele.recall.fusion import Candidate
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 
@@ -153,18 +153,14 @@ def resolve(
     chosen = _chosen(fused, query, store, priors=priors, show_superseded=show_superseded)
     # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
     rows = store.rows([choice.fused.row for choice in chosen])
-    candidates = [choice.fused for choice in chosen]
-    return [
-        _resolved(choice, candidate, matched)
-        for choice, candidate in zip(chosen, expanded(candidates) if query.is_explained else candidates, strict=True)
-        if (matched := rows.get(choice.fused.row)) is not None
-    ]
+    return [_resolved(choice, matched) for choice in chosen if (matched := rows.get(choice.fused.row)) is not None]
 
 
-def _resolved(choice: _Choice, candidate: Candidate, matched: Memory) -> Resolved:
+def _resolved(choice: _Choice, matched: Memory) -> Resolved:
     memory = choice.successor or matched
     stands_for = None if matched.id == memory.id else matched.id
-    return Resolved(memory, matched, candidate, choice.score, choice.prior, choice.superseded, stands_for, choice.decay)
+    score, prior, superseded, decay = choice.score, choice.prior, choice.superseded, choice.decay
+    return Resolved(memory, matched, choice.fused, score, prior, superseded, stands_for, decay)
 
 
 def _chosen(

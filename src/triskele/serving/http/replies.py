@@ -14,7 +14,7 @@ from triskele.curation.compare import Verdict
 from triskele.recall.why_not import SmallestChange, Stage, WhyNot
 from triskele.serving.statistics import MoreStatistics
 from triskele.stores.sharing import ReceivedMemory, Share
-from triskele.types import Agreement, Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Period
+from triskele.types import Agreement, Answer, Hit, HitEvidence, JournalEntry, LegEvidence, Link, Memory, Period
 
 if TYPE_CHECKING:
     from triskele.curation.undo import UndoPlan
@@ -272,9 +272,7 @@ def to_answer(reply: RecallReply) -> Answer:
         Hit(
             memory=to_memory(each),
             score=each.score,
-            reason=each.reason,
-            legs=each.evidence,
-            words=each.words,
+            evidence=HitEvidence(reason=each.reason, legs=each.evidence, words=each.words),
             prior=each.prior,
             superseded=each.superseded,
             stands_for=each.stands_for,
