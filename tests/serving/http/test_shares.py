@@ -258,6 +258,9 @@ def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: 
     agent = {"X-Triskele-Client": "codex"}
     assert server.ask(bob, "PUT", "/v1/shares/trusted/ada", headers=agent).status_code == 409
     assert not any("trust" in tool["name"] for tool in server.mcp(bob, "tools/list", {})["result"]["tools"])
+    for name in ("%00", "a%00b", "%ED%A0%80", "%F0%9F%98%80", "x" * 300, "%20"):
+        for method in ("PUT", "DELETE"):
+            assert 400 <= server.ask(bob, method, f"/v1/shares/trusted/{name}").status_code < 500
     server.tenants.accounts.erase_user("ada")
     server.user("ada")
     with triskele.connect(server.url, bob) as memory:

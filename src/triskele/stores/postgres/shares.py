@@ -110,14 +110,14 @@ class PostgresShares:
         """Let agents be given unasked what this user shares."""
         if owner == self._owner:
             raise BadInput(f"{owner} is yourself: agents are given your own memories anyway")
-        created = self._created([owner])
+        created = self._created([check_user(owner)])
         if owner not in created:
             raise NotFound(f"there is no user {owner[:64]}")
         self._documents.put(_TRUSTED, {owner: Document(created[owner])})
 
     def distrust(self, owner: str) -> None:
         """Take the trust back; agents are given what this user shares only where they ask."""
-        self._documents.delete(_TRUSTED, [owner])
+        self._documents.delete(_TRUSTED, [check_user(owner)])
 
     def trusted(self) -> list[str]:
         """The users whose memories agents are given unasked, by name."""
