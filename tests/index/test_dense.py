@@ -310,7 +310,8 @@ def test_vectors_of_a_damaged_file_do_not_hide_the_others(shelf: Shelf, tail_cap
     shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [folder] = shelf.folder.glob("dense-*")
     with (folder / "values").open("r+b") as values:
-        for place, bad in ((3, np.nan), (5, 1e30)):
+        # Far above every cosine of the vector that is asked for, not below.
+        for place, bad in ((3, np.nan), (5, np.copysign(1e30, vectors[8][0]))):
             values.seek(place * WIDTH * 4)
             values.write(np.array([bad], dtype="<f4").tobytes())
     index = shelf.index(tail_cap=tail_cap)

@@ -493,6 +493,6 @@ def highest(cosines: Floats, limit: int) -> tuple[Ints, Floats]:
     chosen = np.flatnonzero(_is_cosine(cosines))
     if len(chosen) > limit:
         border = np.partition(cosines[chosen], len(chosen) - limit)[len(chosen) - limit]
-        chosen = np.flatnonzero(cosines >= border)
+        chosen = chosen[cosines[chosen] >= border]
     chosen = chosen[np.argsort(-cosines[chosen], kind="stable")][:limit]
     return chosen, cosines[chosen]
