@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -310,3 +312,14 @@ def test_reasons_are_made_when_they_are_read_of_the_text_that_was_found(
     assert hit.words == ("herons", "nest") and "“herons”" in hit.reason
     assert [term.text for term in hit.legs["lexical"].terms] == ["herons", "nest"]
     assert read == [1]
+
+
+def test_copies_of_an_answer_and_pickled_ones_have_its_reasons(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine()
+    engine.remember("herons nest in the old mill")
+    engine.remember("the mill was sold")
+    answer = engine.recall("where do herons nest at the mill?")
+    kept = pickle.dumps(answer)
+    assert pickle.loads(kept) == copy.deepcopy(answer) == answer
+    assert [hit.reason for hit in pickle.loads(kept).hits] == [hit.reason for hit in answer.hits]
+    assert all(hit.legs and hit.words for hit in pickle.loads(kept).hits)

@@ -137,6 +137,10 @@ class _Unread(HitEvidence):
     ) -> None:
         self._resolved, self._terms, self._path = resolved, terms, path
 
+    def __getstate__(self) -> dict[str, object]:
+        """A copy, in another process too, holds what was made and not what it is made of."""
+        return {"legs": self.legs, "words": self.words, "reason": self.reason}
+
     @cached_property
     def legs(self) -> dict[str, LegEvidence]:
         """What each leg contributed."""
