@@ -14,6 +14,7 @@ import pytest
 
 from triskele.base.files import file_lock
 from triskele.engine import Engine
+from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import Document
 from triskele.stores.sqlite import database, maintenance
 from triskele.types import LinkKind
@@ -163,3 +164,22 @@ def test_kept_answers_follow_every_writer(open_engine: Callable[..., Engine]) ->
         assert store.heads() != heads
         raise RuntimeError
     assert store.heads() == heads and third in {memory.id for memory in engine.browse()}
+
+
+def test_kept_answers_do_not_outlive_a_restore_whose_backup_could_not_be_noted(
+    open_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine()
+    engine.remember("before the backup")
+    engine.backup(tmp_path / "copy.db")
+    engine.remember("after the backup")
+    store = engine.store
+    before = store.heads()
+
+    def refuse(*_: object) -> None:
+        raise StoreUnavailable("busy")
+
+    # As where another process writes at that moment: this connection has changed no row by itself.
+    monkeypatch.setattr(maintenance.copies, "note_backup", refuse)
+    engine.maintenance.restore(tmp_path / "copy.db")
+    assert store.epoch() != before.epoch and store.heads().journal == store.position() != before.journal

@@ -178,6 +178,10 @@ class Database:
         if state != self._local.state:
             self._local.kept, self._local.state = {}, state
 
+    def forget_kept(self) -> None:
+        """Ask everything again: neither number tells of pages that are copied over this connection."""
+        self._local.state = None
+
     def all_now(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
         """The rows of a query as of now, inside a snapshot too."""
         if not self.connection().in_transaction:

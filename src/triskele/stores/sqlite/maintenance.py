@@ -132,6 +132,7 @@ class SqliteMaintenance:
                     self.backup(kept)
                     with _closing(apsw.Connection(str(staged))) as copy:
                         _copy_pages(copy, self._database.connection())
+                    self._database.forget_kept()
                 return kept
             except TriskeleError as error:
                 kept.unlink(missing_ok=True)
