@@ -181,10 +181,10 @@ class Column:
 
     @cached_property
     def ranks(self) -> NDArray[np.int64]:
-        """The rank of each row from 0, ties by row; what is not scored comes last."""
+        """The rank of each row from 0, ties by row; what is not scored shares the one after all."""
         ranks = np.empty(len(self.raw), dtype=np.int64)
         ranks[np.argsort(-self.raw, kind="stable")] = np.arange(len(self.raw))
-        return ranks
+        return np.where(self.is_scored, ranks, len(self.raw))
 
     def of(self, place: int) -> Contribution | None:
         """What the leg adds to the row at a place; None where it has not scored the row."""
