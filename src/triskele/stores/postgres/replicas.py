@@ -99,7 +99,12 @@ def epoch_of(connection: Connection) -> str:
 
 def give_back(pool: ConnectionPool[Connection], connection: Connection) -> None:
     """End what is left of a transaction, and let others use the connection."""
-    if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+    status = psycopg.pq.TransactionStatus
+    if not connection.closed and connection.info.transaction_status != status.IDLE:
+        if connection.info.transaction_status == status.INERROR:
+            # The driver counts a statement as prepared where an error before it in a pipeline kept it from the server,
+            # and keeps one whose plan is no longer valid: both would fail for as long as the connection lives.
+            connection.prepare_threshold = None
         with suppress(psycopg.Error):
             connection.execute("ROLLBACK")
     pool.putconn(connection)

@@ -1,0 +1,51 @@
+"""Prepared statements of a connection: one that failed must not fail for as long as the connection lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psycopg
+import pytest
+
+from triskele.errors import StoreUnavailable
+from triskele.stores.postgres.connections import _PREPARED_AFTER, Connections, OwnerTransactions
+
+
+@pytest.fixture
+def transactions(postgres_url: str) -> Iterator[OwnerTransactions]:
+    """Those of one owner over a single connection that a recall has used: it has rolled back a snapshot."""
+    connections = Connections(postgres_url, most=1)
+    made = OwnerTransactions(connections, "alice")
+    with made.snapshot():
+        pass
+    yield made
+    connections.close()
+
+
+@pytest.mark.parametrize("before", range(_PREPARED_AFTER + 2))
+def test_an_error_leaves_no_statement_that_only_the_driver_calls_prepared(
+    transactions: OwnerTransactions, before: int
+) -> None:
+    for number in range(before):
+        transactions.all(f"SELECT {number}")
+    # The end of the transaction follows in the same pipeline, and the server never reads it.
+    with pytest.raises(StoreUnavailable, match="division by zero"):
+        transactions.all("SELECT 1 / 0")
+    assert [transactions.all(f"SELECT {number}") for number in range(9)] == [[(number,)] for number in range(9)]
+
+
+def test_a_plan_that_another_instance_made_invalid_fails_once(
+    transactions: OwnerTransactions, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE public.measured (size integer); GRANT SELECT ON public.measured TO PUBLIC")
+        try:
+            for _ in range(2 * _PREPARED_AFTER):
+                assert transactions.all("SELECT size FROM public.measured") == []
+            connection.execute("ALTER TABLE public.measured ALTER COLUMN size TYPE bigint")
+            with suppress(StoreUnavailable):
+                transactions.all("SELECT size FROM public.measured")
+            assert transactions.all("SELECT size FROM public.measured") == []
+        finally:
+            connection.execute("DROP TABLE public.measured")
