@@ -38,7 +38,8 @@ def remaining(engine: Engine, shares: ShareStore, ended: Share) -> list[Remainin
     members = {group.name: group.members for group in shares.groups()}
     found = []
     for share in shares.given():
-        common = _readers(share, members) & _readers(ended, members)
+        # An owner may be in the group too, and reads anyway.
+        common = (_readers(share, members) & _readers(ended, members)) - {ended.owner}
         if common and _is_about_the_same(engine, share, ended):
             found.append(RemainingShare(share, tuple(sorted(common))))
     return found

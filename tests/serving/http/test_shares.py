@@ -177,7 +177,8 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     id = json.loads(run("add", FACT, "--tags", "air,team", "--json", **hers).stdout)["id"]
     other = json.loads(run("add", "The hangar is cold", "--tags", "cold", "--json", **hers).stdout)["id"]
     run("shares", "groups", "create", "crew", **direct)
-    run("shares", "groups", "add", "crew", "bob", **direct)
+    for member in ("ada", "bob"):
+        run("shares", "groups", "add", "crew", member, **direct)
     for what in ((id,), (other,), ("--tag", "air"), ("--tag", "cold")):
         run("shares", "add", *what, "--user", "bob", **hers)
     run("shares", "add", "--tag", "team", "--group", "crew", **hers)
@@ -200,6 +201,10 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     run("shares", "add", id, "--user", "bob", **hers)
     told = json.loads(server.tool(ada, "memory_unshare", id=id, user="bob"))["result"]["structuredContent"]
     assert told["still_shared"] == ["bob through tag team with group crew (read)"]
+    run("shares", "add", id, "--group", "crew", **hers)
+    assert run("shares", "remove", id, "--group", "crew", **hers).output.splitlines()[1:] == [
+        "Still read by bob through tag team with group crew (read)"
+    ]
     assert run("shares", "groups", "delete", "crew", **direct).exit_code == 0
 
 
