@@ -376,7 +376,7 @@ class LegEvidence:
     path: Path | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class HitEvidence:
     """Why a memory answers: what each leg contributed, and `reason`, which says so in a sentence.
 
@@ -386,6 +386,15 @@ class HitEvidence:
     reason: str = ""
     legs: Mapping[str, LegEvidence] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it reads the same, also if one of the two is made when it is first read."""
+        if not isinstance(other, HitEvidence):
+            return NotImplemented
+        return (self.reason, self.legs, self.words) == (other.reason, other.legs, other.words)
+
+    # Not hashable: `legs` is not.
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

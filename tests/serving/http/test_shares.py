@@ -136,7 +136,8 @@ def test_commands_share_through_a_server_and_on_the_store(
     assert run("shares", "add", "--tag", "air", "--group", "crew", "--owner", "ada", **direct).exit_code == 0
     assert json.loads(run("shares", "list", "--json", **his).stdout)["received"][0]["id"] == id
     assert "tag air" in run("history", "--limit", "5", **hers).output
-    assert "shared by ada" in run("list", **his).output and "shared by" not in run("list", **hers).output
+    heading, first, *_ = run("list", **his).output.splitlines()
+    assert "shared by" in heading and "  ada  " in first and "shared by" not in run("list", **hers).output
     [listed] = json.loads(run("list", "--json", **his).stdout)["memories"]
     assert (listed["owner"], listed["shared_by"]) == ("ada", "ada")
     denied = run("shares", "groups", "delete", "crew", **his)

@@ -313,22 +313,20 @@ def listing(
         return _empty_listing(project, offset)
     # Inside one project its name is redundant.
     places = ["project"] if project is None else []
-    made = table("id", "updated", "category", *places, "memory", last_takes_rest=True)
+    sharers = ["shared by"] if any(each.shared_by for each in listed) else []
+    made = table("id", "updated", "category", *places, *sharers, "memory", last_takes_rest=True)
     for each in listed:
         details = [day(each.updated_at), each.category, *([each.project or "everywhere"] if places else [])]
+        details += [each.shared_by or ""] if sharers else []
         before = Text(mark(each, each.id in superseded), style=OLD)
         made.add_row(
             Text(short[each.id], style=ID),
             *(note(detail, style=QUIET) for detail in details),
-            before + Text(one_line(each.content)) + note(_sharer(each), style=QUIET),
+            before + Text(one_line(each.content)),
         )
     following = f" · more with --offset {offset + limit}" if len(listed) == limit else ""
     counted = f"{offset + 1} to {offset + len(listed)} · {place(project)}{following}"
     return Group(made, note(counted, style=QUIET))
-
-
-def _sharer(memory: Memory) -> str:
-    return f"  shared by {memory.shared_by}" if memory.shared_by else ""
 
 
 def _empty_listing(project: str | None, offset: int) -> RenderableType:
