@@ -213,6 +213,10 @@ def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session:
     return str(memory.hook(event, told, sees_private=False, timeout_s=60))
 
 
+def _digest(server: Server, key: str) -> str:  # noqa: F811
+    return json.dumps(server.mcp(key, "resources/read", {"uri": "memory://digest"}))
+
+
 def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
@@ -222,9 +226,11 @@ def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) 
         question = "where does the zeppelin land?"
         assert len(his.recall(question).hits) == 2 and _given(hers, question)
         assert (_given(his, question), _given(his, "", "session-start")) == ("", "")
+        assert "by night" not in _digest(server, bob)
         his.store.shares.trust("ada")
         assert his.store.shares.trusted() == ["ada"] and hers.store.shares.trusted() == []
         assert FACT in _given(his, question) and "by night" in _given(his, "", "session-start")
+        assert "by night" in _digest(server, bob)
         assert "lands" not in _given(his, question, session="1").replace(FACT, "")
         # What a conversation lost is given again only where it is trusted still.
         assert FACT in _given(his, question, session="2")
