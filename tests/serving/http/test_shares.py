@@ -13,6 +13,7 @@ from test_tenants import Server, server, settings  # noqa: F401 - fixtures
 
 import triskele
 from triskele.errors import BadInput, NotAllowed, NotFound
+from triskele.serving import remaining_access
 from triskele.serving.cli.main import cli
 from triskele.serving.http.problems import AccessDenied, QuotaExceeded
 from triskele.stores.access_keys import SCOPES, Quotas
@@ -171,9 +172,11 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     server: Server,  # noqa: F811
     run: Callable[..., Any],
     postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ada, _ = server.user("ada"), server.user("bob")
     hers, direct = {"SERVER": server.url, "KEY": ada}, {"STORE": postgres_url}
+    monkeypatch.setattr(remaining_access, "_PAGE", 1)
     id = json.loads(run("add", FACT, "--tags", "air,team", "--json", **hers).stdout)["id"]
     other = json.loads(run("add", "The hangar is cold", "--tags", "cold", "--json", **hers).stdout)["id"]
     run("shares", "groups", "create", "crew", **direct)
@@ -182,6 +185,10 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     for what in ((id,), (other,), ("--tag", "air"), ("--tag", "cold")):
         run("shares", "add", *what, "--user", "bob", **hers)
     run("shares", "add", "--tag", "team", "--group", "crew", **hers)
+    # Newer, with the same tags, and not hers.
+    carol = {"SERVER": server.url, "KEY": server.user("carol")}
+    run("add", "The mast sways", "--tags", "air,team", **carol)
+    run("shares", "add", "--tag", "air", "--user", "ada", **carol)
     shown = run("shares", "list", **hers).output
     assert f"memory {id} with user bob (read): {FACT}\n" in shown
     [first, *_] = json.loads(run("shares", "list", "--json", **hers).stdout)["given"]
