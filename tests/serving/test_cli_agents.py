@@ -179,6 +179,6 @@ def test_an_explanation_is_of_what_the_hook_does(run: Run, home: Path, event: di
         assert events.respond(engine, "user-prompt-submit", {**told, "client": "", "project": ""}) == ""
     assert "is silent" in shown
     if "agent_id" in event or "source" in event:
-        assert "not a person caused the event" in " ".join(shown.split())
+        assert "no person caused the event" in " ".join(shown.split())
     else:
         assert "The event names no folder (cwd): only memories that belong everywhere" in " ".join(shown.split())

@@ -129,10 +129,6 @@ class Analyzer:
             for text, pattern, each in zip(texts, patterns, pieces, strict=True)
         ]
 
-    def first_places(self, text: str, wanted: frozenset[str]) -> list[Token]:
-        """The first place of each wanted term that a text has, in the order of the text."""
-        return self.first_places_of_each([text], wanted)[0]
-
     @staticmethod
     def _first(tokens: Iterable[Token], wanted: frozenset[str]) -> list[Token]:
         found: dict[str, Token] = {}

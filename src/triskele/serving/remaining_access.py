@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from triskele.stores.sharing import Share, ShareStore
@@ -12,7 +13,7 @@ from triskele.types import Sensitivity
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
-_LOOKED_AT = 50
+_PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +61,15 @@ def _is_about_the_same(engine: Engine, share: Share, ended: Share) -> bool:
     if ids:
         memory = engine.store.memories(ids).get(ids[0])
         return memory is not None and set(tags) <= set(memory.tags)
-    both = engine.browse(tags=tags, sensitivities=[Sensitivity.OPEN], all_projects=True, limit=_LOOKED_AT)
-    return any(not memory.shared_by for memory in both)
+    return _has_own(engine, tags)
+
+
+def _has_own(engine: Engine, tags: Sequence[str]) -> bool:
+    """Whether an open memory of the owner has all these tags; those that others share may come before it."""
+    for offset in count(0, _PAGE):
+        page = engine.browse(tags=tags, sensitivities=[Sensitivity.OPEN], all_projects=True, limit=_PAGE, offset=offset)
+        if any(not memory.shared_by for memory in page):
+            return True
+        if len(page) < _PAGE:
+            break
+    return False

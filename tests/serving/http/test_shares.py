@@ -13,6 +13,7 @@ from test_tenants import Server, server, settings  # noqa: F401 - fixtures
 
 import triskele
 from triskele.errors import BadInput, NotAllowed, NotFound
+from triskele.serving import remaining_access
 from triskele.serving.cli.main import cli
 from triskele.serving.http.problems import AccessDenied, QuotaExceeded
 from triskele.stores.access_keys import SCOPES, Quotas
@@ -172,9 +173,11 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     server: Server,  # noqa: F811
     run: Callable[..., Any],
     postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ada, _ = server.user("ada"), server.user("bob")
     hers, direct = {"SERVER": server.url, "KEY": ada}, {"STORE": postgres_url}
+    monkeypatch.setattr(remaining_access, "_PAGE", 1)
     id = json.loads(run("add", FACT, "--tags", "air,team", "--json", **hers).stdout)["id"]
     other = json.loads(run("add", "The hangar is cold", "--tags", "cold", "--json", **hers).stdout)["id"]
     run("shares", "groups", "create", "crew", **direct)
@@ -183,6 +186,10 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     for what in ((id,), (other,), ("--tag", "air"), ("--tag", "cold")):
         run("shares", "add", *what, "--user", "bob", **hers)
     run("shares", "add", "--tag", "team", "--group", "crew", **hers)
+    # Newer, with the same tags, and not hers.
+    carol = {"SERVER": server.url, "KEY": server.user("carol")}
+    run("add", "The mast sways", "--tags", "air,team", **carol)
+    run("shares", "add", "--tag", "air", "--user", "ada", **carol)
     shown = run("shares", "list", **hers).output
     assert f"memory {id} with user bob (read): {FACT}\n" in shown
     [first, *_] = json.loads(run("shares", "list", "--json", **hers).stdout)["given"]
@@ -214,6 +221,10 @@ def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session:
     return str(memory.hook(event, told, sees_private=False, timeout_s=60))
 
 
+def _digest(server: Server, key: str) -> str:  # noqa: F811
+    return json.dumps(server.mcp(key, "resources/read", {"uri": "memory://digest"}))
+
+
 def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
@@ -223,9 +234,11 @@ def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) 
         question = "where does the zeppelin land?"
         assert len(his.recall(question).hits) == 2 and _given(hers, question)
         assert (_given(his, question), _given(his, "", "session-start")) == ("", "")
+        assert "by night" not in _digest(server, bob)
         his.store.shares.trust("ada")
         assert his.store.shares.trusted() == ["ada"] and hers.store.shares.trusted() == []
         assert FACT in _given(his, question) and "by night" in _given(his, "", "session-start")
+        assert "by night" in _digest(server, bob)
         assert "lands" not in _given(his, question, session="1").replace(FACT, "")
         # What a conversation lost is given again only where it is trusted still.
         assert FACT in _given(his, question, session="2")

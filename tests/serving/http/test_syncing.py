@@ -14,6 +14,7 @@ from triskele.engine import Engine
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange.sync_notes import Notes
 from triskele.serving import syncing
+from triskele.serving.cli import render
 from triskele.serving.syncing import AutomaticSync, Sync
 from triskele.types import Sensitivity
 
@@ -73,3 +74,9 @@ def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
         time.sleep(0.02)
     automatic.stop()
     assert "ValueError" in told and "words" not in told
+
+
+def test_a_settled_conflict_says_that_only_the_version_of_this_machine_is_still_to_be_sent() -> None:
+    mine, theirs = (str(render.resolved("1k2m", side)) for side in ("mine", "theirs"))
+    assert "on this machine is kept; the next sync sends it" in mine
+    assert "on the server is kept" in theirs and "sends" not in theirs

@@ -230,7 +230,9 @@ def learned(result: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
     if result.withheld:
         yield note(f"{counted(result.withheld, 'turn')} of private sessions not sent to the language model.")
     if result.problem:
-        yield note(f"The language model read only some turns: {result.problem}. The next run reads them.", WARNING)
+        yield note(
+            f"The language model has not read every turn: {result.problem}. The next run reads the others.", WARNING
+        )
     if result.batch:
         yield note(f"Undo: triskele undo --batch {result.batch}", style=QUIET)
 

@@ -374,8 +374,9 @@ def sync_state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
 
 def resolved(id: str, kept: str) -> RenderableType:
     """That a conflict is settled."""
-    side = "The version of this machine" if kept == "mine" else "The version of the server"
-    return note(f"{side} of {id} is kept; the next sync sends it to the server.")
+    if kept == "mine":
+        return note(f"The version of {id} on this machine is kept; the next sync sends it to the server.")
+    return note(f"The version of {id} on the server is kept, here too.")
 
 
 def conflicts(found: Sequence[SyncConflict], short: Mapping[str, str]) -> RenderableType:

@@ -53,7 +53,7 @@ def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanati
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
     if not injection.is_from_user(payload):
-        return Explanation(verdict="silent: not a person caused the event, but a subagent, a loop or the client")
+        return Explanation(verdict="silent: no person caused the event, but a subagent, a loop or the client")
     if event in _SILENT:
         return Explanation(verdict=f"silent: {event} never gives memories, it only updates the records")
     conversation = Conversation.of(engine, payload)
@@ -113,7 +113,8 @@ def _considered(
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
     best = max((each.score for each in answer.hits if conversation.trusts(each.memory)), default=0.0)
     if not conversation.trusts(memory):
-        reason = f"{memory.shared_by} shares it, and you do not trust {memory.shared_by}: `triskele shares trust`"
+        owner = memory.shared_by
+        reason = f"{owner} shares it, and you do not trust {owner} (`triskele shares trust {owner}`)"
     elif not is_sure:
         reason = "the answer is not sure enough"
     elif not conversation.is_not_in_context(memory):

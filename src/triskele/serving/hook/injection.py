@@ -217,9 +217,8 @@ class Conversation:
         """The conversation of a hook call."""
         key = key_of(payload)
         given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
-        client, shares = text_in(payload, "client"), engine.store.shares
-        trusted = frozenset[str]() if shares is None else frozenset(shares.trusted())
-        return Conversation(key, project_in(engine, payload), sees_private(engine, payload), given, client, trusted)
+        client, project = text_in(payload, "client"), project_in(engine, payload)
+        return Conversation(key, project, sees_private(engine, payload), given, client, trusted_in(engine))
 
     @property
     def filters(self) -> dict[str, Any]:
@@ -245,6 +244,12 @@ class Conversation:
     def lost(self) -> list[str]:
         """Ids that a compaction removed from the context, newest first."""
         return [each.id for each in self.given.values() if each.lost]
+
+
+def trusted_in(engine: Engine) -> frozenset[str]:
+    """The users whose memories may be injected; a memory of one person has none."""
+    shares = engine.store.shares
+    return frozenset() if shares is None else frozenset(shares.trusted())
 
 
 def key_of(payload: Mapping[str, Any]) -> str | None:

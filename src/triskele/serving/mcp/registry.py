@@ -204,6 +204,7 @@ def _digest(source: RequestSource) -> schemas.Listed:
     """The standing memories of the project, as a conversation gets them at its start."""
     engine = source.open_engine() if source.policy is None else source.policy.engine_of(_reader())
     project = source.named(engine)
-    memories = injection.standing(engine, Conversation(key=None, project=project, sees_private=False, given={}))
-    lines = [schemas.line(each) for each in memories[:_DIGEST_LINES]]
+    trusted = injection.trusted_in(engine)
+    reader = Conversation(key=None, project=project, sees_private=False, given={}, trusted=trusted)
+    lines = [schemas.line(each) for each in injection.standing(engine, reader)[:_DIGEST_LINES]]
     return schemas.Listed(memories=schemas.fitting(lines), next_offset=None, project=project)

@@ -53,7 +53,7 @@ NAVIGATION = (
 LOCAL_PAGES = frozenset({"code"})
 _NOTES = {
     "unchanged": {"text": "Nothing changed.", "can_undo": False},
-    "settled": {"text": "Settled; the next sync sends it to the server.", "can_undo": False},
+    "settled": {"text": "Settled; the server knows it after the next sync.", "can_undo": False},
     "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
     "user": {"text": "Added a user. Make a key for them next.", "can_undo": False},
     "revoked": {"text": "Revoked; the key and its sessions no longer work.", "can_undo": False},
