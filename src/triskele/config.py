@@ -439,8 +439,13 @@ def words_of(key: str, text: str) -> list[str]:
 
 def _check(settings: Settings) -> None:
     store = settings.store
-    if store.corpus not in (LOCAL, DATABASE):
-        raise BadInput(f"setting store.corpus must be {LOCAL} or {DATABASE}, not {store.corpus!r}")
+    for key, chosen, known in (
+        ("store.corpus", store.corpus, (LOCAL, DATABASE)),
+        ("privacy.key", settings.privacy.key, KEY_SOURCES),
+        ("curation.learn", settings.curation.learn, LEARNING),
+    ):
+        if chosen not in known:
+            raise BadInput(f"setting {key} must be one of {', '.join(known)}, not {chosen!r}")
     if store.corpus == DATABASE and store.url.startswith("sqlite:"):
         raise BadInput(f"setting store.corpus: only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
     if store.read_url and not store.url.startswith("postgres"):
@@ -448,10 +453,8 @@ def _check(settings: Settings) -> None:
     for key, url in (("server.url", settings.server.url), ("sync.url", settings.sync.url)):
         if url and not re.match(r"https?://[^/\s]", url):
             raise BadInput(f"setting {key} must begin with https:// (or http:// on this machine), not {url!r}")
-    if settings.privacy.key not in KEY_SOURCES:
-        raise BadInput(f"setting privacy.key must be one of {', '.join(KEY_SOURCES)}, not {settings.privacy.key!r}")
-    if settings.curation.learn not in LEARNING:
-        raise BadInput(f"setting curation.learn must be one of {', '.join(LEARNING)}, not {settings.curation.learn!r}")
+    if not settings.memory.owner.strip() or not settings.memory.owner.isprintable():
+        raise BadInput(f"setting memory.owner must be a name on one line, not {settings.memory.owner!r}")
     for pattern in settings.curation.learn_skip:
         try:
             re.compile(pattern)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,13 @@ Add = Callable[..., str]
         (["serch", "x"], "did you mean recall?"),
         (["help", "nonsense"], "nonsense"),
         (["list", "--store", "nonsense"], "not a store address"),
+        (["add", "x", "--project", " "], "name a project, or write for all of them with --everywhere"),
+        (["import", ""], "the path is empty"),
+        (["export", "--format", "foo"], "choose one of jsonl, markdown, archive"),
+        (["config", "set", "store.url", "foo://x"], "not a store address"),
+        (["config", "set", "index.language", "klingon"], "no stemmer for 'klingon'"),
+        (["config", "set", "memory.owner", ""], "a name on one line"),
+        (["config", "set", "memory.owner", "a\nb"], "a name on one line"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(run: Run, arguments: list[str], words: str) -> None:
@@ -84,6 +93,19 @@ def test_bytes_that_are_no_text(run: Run, program: Run) -> None:
     assert run("add", "x", "--project", "\udcff").is_refused(2, "not valid Unicode")
     assert run("undo", "--batch", "\udcff").is_refused(2, "not valid Unicode")
     assert run("add", "-", stdin=b"\xff\xfe\xfd").is_refused(2, "not UTF-8")
+
+
+@pytest.mark.parametrize(
+    "command", [["add", "-"], ["mcp"], ["hook", "user-prompt-submit", "--explain"], ["memory-tool"]]
+)
+def test_closed_standard_input_is_refused(home: Path, command: list[str]) -> None:
+    program = ["-c", "import sys; sys.stdin.close(); sys.stdin = None; from triskele.__main__ import main; main()"]
+    environment = {**os.environ, "TRISKELE_HOME": str(home)}
+    ended = subprocess.run(
+        [sys.executable, *program, *command], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "standard input is closed" in ended.stderr
 
 
 def test_ten_megabytes_are_refused_unread(run: Run, home: Path) -> None:

@@ -46,6 +46,11 @@ def replace_damaged(settings: Settings, source: Path) -> Path | None:
     return _kind(settings).replace_damaged(settings, source)
 
 
+def check_address(settings: Settings) -> None:
+    """Raise if no kind of store has such an address."""
+    _kind(settings)
+
+
 def _kind(settings: Settings) -> _Kind:
     scheme, _, _ = settings.store.url.partition(":")
     if scheme not in _KINDS:

@@ -13,7 +13,7 @@ import click
 
 from triskele import config
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.serving.cli.invocation import Invocation, common, examples
+from triskele.serving.cli.invocation import Invocation, common, examples, standard_input
 from triskele.serving.clients.table import CLIENTS, Client
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
 
     invocation.refuse_server()
     try:
-        payload = json.loads(sys.stdin.buffer.read() or b"{}")
+        payload = json.loads(standard_input().read() or b"{}")
     except ValueError:
         payload = None
     if not isinstance(payload, dict):
@@ -368,7 +368,7 @@ def mcp(invocation: Invocation, in_process: bool) -> None:
         report=lambda message: click.echo(message, err=True),
     )
     try:
-        Bridge(connector, _own_output()).run(sys.stdin.buffer)
+        Bridge(connector, _own_output()).run(standard_input())
     except BrokenPipeError:
         # The client closed its end.
         return

@@ -168,11 +168,17 @@ def _changed(file: Path, key: str, value: Any) -> str:
 
 def _check(text: str, home: Path) -> None:
     """Refuse settings that could not be read; the environment does not count."""
+    # Imported here: the help of a command does not need them.
+    from triskele.index.analysis import Analyzer
+    from triskele.stores import factory
+
     with TemporaryDirectory(prefix="triskele-") as folder:
         tried = Path(folder) / "config.toml"
         tried.write_text(text, encoding="utf-8")
         try:
-            load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
+            settings = load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
+            factory.check_address(settings)
+            Analyzer(settings.index.language)
         except BadInput as error:
             raise BadInput(str(error).replace(f" in {tried}", "")) from None
 

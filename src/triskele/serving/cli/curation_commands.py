@@ -161,7 +161,7 @@ def _key() -> str:
 @click.option("--dry-run", is_flag=True, help="Show what it finds and change nothing.")
 @click.option("--apply", "threshold", type=click.FloatRange(0.9, 1), help="Apply from this confidence on (0.9 to 1).")
 @click.option("--limit", type=click.IntRange(1), help="Read at most this many memories; the next run continues there.")
-@click.option("--yes", is_flag=True, help="Apply without asking, also more than the daily share of the store.")
+@click.option("--yes", is_flag=True, help="Apply also more than the daily share of the store, without asking.")
 @common
 def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit: int | None, yes: bool) -> None:
     """Find copies and contradictions in the whole store.

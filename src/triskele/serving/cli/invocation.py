@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
@@ -203,6 +203,15 @@ def _empty_memory(settings: Settings) -> Iterator[Engine]:
         store = replace(settings.store, url=f"sqlite:///{folder}/memories.db")
         with open_memory(settings=replace(settings, store=store)) as engine:
             yield engine
+
+
+def standard_input() -> BinaryIO:
+    """Standard input as bytes; refused if the caller closed it."""
+    from triskele.errors import BadInput
+
+    if sys.stdin is None:
+        raise BadInput("standard input is closed")
+    return sys.stdin.buffer
 
 
 def _passphrase(prompt: str, is_new: bool) -> str | None:

@@ -33,7 +33,7 @@ _LEAVING = frozenset({"q", "Q", "", "\x04"})
 
 def has_keys() -> bool:
     """Whether a terminal can be read, even if standard input is redirected."""
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         return True
     try:
         os.close(os.open(_TERMINAL, os.O_RDWR))

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from triskele.base.files import check_utf8, expanded
-from triskele.errors import TriskeleError
+from triskele.errors import BadInput, TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.serving.cli.help_screens import unknown_command
 from triskele.serving.cli.invocation import Invocation
@@ -34,6 +34,8 @@ class FilePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path of an argument."""
+        if not value:
+            raise BadInput("the path is empty")
         text = os.fsdecode(super().convert(value, param, ctx))
         path = expanded(text) if text.startswith("~") else Path(text)
         return check_utf8(path) if self._is_database else path
@@ -210,6 +212,8 @@ def only_one(first: object, second: object, names: str) -> None:
 def written_project(project: str | None, everywhere: bool) -> str | None:
     """The project to write to: None is the current one, empty is everywhere."""
     only_one(project is not None, everywhere, "--project and --everywhere")
+    if project is not None and not project.strip():
+        raise BadInput("--project is empty: name a project, or write for all of them with --everywhere")
     return "" if everywhere else project
 
 

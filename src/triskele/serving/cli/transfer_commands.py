@@ -203,9 +203,10 @@ def export(
     if all_owners:
         raise BadInput("only an archive holds every owner: add --format archive")
     stream = io.StringIO() if invocation.as_json else sys.stdout
-    with invocation.open_existing() as engine:
-        from triskele.exchange.transfer import export_memories
+    from triskele.exchange.transfer import EXPORTS, checked, export_memories
 
+    checked(format, (*EXPORTS, _ARCHIVE))
+    with invocation.open_existing() as engine:
         asked = {"include_private": private, "with_secrets": with_secrets, "current_only": current_only}
         with progress_bar("Exporting") as progress:
             place = stream if target is None else target

@@ -13,7 +13,7 @@ from triskele.base import periods
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
 from triskele.serving import shapes
 from triskele.serving.cli.help_screens import EverydayCommand
-from triskele.serving.cli.invocation import Invocation, common, examples
+from triskele.serving.cli.invocation import Invocation, common, examples, standard_input
 from triskele.serving.cli.options import (
     category_option,
     id_argument,
@@ -198,7 +198,7 @@ def _edited_by_hand(invocation: Invocation, engine: Engine, id: str) -> dict[str
     if memory.sensitivity is Sensitivity.SECRET:
         # An editor may leave the text in temporary files.
         raise BadInput("a secret cannot be opened in an editor: give its new text on standard input (`-`)")
-    if invocation.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if invocation.as_json or sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("nothing to change: give a new text or an option such as --tags")
     return {"content": click.edit(memory.content, extension=".txt") or memory.content}
 
@@ -404,12 +404,11 @@ def given_text(text: str) -> str:
 
 
 def _read() -> str:
-    if sys.stdin is None:
-        raise BadInput("standard input is closed")
-    if sys.stdin.isatty():
+    standard = standard_input()
+    if standard.isatty():
         click.echo("Type the memory, then press Ctrl-D on an empty line.", err=True)
     # One byte more than allowed shows that there is too much.
-    taken = sys.stdin.buffer.read(MAX_BYTES + 1)
+    taken = standard.read(MAX_BYTES + 1)
     if len(taken) > MAX_BYTES:
         raise BadInput(
             f"standard input is longer than {MAX_BYTES // 1_000_000} MB: a memory is one short fact"
