@@ -61,8 +61,9 @@ def test_a_sensitivity_and_an_origin_may_be_given_by_name(drafter: Drafter, open
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     assert engine.get(engine.edit(id, sensitivity="private").id).sensitivity is PRIVATE
-    with pytest.raises(BadInput, match="choose one of open, private, secret"):
-        engine.edit(id, sensitivity="hidden")
+    for wrong in ("hidden", None, 3):
+        with pytest.raises(BadInput, match="choose one of open, private, secret"):
+            engine.edit(id, sensitivity=wrong)
 
 
 def test_a_title_of_the_users_own(drafter: Drafter) -> None:

@@ -139,9 +139,9 @@ def check_origin(text: str) -> Origin:
 def _choice(kind: type[_Kind], text: str, what: str) -> _Kind:
     if isinstance(text, kind):
         return text
-    name = clean(text, f"the {what}").lower()
+    name = clean(text, f"the {what}").lower() if isinstance(text, str) else ""
     if name not in tuple(kind):
-        raise BadInput(f"unknown {what} {text[:40]!r}: choose one of {', '.join(kind)}")
+        raise BadInput(f"unknown {what} {str(text)[:40]!r}: choose one of {', '.join(kind)}")
     return kind(name)
 
 
