@@ -14,6 +14,7 @@ from test_tenants import Server, server, settings  # noqa: F401 - fixtures
 import triskele
 from triskele.errors import BadInput, NotAllowed, NotFound
 from triskele.serving.cli.main import cli
+from triskele.serving.hook.explanation import explain
 from triskele.serving.http.problems import AccessDenied, QuotaExceeded
 from triskele.stores.access_keys import SCOPES, Quotas
 
@@ -248,6 +249,25 @@ def test_untrusted_memories_do_not_keep_ones_own_away(server: Server) -> None:  
         assert all(hit.memory.shared_by for hit in his.recall("where does the zeppelin land?", limit=20).hits)
         assert own in _given(his, "where does the zeppelin land?")
         assert "two ropes" in _given(his, "", "session-start")
+
+
+def test_an_untrusted_hit_does_not_lend_its_confidence_to_a_memory_that_hardly_fits(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        question = "at which early hour does the orchard shop deploy its apple catalogue pages?"
+        id = hers.remember("The orchard shop deploys its apple catalogue pages at an early hour: nine").id
+        his.remember("The ladder for the attic, the cellar and the roof leans beside the shop door")
+        assert _given(his, question) == ""
+        hers.store.shares.share("memory", id, "user", "bob")
+        assert [hit.memory.shared_by for hit in his.recall(question).hits] == ["ada", None]
+        assert _given(his, question) == ""
+        told = explain(server.tenants.engine("bob"), "user-prompt-submit", {"prompt": question})
+        assert told.verdict == "silent: the best hit is shared by a user whom you do not trust"
+        # One's own is given where it fits about as well as what is left out.
+        his.remember("At eight, an early hour, the orchard shop deploys its apple catalogue pages")
+        assert "eight" in _given(his, question)
+        his.store.shares.trust("ada")
+        assert "nine" in _given(his, question)
 
 
 def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811

@@ -89,6 +89,8 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
             f"silent: the confidence {answer.confidence:.2f} is below agents.least_confidence"
             f" ({settings.least_confidence:g})"
         )
+    elif not conversation.trusts(answer.hits[0].memory):
+        verdict = "silent: the best hit is shared by a user whom you do not trust"
     else:
         verdict = "silent: everything relevant is in the conversation already"
     return Explanation(
@@ -111,7 +113,7 @@ def _considered(
     if memory.id in {each.id for each in given}:
         return Considered(memory)
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
-    best = max((each.score for each in answer.hits if conversation.trusts(each.memory)), default=0.0)
+    best = injection.best_score(answer)
     if not conversation.trusts(memory):
         reason = f"{memory.shared_by} shares it, and you do not trust {memory.shared_by}: `triskele shares trust`"
     elif not is_sure:

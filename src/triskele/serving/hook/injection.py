@@ -115,11 +115,16 @@ def recalled(engine: Engine, query: str, conversation: Conversation) -> Answer:
     return engine.recall(query, limit=validation.MAX_LIMIT, logged=False, hurried=True, **conversation.filters)
 
 
+def best_score(answer: Answer) -> float:
+    """The score that hits are measured by: of the hit that the confidence is about, be it trusted or not."""
+    return answer.hits[0].score if answer.hits else 0.0
+
+
 def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
     from triskele.recall.pipeline import pack
 
+    best = best_score(answer)
     hits = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
-    best = hits[0].score if hits else 0.0
     near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
     # Leave out near-duplicates, whatever the budget.
     packed = pack(replace(answer, hits=tuple(near)), validation.MAX_BUDGET)
