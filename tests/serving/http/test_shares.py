@@ -262,12 +262,40 @@ def test_an_untrusted_hit_does_not_lend_its_confidence_to_a_memory_that_hardly_f
         assert [hit.memory.shared_by for hit in his.recall(question).hits] == ["ada", None]
         assert _given(his, question) == ""
         told = explain(server.tenants.engine("bob"), "user-prompt-submit", {"prompt": question})
-        assert told.verdict == "silent: the best hit is shared by a user whom you do not trust"
+        assert told.verdict == "silent: the best hit is shared or written by a user whom you do not trust"
         # One's own is given where it fits about as well as what is left out.
         his.remember("At eight, an early hour, the orchard shop deploys its apple catalogue pages")
         assert "eight" in _given(his, question)
         his.store.shares.trust("ada")
         assert "nine" in _given(his, question)
+
+
+def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_trusted(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    question = "where does the zeppelin land?"
+    event = ("user-prompt-submit", {"prompt": question})
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        id = hers.remember(FACT, category="preferences", importance=1.0).id
+        hers.store.shares.share("memory", id, "user", "bob", access="write")
+        assert FACT in _given(hers, question) and FACT in _given(hers, "", "session-start")
+        his.edit(id, importance=0.9)
+        assert FACT in _given(hers, question)
+        his.edit(id, content="The zeppelin lands in Bregenz")
+        assert "Bregenz" in hers.recall(question).hits[0].memory.content
+        hers.edit(id, tags=["air"])
+        hers.store.shares.unshare("memory", id, "user", "bob")
+        assert (_given(hers, question), _given(hers, "", "session-start")) == ("", "")
+        told = explain(server.tenants.engine("ada"), *event)
+        assert [each.left_out for each in told.considered] == [
+            "bob wrote it, and you do not trust bob: `triskele shares trust`"
+        ]
+        assert told.verdict.startswith("silent: the best hit is shared or written")
+        hers.store.shares.trust("bob")
+        assert "Bregenz" in _given(hers, question) and "Bregenz" in _given(hers, "", "session-start")
+        hers.store.shares.distrust("bob")
+        # Her own words, also by a client whose name looks like that of a user.
+        hers.acting_as("client:bob/x").edit(id, content="The zeppelin lands in Lindau")
+        assert "Lindau" in _given(hers, question)
 
 
 def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
