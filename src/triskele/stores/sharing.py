@@ -85,7 +85,7 @@ class ShareStore(Protocol):
         ...
 
     def distrust(self, owner: str) -> None:
-        """Take the trust back; agents are given what this user shares only where they ask."""
+        """Take the trust back: agents find what this user shares only when they search."""
         ...
 
     def trusted(self) -> list[str]:

@@ -303,12 +303,15 @@ def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: 
     hers, his = ({"SERVER": server.url, "KEY": key} for key in (ada, bob))
     run("add", FACT, "--tags", "air", **hers)
     run("shares", "add", "--tag", "air", "--user", "bob", **hers)
-    assert "Agents are given what ada shares only where they ask" in run("shares", "list", **his).output
+    untrusted = "Agents find what ada shares only when they search; hooks do not inject it"
+    assert untrusted in run("shares", "list", **his).output
     assert run("shares", "trust", "ada", **his).output.startswith("Agents are given unasked what ada shares")
     assert json.loads(run("shares", "list", "--json", **his).stdout)["trusted"] == ["ada"]
     assert (
         run("shares", "trust", "nobody", **his).exit_code == 1 and run("shares", "trust", "bob", **his).exit_code == 2
     )
+    unknown, own = (run("shares", "distrust", name, **his) for name in ("nobody", "bob"))
+    assert (unknown.exit_code, own.exit_code) == (1, 2) and "there is no user nobody" in unknown.output
     agent = {"X-Triskele-Client": "codex"}
     assert server.ask(bob, "PUT", "/v1/shares/trusted/ada", headers=agent).status_code == 409
     assert not any("trust" in tool["name"] for tool in server.mcp(bob, "tools/list", {})["result"]["tools"])
@@ -319,6 +322,8 @@ def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: 
     server.user("ada")
     with triskele.connect(server.url, bob) as memory:
         assert memory.store.shares.trusted() == []
+    server.tenants.accounts.erase_user("ada")
+    assert [run("shares", "distrust", "ada", **his).exit_code for _ in range(2)] == [0, 1]
 
 
 @pytest.mark.parametrize(

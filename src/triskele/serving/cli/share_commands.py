@@ -131,7 +131,7 @@ def trust(invocation: Invocation, name: str, owner: str | None) -> None:
 @_OWNER
 @common
 def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
-    """Give agents what a user shares with you only where they ask."""
+    """Let agents find what a user shares only when they search; hooks do not inject it."""
     with _opened(invocation, owner) as (_, found):
         found.distrust(name)
         _say_trust(invocation, name, found.trusted())
@@ -259,7 +259,10 @@ def _say_trust(invocation: Invocation, name: str, trusted: list[str]) -> None:
 def _trust_line(name: str, is_trusted: bool) -> str:
     if is_trusted:
         return f"Agents are given unasked what {name} shares (end it: triskele shares distrust {name})"
-    return f"Agents are given what {name} shares only where they ask (change it: triskele shares trust {name})"
+    return (
+        f"Agents find what {name} shares only when they search; hooks do not inject it"
+        f" (change it: triskele shares trust {name})"
+    )
 
 
 def _group_line(group: UserGroup) -> str:

@@ -115,16 +115,22 @@ class PostgresShares:
 
     def trust(self, owner: str) -> None:
         """Let agents be given unasked what this user shares."""
-        if owner == self._owner:
-            raise BadInput(f"{owner} is yourself: agents are given your own memories anyway")
-        created = self._created([check_user(owner)])
+        created = self._created([self._other(owner)])
         if owner not in created:
             raise NotFound(f"there is no user {owner[:64]}")
         self._documents.put(_TRUSTED, {owner: Document(created[owner])})
 
     def distrust(self, owner: str) -> None:
-        """Take the trust back; agents are given what this user shares only where they ask."""
-        self._documents.delete(_TRUSTED, [check_user(owner)])
+        """Take the trust back: agents find what this user shares only when they search."""
+        # The trust in a user who was erased since can be taken back too.
+        if not self._documents.some(_TRUSTED, [self._other(owner)]) and not self._created([owner]):
+            raise NotFound(f"there is no user {owner[:64]}")
+        self._documents.delete(_TRUSTED, [owner])
+
+    def _other(self, owner: str) -> str:
+        if owner == self._owner:
+            raise BadInput(f"{owner} is yourself: agents are given your own memories anyway")
+        return check_user(owner)
 
     def trusted(self) -> list[str]:
         """The users whose memories agents are given unasked, by name."""
