@@ -210,6 +210,28 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     assert run("shares", "groups", "delete", "crew", **direct).exit_code == 0
 
 
+def test_a_shared_tag_says_how_many_memories_it_shares_and_leaves_out(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
+    ada, _ = server.user("ada"), server.user("bob")
+    hers = {"SERVER": server.url, "KEY": ada}
+
+    def add(*more: str) -> list[str]:
+        return list(run("shares", "add", "--tag", "air", "--user", "bob", *more, **hers).output.splitlines())
+
+    none = "No open memory has this tag yet; later ones will be shared"
+    assert add() == ["Shared tag air with user bob (read)", none]
+    run("add", "A private balloon", "--tags", "air", "--private", **hers)
+    left_out = "1 private or secret memory left out: only open ones are shared"
+    assert add() == ["Already shared: tag air with user bob (read)", none, left_out]
+    run("add", FACT, "--tags", "air", **hers)
+    now = "1 memory now; later ones are shared too"
+    assert add("--write") == ["Shared tag air with user bob (write)", now, left_out]
+    run("add", "The hangar is cold", "--tags", "air", **hers)
+    assert add("--write")[:2] == [
+        "Already shared: tag air with user bob (write)",
+        now.replace("1 memory", "2 memories"),
+    ]
+
+
 def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session: str = "") -> str:
     told = {"prompt": prompt, "session_id": session} if prompt else {"source": "startup"}
     return str(memory.hook(event, told, sees_private=False, timeout_s=60))
