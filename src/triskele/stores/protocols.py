@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from triskele.stores.archive import ArchiveStore
 from triskele.stores.corpus_store import CorpusStore
 from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
-from triskele.stores.sharing import ShareStore
+from triskele.stores.sharing import OwnerShares
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 # The kind of the one document that holds the vault's wrapped keys.
@@ -420,7 +420,7 @@ class OwnerStore(Truth, Protocol):
         ...
 
     @property
-    def shares(self) -> ShareStore | None:
+    def shares(self) -> OwnerShares | None:
         """What is shared with other users; None if there are none."""
         ...
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from triskele.errors import BadInput
-from triskele.types import USER
+from triskele.types import USER, Memory
 from triskele.validation import clean_tag
 
 Subject = Literal["memory", "tag"]
@@ -85,11 +85,19 @@ class ShareStore(Protocol):
         ...
 
     def distrust(self, owner: str) -> None:
-        """Take the trust back; agents are given what this user shares only where they ask."""
+        """Take the trust back: agents find what this user shares only when they search."""
         ...
 
     def trusted(self) -> list[str]:
         """The users whose memories agents are given unasked, by name."""
+        ...
+
+
+class OwnerShares(ShareStore, Protocol):
+    """The same where the store is, with what decides which memories agents are given unasked."""
+
+    def writers(self, memories: Sequence[Memory]) -> dict[str, str]:
+        """The other users who wrote the texts of some memories, by the id of the memory; own texts have none."""
         ...
 
 

@@ -15,6 +15,7 @@ import triskele
 from triskele.errors import BadInput, NotAllowed, NotFound
 from triskele.serving import remaining_access
 from triskele.serving.cli.main import cli
+from triskele.serving.hook.explanation import explain
 from triskele.serving.http.problems import AccessDenied, QuotaExceeded
 from triskele.stores.access_keys import SCOPES, Quotas
 
@@ -216,6 +217,28 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     assert run("shares", "groups", "delete", "crew", **direct).exit_code == 0
 
 
+def test_a_shared_tag_says_how_many_memories_it_shares_and_leaves_out(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
+    ada, _ = server.user("ada"), server.user("bob")
+    hers = {"SERVER": server.url, "KEY": ada}
+
+    def add(*more: str) -> list[str]:
+        return list(run("shares", "add", "--tag", "air", "--user", "bob", *more, **hers).output.splitlines())
+
+    none = "No open memory has this tag yet; later ones will be shared"
+    assert add() == ["Shared tag air with user bob (read)", none]
+    run("add", "A private balloon", "--tags", "air", "--private", **hers)
+    left_out = "1 private or secret memory left out: only open ones are shared"
+    assert add() == ["Already shared: tag air with user bob (read)", none, left_out]
+    run("add", FACT, "--tags", "air", **hers)
+    now = "1 memory now; later ones are shared too"
+    assert add("--write") == ["Shared tag air with user bob (write)", now, left_out]
+    run("add", "The hangar is cold", "--tags", "air", **hers)
+    assert add("--write")[:2] == [
+        "Already shared: tag air with user bob (write)",
+        now.replace("1 memory", "2 memories"),
+    ]
+
+
 def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session: str = "") -> str:
     told = {"prompt": prompt, "session_id": session} if prompt else {"source": "startup"}
     return str(memory.hook(event, told, sees_private=False, timeout_s=60))
@@ -263,17 +286,67 @@ def test_untrusted_memories_do_not_keep_ones_own_away(server: Server) -> None:  
         assert "two ropes" in _given(his, "", "session-start")
 
 
+def test_an_untrusted_hit_does_not_lend_its_confidence_to_a_memory_that_hardly_fits(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        question = "at which early hour does the orchard shop deploy its apple catalogue pages?"
+        id = hers.remember("The orchard shop deploys its apple catalogue pages at an early hour: nine").id
+        his.remember("The ladder for the attic, the cellar and the roof leans beside the shop door")
+        assert _given(his, question) == ""
+        hers.store.shares.share("memory", id, "user", "bob")
+        assert [hit.memory.shared_by for hit in his.recall(question).hits] == ["ada", None]
+        assert _given(his, question) == ""
+        told = explain(server.tenants.engine("bob"), "user-prompt-submit", {"prompt": question})
+        assert told.verdict == "silent: the best hit is shared or written by a user whom you do not trust"
+        # One's own is given where it fits about as well as what is left out.
+        his.remember("At eight, an early hour, the orchard shop deploys its apple catalogue pages")
+        assert "eight" in _given(his, question)
+        his.store.shares.trust("ada")
+        assert "nine" in _given(his, question)
+
+
+def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_trusted(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    question = "where does the zeppelin land?"
+    event = ("user-prompt-submit", {"prompt": question})
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        id = hers.remember(FACT, category="preferences", importance=1.0).id
+        hers.store.shares.share("memory", id, "user", "bob", access="write")
+        assert FACT in _given(hers, question) and FACT in _given(hers, "", "session-start")
+        his.edit(id, importance=0.9)
+        assert FACT in _given(hers, question)
+        his.edit(id, content="The zeppelin lands in Bregenz")
+        assert "Bregenz" in hers.recall(question).hits[0].memory.content
+        hers.edit(id, tags=["air"])
+        hers.store.shares.unshare("memory", id, "user", "bob")
+        assert (_given(hers, question), _given(hers, "", "session-start")) == ("", "")
+        told = explain(server.tenants.engine("ada"), *event)
+        assert [each.left_out for each in told.considered] == [
+            "bob wrote it, and you do not trust bob: `triskele shares trust`"
+        ]
+        assert told.verdict.startswith("silent: the best hit is shared or written")
+        hers.store.shares.trust("bob")
+        assert "Bregenz" in _given(hers, question) and "Bregenz" in _given(hers, "", "session-start")
+        hers.store.shares.distrust("bob")
+        # Her own words, also by a client whose name looks like that of a user.
+        hers.acting_as("client:bob/x").edit(id, content="The zeppelin lands in Lindau")
+        assert "Lindau" in _given(hers, question)
+
+
 def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     hers, his = ({"SERVER": server.url, "KEY": key} for key in (ada, bob))
     run("add", FACT, "--tags", "air", **hers)
     run("shares", "add", "--tag", "air", "--user", "bob", **hers)
-    assert "Agents are given what ada shares only where they ask" in run("shares", "list", **his).output
+    untrusted = "Agents find what ada shares only when they search; hooks do not inject it"
+    assert untrusted in run("shares", "list", **his).output
     assert run("shares", "trust", "ada", **his).output.startswith("Agents are given unasked what ada shares")
     assert json.loads(run("shares", "list", "--json", **his).stdout)["trusted"] == ["ada"]
     assert (
         run("shares", "trust", "nobody", **his).exit_code == 1 and run("shares", "trust", "bob", **his).exit_code == 2
     )
+    unknown, own = (run("shares", "distrust", name, **his) for name in ("nobody", "bob"))
+    assert (unknown.exit_code, own.exit_code) == (1, 2) and "there is no user nobody" in unknown.output
     agent = {"X-Triskele-Client": "codex"}
     assert server.ask(bob, "PUT", "/v1/shares/trusted/ada", headers=agent).status_code == 409
     assert not any("trust" in tool["name"] for tool in server.mcp(bob, "tools/list", {})["result"]["tools"])
@@ -284,6 +357,8 @@ def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: 
     server.user("ada")
     with triskele.connect(server.url, bob) as memory:
         assert memory.store.shares.trusted() == []
+    server.tenants.accounts.erase_user("ada")
+    assert [run("shares", "distrust", "ada", **his).exit_code for _ in range(2)] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_pages_offer_only_the_changes_that_a_share_allows(team: Team) -> None:
     assert f"/memory/{id}/edit" not in page and f"/memory/{id}/forget" not in page and "supersedes=" not in page
     assert "ada shares this memory for reading" in page
     assert "shared by ada" in table and table.count(" disabled ") == 1
-    assert "are given it only where they ask" in page and "Trust ada" in page
+    assert "find it only when they search; hooks do not inject it" in page and "Trust ada" in page
     assert bob.post(f"/ui/memory/{id}/trust").status_code < 400
     trusting = bob.engine.store.shares
     assert trusting is not None and trusting.trusted() == ["ada"]

@@ -16,11 +16,14 @@ from triskele.serving.cli.invocation import Invocation, common, examples, global
 from triskele.serving.cli.options import OrderedGroup
 from triskele.serving.remaining_access import described, remaining
 from triskele.stores.sharing import GroupStore, Share, ShareStore, UserGroup, checked, shares_of
+from triskele.types import Memory, Sensitivity
+from triskele.validation import MAX_LIMIT
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
 _SHOWN_CHARACTERS = 60
+_MOST_COUNTED = 10 * MAX_LIMIT
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
 
 
@@ -68,10 +71,13 @@ def add_share(
     subject, target, kind, grantee = checked(memory, tag, user, group)
     with _opened(invocation, owner) as (engine, found):
         id = engine.resolve(target) if subject == "memory" else target
+        before = [] if invocation.as_json else [described(each) for each in found.given()]
         share = found.share(subject, id, kind, grantee, access="write" if write else "read", actor=engine.actor)
-    if invocation.as_json:
-        return invocation.write_json({**shapes.plain(share), "project": None})
-    return invocation.echo(f"Shared {described(share)}")
+        if invocation.as_json:
+            return invocation.write_json({**shapes.plain(share), "project": None})
+        extent = _extent(engine, share.target) if subject == "tag" else []
+    said = described(share)
+    return invocation.echo("\n".join([f"{'Already shared:' if said in before else 'Shared'} {said}", *extent]))
 
 
 @shares.command("remove", epilog=examples("triskele shares remove 1k2m --user bob"))
@@ -131,7 +137,7 @@ def trust(invocation: Invocation, name: str, owner: str | None) -> None:
 @_OWNER
 @common
 def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
-    """Give agents what a user shares with you only where they ask."""
+    """Let agents find what a user shares only when they search; hooks do not inject it."""
     with _opened(invocation, owner) as (_, found):
         found.distrust(name)
         _say_trust(invocation, name, found.trusted())
@@ -230,6 +236,29 @@ def _groups(invocation: Invocation) -> Iterator[GroupStore]:
         yield accounts.groups
 
 
+def _extent(engine: Engine, tag: str) -> list[str]:
+    """How many memories a tag shares now, and how many it leaves out."""
+    from triskele.serving.cli.render import memories
+
+    tagged: list[Memory] = []
+    for offset in range(0, _MOST_COUNTED, MAX_LIMIT):
+        page = engine.browse(tags=[tag], all_projects=True, limit=MAX_LIMIT, offset=offset)
+        tagged += [memory for memory in page if not memory.shared_by]
+        if len(page) < MAX_LIMIT:
+            break
+    else:
+        return [f"{_MOST_COUNTED:,} memories or more have this tag: the open ones are shared, later ones too"]
+    count = sum(memory.sensitivity is Sensitivity.OPEN for memory in tagged)
+    lines = [
+        f"{memories(count)} now; later ones are shared too"
+        if count
+        else "No open memory has this tag yet; later ones will be shared"
+    ]
+    if left_out := len(tagged) - count:
+        lines.append(f"{memories(left_out, 'private or secret ')} left out: only open ones are shared")
+    return lines
+
+
 def _texts(engine: Engine, given: Iterable[Share]) -> dict[str, str]:
     """The texts of the memories that are shared one by one."""
     ids = sorted({share.target for share in given if share.subject == "memory"})
@@ -259,7 +288,10 @@ def _say_trust(invocation: Invocation, name: str, trusted: list[str]) -> None:
 def _trust_line(name: str, is_trusted: bool) -> str:
     if is_trusted:
         return f"Agents are given unasked what {name} shares (end it: triskele shares distrust {name})"
-    return f"Agents are given what {name} shares only where they ask (change it: triskele shares trust {name})"
+    return (
+        f"Agents find what {name} shares only when they search; hooks do not inject it"
+        f" (change it: triskele shares trust {name})"
+    )
 
 
 def _group_line(group: UserGroup) -> str:

@@ -77,7 +77,13 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
     chosen = injection.for_prompt(engine, query, conversation)
     given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
     is_sure = answer.confidence >= settings.least_confidence
-    considered = [_considered(engine, answer, each.memory, given, conversation, is_sure) for each in answer.hits]
+    untrusted = _untrusted(engine, answer, conversation)
+    considered = [
+        Considered(memory, untrusted[memory.id])
+        if memory.id in untrusted
+        else _considered(engine, answer, memory, given, conversation, is_sure)
+        for memory in (hit.memory for hit in answer.hits)
+    ]
     found = {each.memory.id for each in considered}
     considered += [Considered(memory) for memory in given if memory.id not in found]
     if given:
@@ -89,6 +95,8 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
             f"silent: the confidence {answer.confidence:.2f} is below agents.least_confidence"
             f" ({settings.least_confidence:g})"
         )
+    elif answer.hits[0].memory.id in untrusted:
+        verdict = "silent: the best hit is shared or written by a user whom you do not trust"
     else:
         verdict = "silent: everything relevant is in the conversation already"
     return Explanation(
@@ -97,6 +105,16 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
         confidence=answer.confidence,
         considered=tuple(considered),
     )
+
+
+def _untrusted(engine: Engine, answer: Answer, conversation: Conversation) -> dict[str, str]:
+    """Why hits are left out that users share or wrote whom the reader does not trust, by id."""
+    memories = [hit.memory for hit in answer.hits]
+    writers = injection.untrusted_writers(engine, memories, conversation)
+    sharers = {each.id: each.shared_by for each in memories if not conversation.trusts(each)}
+    reason = "{0} {1} it, and you do not trust {0} (`triskele shares trust {0}`)"
+    written = {id: reason.format(name, "wrote") for id, name in writers.items()}
+    return written | {id: reason.format(name, "shares") for id, name in sharers.items()}
 
 
 def _considered(
@@ -111,11 +129,8 @@ def _considered(
     if memory.id in {each.id for each in given}:
         return Considered(memory)
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
-    best = max((each.score for each in answer.hits if conversation.trusts(each.memory)), default=0.0)
-    if not conversation.trusts(memory):
-        owner = memory.shared_by
-        reason = f"{owner} shares it, and you do not trust {owner} (`triskele shares trust {owner}`)"
-    elif not is_sure:
+    best = injection.best_score(answer)
+    if not is_sure:
         reason = "the answer is not sure enough"
     elif not conversation.is_not_in_context(memory):
         reason = "this conversation has it already"

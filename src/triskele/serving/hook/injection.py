@@ -115,14 +115,21 @@ def recalled(engine: Engine, query: str, conversation: Conversation) -> Answer:
     return engine.recall(query, limit=validation.MAX_LIMIT, logged=False, hurried=True, **conversation.filters)
 
 
+def best_score(answer: Answer) -> float:
+    """The score that hits are measured by: of the hit that the confidence is about, be it trusted or not."""
+    return answer.hits[0].score if answer.hits else 0.0
+
+
 def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
     from triskele.recall.pipeline import pack
 
+    best = best_score(answer)
     hits = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
-    best = hits[0].score if hits else 0.0
     near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
+    untrusted = untrusted_writers(engine, [hit.memory for hit in near], conversation)
+    written = tuple(hit for hit in near if hit.memory.id not in untrusted)
     # Leave out near-duplicates, whatever the budget.
-    packed = pack(replace(answer, hits=tuple(near)), validation.MAX_BUDGET)
+    packed = pack(replace(answer, hits=written), validation.MAX_BUDGET)
     resolutions = current(engine, packed.resolutions, conversation)
     return [*(hit.memory for hit in packed.hits), *resolutions]
 
@@ -267,8 +274,16 @@ def text_in(payload: Mapping[str, Any], name: str) -> str:
 def current(engine: Engine, memories: Iterable[Memory], conversation: Conversation) -> list[Memory]:
     """The memories that may be injected here and are not superseded."""
     seen = [memory for memory in memories if conversation.may_see(memory)]
-    superseded = engine.superseded([memory.id for memory in seen]) if seen else set()
-    return [memory for memory in seen if memory.id not in superseded]
+    left_out = engine.superseded([memory.id for memory in seen]) if seen else set()
+    left_out |= untrusted_writers(engine, seen, conversation).keys()
+    return [memory for memory in seen if memory.id not in left_out]
+
+
+def untrusted_writers(engine: Engine, memories: Sequence[Memory], conversation: Conversation) -> dict[str, str]:
+    """The users who wrote some of these texts, by a share that lets them, and are not trusted; by id."""
+    shares = engine.store.shares
+    writers = {} if shares is None else shares.writers(memories)
+    return {id: writer for id, writer in writers.items() if writer not in conversation.trusted}
 
 
 def sees_private(engine: Engine, payload: Mapping[str, Any]) -> bool:

@@ -138,7 +138,7 @@ class RemoteShares:
         self._memory.asked(replies.TrustReply, "PUT", f"/v1/shares/trusted/{quote(owner, safe='')}")
 
     def distrust(self, owner: str) -> None:
-        """Take the trust back; agents are given what this user shares only where they ask."""
+        """Take the trust back: agents find what this user shares only when they search."""
         self._memory.asked(replies.TrustReply, "DELETE", f"/v1/shares/trusted/{quote(owner, safe='')}")
 
     def trusted(self) -> list[str]:

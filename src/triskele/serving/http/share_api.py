@@ -143,7 +143,7 @@ OPERATIONS: tuple[Operation, ...] = (
         reply=TrustReply, tag=_ABOUT, scope=WRITE, errors=(404, 409),
     ),
     Operation(
-        name="distrust", method="DELETE", path=_TRUSTED, summary="Give agents what a user shares only where they ask",
+        name="distrust", method="DELETE", path=_TRUSTED, summary="Let agents find what a user shares only by search",
         run=distrust, reply=TrustReply, tag=_ABOUT, scope=WRITE, errors=(404,),
     ),
     Operation(

@@ -219,7 +219,7 @@ def trust(asked: PageRequest) -> Response:
 
 
 def distrust(asked: PageRequest) -> Response:
-    """Give agents what that user shares only where they ask."""
+    """Let agents find what that user shares only when they search."""
     return _trusting(asked, is_trusted=False)
 
 

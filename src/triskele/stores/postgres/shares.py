@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, share
 from triskele.stores.postgres.postgres_rows import PostgresWriter
 from triskele.stores.protocols import Document
 from triskele.stores.sharing import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
-from triskele.types import OF_A_TAG, USER, Action, Sensitivity
+from triskele.types import OF_A_TAG, USER, Action, Memory, Sensitivity
 
 # The actor of what an admin does to groups and users, in the journals of those whom it concerns.
 _ADMIN = "admin"
@@ -29,6 +29,13 @@ _SAME = "owner = %s AND subject = %s AND target = %s AND grantee_kind = %s AND g
 _GIVEN = f"SELECT {_SHARE} FROM shares WHERE owner = %s ORDER BY at, subject, target, grantee_kind, grantee"
 # A document for each user that the owner trusts: its value is when that user was created.
 _TRUSTED = "trusted-user"
+# Who wrote a text is who made the first version with it: later ones may differ in labels alone.
+_FIRST_WRITERS = """
+SELECT DISTINCT ON (one.id) one.id, entry.actor FROM unnest(%s::text[], %s::text[]) AS asked (id, content_hash)
+JOIN versions AS one ON one.id = asked.id AND one.content_hash = asked.content_hash
+JOIN journal AS entry ON entry.owner = one.owner AND entry.id = one.id AND entry.version = one.version
+WHERE one.owner = %s ORDER BY one.id, one.version, entry.seq
+"""
 
 
 class PostgresShares:
@@ -108,16 +115,22 @@ class PostgresShares:
 
     def trust(self, owner: str) -> None:
         """Let agents be given unasked what this user shares."""
-        if owner == self._owner:
-            raise BadInput(f"{owner} is yourself: agents are given your own memories anyway")
-        created = self._created([check_user(owner)])
+        created = self._created([self._other(owner)])
         if owner not in created:
             raise NotFound(f"there is no user {owner[:64]}")
         self._documents.put(_TRUSTED, {owner: Document(created[owner])})
 
     def distrust(self, owner: str) -> None:
-        """Take the trust back; agents are given what this user shares only where they ask."""
-        self._documents.delete(_TRUSTED, [check_user(owner)])
+        """Take the trust back: agents find what this user shares only when they search."""
+        # The trust in a user who was erased since can be taken back too.
+        if not self._documents.some(_TRUSTED, [self._other(owner)]) and not self._created([owner]):
+            raise NotFound(f"there is no user {owner[:64]}")
+        self._documents.delete(_TRUSTED, [owner])
+
+    def _other(self, owner: str) -> str:
+        if owner == self._owner:
+            raise BadInput(f"{owner} is yourself: agents are given your own memories anyway")
+        return check_user(owner)
 
     def trusted(self) -> list[str]:
         """The users whose memories agents are given unasked, by name."""
@@ -125,6 +138,14 @@ class PostgresShares:
         # A user who got the name of an erased one is another person, as is one of that name on another server.
         created = self._created(list(noted)) if noted else {}
         return [name for name, moment in noted.items() if created.get(name) == moment]
+
+    def writers(self, memories: Sequence[Memory]) -> dict[str, str]:
+        """The other users who wrote the texts of some memories, by the id of the memory; own texts have none."""
+        ids, hashes = [each.id for each in memories], [each.content_hash for each in memories]
+        rows = self._transactions.all_now(_FIRST_WRITERS, [ids, hashes, self._owner]) if ids else []
+        named = {str(id): str(actor).partition("/") for id, actor in rows}
+        # What stands before the stroke is a user, unless it is part of an own client's name, as in `client:a/b`.
+        return {id: user for id, (user, stroke, _) in named.items() if stroke and ":" not in user}
 
     def _created(self, names: list[str]) -> dict[str, int]:
         def work(connection: Connection) -> dict[str, int]:
