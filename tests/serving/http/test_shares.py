@@ -322,7 +322,7 @@ def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_t
         assert (_given(hers, question), _given(hers, "", "session-start")) == ("", "")
         told = explain(server.tenants.engine("ada"), *event)
         assert [each.left_out for each in told.considered] == [
-            "bob wrote it, and you do not trust bob: `triskele shares trust`"
+            "bob wrote it, and you do not trust bob (`triskele shares trust bob`)"
         ]
         assert told.verdict.startswith("silent: the best hit is shared or written")
         hers.store.shares.trust("bob")
