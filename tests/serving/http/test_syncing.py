@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from triskele import config
 from triskele.engine import Engine
 from triskele.errors import BadInput, Unavailable
+from triskele.exchange import sync_states
 from triskele.exchange.sync_notes import Notes
-from triskele.serving import syncing
+from triskele.serving import shapes, syncing
+from triskele.serving.cli.main import cli
 from triskele.serving.syncing import AutomaticSync, Sync
+from triskele.stores.protocols import Document
 from triskele.types import Sensitivity
 
 # The discard port: nobody answers there.
@@ -73,3 +78,23 @@ def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
         time.sleep(0.02)
     automatic.stop()
     assert "ValueError" in told and "words" not in told
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("mine", "Kept this machine's version of {}; the next sync sends it."),
+        ("theirs", "Kept the server's version of {}."),
+    ],
+)
+def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_something(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, said: str
+) -> None:
+    id = engine.remember("the backup runs at dawn").id
+    theirs = replace(engine.get(id), content="the backup runs at noon")
+    record = shapes.plain(sync_states.record_of(theirs, sync_states.ProjectNames(engine.store)))
+    values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
+    Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    done = CliRunner().invoke(cli, ["sync", "--resolve", id, "--keep", kept], prog_name="triskele")
+    assert (done.exit_code, done.stdout) == (0, said.format(engine.store.shorten([id])[id]) + "\n")
