@@ -98,3 +98,28 @@ def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_som
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
     done = CliRunner().invoke(cli, ["sync", "--resolve", id, "--keep", kept], prog_name="triskele")
     assert (done.exit_code, done.stdout) == (0, said.format(engine.store.shorten([id])[id]) + "\n")
+
+
+def test_the_doctor_does_not_say_that_nothing_leaves_where_a_server_is_named(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def doctor(*options: str) -> str:
+        done = CliRunner().invoke(cli, ["doctor", *options], prog_name="triskele")
+        assert done.exit_code == 0, done.output
+        return " ".join(done.stdout.split())
+
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    claims = ("nothing leaves", "sent from this machine")
+    said = doctor()
+    assert f"are synced with {URL}: no sync has finished yet." in said
+    assert "Nothing was sent to a hosted model." in said and not any(claim in said for claim in claims)
+    Notes(engine.store).put_state(address=URL, user="ada", at="2026-11-16T11:20:00.000000Z")
+    Notes(engine.store).count_sent(3)
+    assert f"are synced with {URL} as ada: 3 changes pushed, last sync 2026-11-16" in doctor()
+    # What was sent stays told when the settings name nobody any more.
+    (tmp_path / "config.toml").write_text('[recall]\nmodel = "none"\n')
+    said = doctor()
+    assert f"were synced with {URL} as ada: 3 changes pushed" in said and claims[1] not in said
+    (tmp_path / "config.toml").write_text('[server]\nurl = "https://memory.example.com"\n[recall]\nmodel = "none"\n')
+    said = doctor("--store", f"sqlite:///{tmp_path}/another.db")
+    assert "use the memory on https://memory.example.com." in said and not any(claim in said for claim in claims)
