@@ -179,6 +179,6 @@ def _key_digest(settings: Settings) -> bytes:
     from triskele.serving.chosen_memory import key_of
 
     try:
-        return hashlib.sha256(key_of(settings, os.environ).encode()).digest()
+        return hashlib.sha256(os.fsencode(key_of(settings, os.environ))).digest()
     except BadInput:
         return b""

@@ -277,3 +277,18 @@ def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, rem
     answer = run("recall", "")
     assert answer.exit_code == 0 and "Nothing found" in answer.stdout
     assert remote.recall("").hits == ()
+
+
+def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:
+    with triskele.connect(url, TOKEN, project=PROJECT) as memory:
+        other = memory.acting_as("client:codex")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: memory.recall("herons"),
+        lambda: other.remember("Herons fish at dawn"),
+        lambda: memory.hook("stop", {}, sees_private=False, timeout_s=5),
+        lambda: memory.export_memories(tmp_path / "all.jsonl"),
+    )
+    for call in calls:
+        with pytest.raises(Unavailable, match="is closed: connect again"):
+            call()
+    memory.close()
