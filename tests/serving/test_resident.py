@@ -25,6 +25,7 @@ from triskele.curation.curator import Curated
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listener, resident
+from triskele.serving.cli import remote
 from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import release
 from triskele.serving.mcp import connector
@@ -231,6 +232,43 @@ def test_after_a_change_of_settings_nobody_is_served_by_the_old_ones(
     assert host.is_outdated()
     with pytest.raises(StoreUnavailable, match="settings have changed"):
         host.open_engine()
+
+
+def test_a_changed_or_unreadable_key_for_the_server_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TRISKELE_CONFIG", "TRISKELE_KEY", "TRISKELE_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "config.toml").write_text('[server]\nurl = "https://memory.example.com"\n')
+    key = tmp_path / "server.key"
+
+    def put(text: str, mode: int = 0o600) -> None:
+        # Neither the time nor the size of the file tells the difference.
+        key.write_text(text)
+        key.chmod(mode)
+        os.utime(key, ns=(1, 1))
+
+    put("tsk_bob\n")
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    assert not host.is_outdated()
+    for text, mode in (("tsk_ada\n", 0o600), ("tsk_bob\n", 0o644)):
+        put(text, mode)
+        assert host.is_outdated()
+        with pytest.raises(StoreUnavailable, match="settings have changed"):
+            host.open_engine()
+    put("tsk_bob")
+    assert not host.is_outdated()
+    assert "tsk_bob" not in repr(vars(host))
+
+
+def test_a_process_with_a_key_in_its_environment_runs_no_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRISKELE_KEY", "tsk_bob")
+    environ = {"TRISKELE_HOME": str(tmp_path)}
+    engine = SimpleNamespace(settings=config.load(environ))
+    with pytest.raises(BadInput, match="another key"):
+        remote.run(engine, {"environ": environ})  # type: ignore[arg-type]
 
 
 def test_rows_of_other_processes_are_embedded_when_the_journal_grew(

@@ -102,11 +102,15 @@ class Sync:
         if not self._user:
             # Known before anything is sent, so that no later request reaches the memories of another user.
             self._notes.check_user(self._server.pull("").user)
-        for number in range(_ROUNDS):
-            self._push(is_first=not number)
-            self._pull()
-            if RETRY not in self._notes.waiting().values():
-                break
+        before = self._pushed
+        try:
+            for number in range(_ROUNDS):
+                self._push(is_first=not number)
+                self._pull()
+                if RETRY not in self._notes.waiting().values():
+                    break
+        finally:
+            self._notes.count_sent(self._pushed - before)
         self._notes.put_state(at=timestamps.to_text(timestamps.now()))
         return SyncReport(self._pushed, self._pulled, self._notes.waiting(), tuple(self._notes.conflicts()))
 

@@ -95,6 +95,10 @@ class Notes:
         if before | values != before:
             self._documents.put(STATE, {_STATE_KEY: Document(before | values)})
 
+    def count_sent(self, changes: int) -> None:
+        """Add to the number of changes that were pushed in all."""
+        self.put_state(sent=str(int(self.state().get("sent", "0")) + changes))
+
     def check_user(self, user: str) -> None:
         """Refuse a key of another user: two people's memories must not mix."""
         known = self.state().get("user")

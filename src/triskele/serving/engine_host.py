@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -37,7 +38,7 @@ class EngineHost:
         self._settings = settings
         self._of_file = config.load(config.without_choice(os.environ))
         self._file = file_of(os.environ, settings.home)
-        self._stamp = _stamp(self._file)
+        self._stamp = self._now()
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
@@ -104,8 +105,12 @@ class EngineHost:
         return self._clock() - self._used_at >= self.idle_s
 
     def is_outdated(self) -> bool:
-        """Whether the settings file changed after it was read."""
-        return _stamp(self._file) != self._stamp
+        """Whether the settings file or the key for the server changed after it was read."""
+        return self._now() != self._stamp
+
+    def _now(self) -> tuple[tuple[int, int] | None, bytes]:
+        """What a change of the settings changes."""
+        return _stamp(self._file), _key_digest(self._settings)
 
     @property
     def idle_s(self) -> float:
@@ -165,3 +170,15 @@ def _stamp(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
+
+
+def _key_digest(settings: Settings) -> bytes:
+    """A digest of the key for the server; empty if none is needed, or none can be read."""
+    if not settings.server.url:
+        return b""
+    from triskele.serving.chosen_memory import key_of
+
+    try:
+        return hashlib.sha256(os.fsencode(key_of(settings, os.environ))).digest()
+    except BadInput:
+        return b""

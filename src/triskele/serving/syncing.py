@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from triskele.base import timestamps
 from triskele.base.files import expanded, file_lock
 from triskele.config import SYNC_KEY_FILE, Settings
 from triskele.errors import BadInput, Conflict, TriskeleError
@@ -96,6 +98,29 @@ def status(engine: Engine) -> SyncState:
         conflicts=tuple(notes.conflicts()),
         left_here=len(engine.browse(all_projects=True, sensitivities=_CLOSED, limit=_ALL)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedServer:
+    """A server that this store is or was synced with; `sent` counts the changes pushed in all, if that is known."""
+
+    url: str
+    user: str
+    at: datetime | None
+    sent: int | None
+    is_set: bool
+
+
+def synced_servers(engine: Engine) -> list[SyncedServer]:
+    """The server of the settings, and the one that the store was synced with."""
+    found, url = Notes(engine.store).state(), engine.settings.sync.url.rstrip("/")
+    noted = found.get("address", "")
+    servers = [] if url in ("", noted) else [SyncedServer(url, "", None, None, is_set=True)]
+    if noted:
+        at = timestamps.parse(found["at"]) if found.get("at") else None
+        sent = int(found["sent"]) if "sent" in found else None
+        servers.append(SyncedServer(noted, found.get("user", ""), at, sent, is_set=noted == url))
+    return servers
 
 
 def _remote(settings: Settings) -> RemoteMemory:

@@ -260,3 +260,35 @@ def test_everyday_commands_ask_the_server_of_the_settings(
     monkeypatch.setenv("TRISKELE_SERVER", url)
     monkeypatch.setenv("TRISKELE_KEY", TOKEN)
     assert run("list").exit_code == 0
+
+
+def test_what_is_not_embedded_yet_is_told_without_a_command_that_the_laptop_refuses(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = RemoteMemory.recall
+    monkeypatch.setattr(RemoteMemory, "recall", lambda *words, **options: replace(asked(*words, **options), waiting=2))
+    run("add", "Argo CD deploys the shop")
+    said = run("recall", "what deploys the shop?").stdout
+    assert "2 memories not embedded yet, found by words only." in said and "reindex" not in said
+
+
+def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, remote: RemoteMemory) -> None:
+    run("add", "Argo CD deploys the shop")
+    answer = run("recall", "")
+    assert answer.exit_code == 0 and "Nothing found" in answer.stdout
+    assert remote.recall("").hits == ()
+
+
+def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:
+    with triskele.connect(url, TOKEN, project=PROJECT) as memory:
+        other = memory.acting_as("client:codex")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: memory.recall("herons"),
+        lambda: other.remember("Herons fish at dawn"),
+        lambda: memory.hook("stop", {}, sees_private=False, timeout_s=5),
+        lambda: memory.export_memories(tmp_path / "all.jsonl"),
+    )
+    for call in calls:
+        with pytest.raises(Unavailable, match="is closed: connect again"):
+            call()
+    memory.close()

@@ -134,7 +134,9 @@ def _session(folder: Path) -> list[tuple[int, str]]:
     say("recall", "what deploys the shop?", "--explain")
     say("recall", "herons", "--json")
     say("recall", "nothing at all fits", "--project", "nowhere")
+    say("recall", "")
     say("why-not", ids[2], "herons")
+    say("why-not", ids[2], "")
     say("history", ids[0])
     say("history", "--limit", "5")
     say("undo")
@@ -438,3 +440,28 @@ def test_a_resident_process_runs_commands_over_its_connection(
         assert done.stdout
     with triskele.connect(server.address, key, project="shop") as memory:
         assert [each.content for each in memory.browse()] == ["Argo CD deploys the shop"]
+
+
+def test_a_changed_key_is_used_at_once_by_commands_that_the_resident_process_ran(
+    laptop: Laptop, server: TeamServer, host: Host, work: Path
+) -> None:
+    def command(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        line = [sys.executable, "-m", "triskele", *arguments]
+        return subprocess.run(line, capture_output=True, env=host.environ, cwd=work, timeout=60, check=False)
+
+    def contents(key: str) -> list[str]:
+        with triskele.connect(server.address, key, project="shop") as memory:
+            return [each.content for each in memory.browse()]
+
+    bob, ada = server.key(), server.key()
+    key = laptop(bob) / "server.key"
+    host.hook("stop", b"{}")
+    assert command("add", "Bob feeds the herons").returncode == 0
+    # Only the key: a changed settings file would be noticed too.
+    key.write_text(ada)
+    assert command("add", "Ada counts the storks").returncode == 0
+    assert (contents(bob), contents(ada)) == (["Bob feeds the herons"], ["Ada counts the storks"])
+    assert b"herons" not in command("recall", "herons").stdout
+    key.write_text("tsk_nothing_like_it")
+    refused = command("recall", "storks")
+    assert (refused.returncode, refused.stdout) == (3, b"") and b"wrong, expired or revoked" in refused.stderr

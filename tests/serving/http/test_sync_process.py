@@ -226,6 +226,19 @@ def test_a_conflict_is_listed_and_resolved_by_commands(laptop: Callable[[str], P
     assert say(two, "sync", "--resolve", id, "--keep", "mine")[0] == 1
 
 
+def test_the_doctor_knows_the_server_and_the_last_sync(laptop: Callable[[str], Path]) -> None:
+    home = laptop("one")
+    say(home, "add", "the gate is green")
+    [before] = say(home, "doctor")[1]["synced"]
+    assert (before["at"], before["sent"], before["is_set"]) == (None, None, True)
+    assert say(home, "sync")[1]["pushed"] == 1
+    [found] = say(home, "doctor")[1]["synced"]
+    state = say(home, "sync", "--status")[1]
+    assert (found["url"], found["user"], found["at"]) == (state["url"], state["user"], state["at"])
+    assert found["sent"] == 1
+    assert say(home, "sync")[0] == 0 and say(home, "doctor")[1]["synced"][0]["sent"] == 1
+
+
 def test_the_resident_process_syncs_by_itself(
     laptop: Callable[[str], Path], proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from triskele import config
 from triskele.engine import Engine
 from triskele.errors import BadInput, Unavailable
+from triskele.exchange import sync_states
 from triskele.exchange.sync_notes import Notes
-from triskele.serving import syncing
-from triskele.serving.cli import render
+from triskele.serving import shapes, syncing
+from triskele.serving.cli.main import cli
 from triskele.serving.syncing import AutomaticSync, Sync
+from triskele.stores.protocols import Document
 from triskele.types import Sensitivity
 
 # The discard port: nobody answers there.
@@ -76,7 +80,46 @@ def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
     assert "ValueError" in told and "words" not in told
 
 
-def test_a_settled_conflict_says_that_only_the_version_of_this_machine_is_still_to_be_sent() -> None:
-    mine, theirs = (str(render.resolved("1k2m", side)) for side in ("mine", "theirs"))
-    assert "on this machine is kept; the next sync sends it" in mine
-    assert "on the server is kept" in theirs and "sends" not in theirs
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("mine", "Kept this machine's version of {}; the next sync sends it."),
+        ("theirs", "Kept the server's version of {}."),
+    ],
+)
+def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_something(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, said: str
+) -> None:
+    id = engine.remember("the backup runs at dawn").id
+    theirs = replace(engine.get(id), content="the backup runs at noon")
+    record = shapes.plain(sync_states.record_of(theirs, sync_states.ProjectNames(engine.store)))
+    values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
+    Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    done = CliRunner().invoke(cli, ["sync", "--resolve", id, "--keep", kept], prog_name="triskele")
+    assert (done.exit_code, done.stdout) == (0, said.format(engine.store.shorten([id])[id]) + "\n")
+
+
+def test_the_doctor_does_not_say_that_nothing_leaves_where_a_server_is_named(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def doctor(*options: str) -> str:
+        done = CliRunner().invoke(cli, ["doctor", *options], prog_name="triskele")
+        assert done.exit_code == 0, done.output
+        return " ".join(done.stdout.split())
+
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    claims = ("nothing leaves", "sent from this machine")
+    said = doctor()
+    assert f"are synced with {URL}: no sync has finished yet." in said
+    assert "Nothing was sent to a hosted model." in said and not any(claim in said for claim in claims)
+    Notes(engine.store).put_state(address=URL, user="ada", at="2026-11-16T11:20:00.000000Z")
+    Notes(engine.store).count_sent(3)
+    assert f"are synced with {URL} as ada: 3 changes pushed, last sync 2026-11-16" in doctor()
+    # What was sent stays told when the settings name nobody any more.
+    (tmp_path / "config.toml").write_text('[recall]\nmodel = "none"\n')
+    said = doctor()
+    assert f"were synced with {URL} as ada: 3 changes pushed" in said and claims[1] not in said
+    (tmp_path / "config.toml").write_text('[server]\nurl = "https://memory.example.com"\n[recall]\nmodel = "none"\n')
+    said = doctor("--store", f"sqlite:///{tmp_path}/another.db")
+    assert "use the memory on https://memory.example.com." in said and not any(claim in said for claim in claims)

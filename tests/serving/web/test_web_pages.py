@@ -116,6 +116,14 @@ def test_what_left_the_machine_is_listed(browser: Browser) -> None:
     assert "api.example.org" in browser.get(f"/ui/memory/{memory}").text
 
 
+def test_health_names_the_server_that_the_store_was_synced_with(browser: Browser) -> None:
+    notes = sync_notes.Notes(browser.engine.store)
+    notes.put_state(address="https://memory.example.com", user="ada", at="2026-11-16T11:20:00.000000Z", sent="3")
+    health = browser.get("/ui/health").text
+    assert "were synced with https://memory.example.com as ada: 3 changes pushed, last sync 2026-11-16 11:20." in health
+    assert "<b>Nothing.</b>" not in health and "nothing can be sent" not in health
+
+
 def test_health_tells_of_damage_and_of_copies(browser: Browser, tmp_path: Path) -> None:
     browser.engine.remember("the backup runs at night")
     browser.engine.backup(tmp_path / "copy.db")

@@ -1,8 +1,8 @@
-"""The report of `doctor`: damage, lost writes, repairs, and what was sent to hosted models."""
+"""The report of `doctor`: damage, lost writes, repairs, and what was sent to hosted models and servers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -13,13 +13,14 @@ from triskele.serving.cli.reports import waiting_jobs
 if TYPE_CHECKING:
     from triskele.curation.health import Health
     from triskele.recall.hosted.egress_log import Day
+    from triskele.serving.syncing import SyncedServer
 
 _SHOWN_PROBLEMS = 10
-_LOCAL = "✓ No hosted model is configured; nothing leaves this machine."
+_NO_MODEL = "✓ No hosted model is configured"
 
 
-def health(found: Health, *, deep: bool) -> RenderableType:
-    """The findings and repairs of `doctor`."""
+def health(found: Health, *, deep: bool, synced: Sequence[SyncedServer] = (), server: str = "") -> RenderableType:
+    """The findings and repairs of `doctor`; `server` is the one that commands without `--store` use."""
     lines: list[RenderableType] = [note(f"✗ {each.subject}: {each.problem}", style="red") for each in found.findings]
     if found.findings:
         lines.append(note("This cannot be repaired: restore a backup with `triskele restore FILE`."))
@@ -44,7 +45,7 @@ def health(found: Health, *, deep: bool) -> RenderableType:
         lines.append(note("✓ Index up to date.", style="green"))
     lines += [_mixed(name, others) for name, others in found.mixed.items()]
     lines += waiting_jobs(found.jobs)
-    lines += _egress(found.left, found.outside, found.outside_problems)
+    lines += _egress(found, synced, server)
     if not deep:
         lines.append(note("`triskele doctor --deep` also checks every checksum and every index entry.", style=QUIET))
     return Group(*lines)
@@ -86,16 +87,31 @@ def clients_without_token(names: Sequence[str]) -> list[RenderableType]:
     ]
 
 
-def _egress(days: Sequence[Day], outside: Mapping[str, str], problems: Sequence[str]) -> list[RenderableType]:
-    """The configured hosts, and what was sent, by day."""
-    named = ", ".join(f"{host} ({name})" for name, host in outside.items())
-    said = f"· Open memories and queries may be sent to {named}." if named else _LOCAL
-    lines: list[RenderableType] = [note(f"✗ {problem}", style="red") for problem in problems]
-    if named or not problems:
+def _egress(found: Health, synced: Sequence[SyncedServer], server: str) -> list[RenderableType]:
+    """The configured hosts and servers, and what was sent, by day."""
+    named = ", ".join(f"{host} ({name})" for name, host in found.outside.items())
+    stays_here = not server and not any(each.is_set for each in synced)
+    said = f"{_NO_MODEL}; nothing leaves this machine." if stays_here else f"{_NO_MODEL}."
+    said = f"· Open memories and queries may be sent to {named}." if named else said
+    lines: list[RenderableType] = [note(f"✗ {problem}", style="red") for problem in found.outside_problems]
+    if named or not found.outside_problems:
         lines.append(note(said, style=WARNING if named else GOOD))
-    if not days:
-        return [*lines, note("✓ Nothing was sent from this machine.", style=GOOD)]
-    return [*lines, *(note(_day(day), style=WARNING) for day in days)]
+    lines += [note(_server(each), style=WARNING) for each in synced]
+    if server:
+        lines.append(note(f"· Commands without --store use the memory on {server}.", style=WARNING))
+    if not found.left:
+        where = "to a hosted model" if synced or server else "from this machine"
+        return [*lines, note(f"✓ Nothing was sent {where}.", style=GOOD)]
+    return [*lines, *(note(_day(day), style=WARNING) for day in found.left)]
+
+
+def _server(synced: SyncedServer) -> str:
+    """A server that this store is or was synced with, and the last sync."""
+    verb = "are" if synced.is_set else "were"
+    user = f" as {synced.user}" if synced.user else ""
+    last = f"last sync {minute(synced.at)}" if synced.at else "no sync has finished yet"
+    pushed = "" if synced.sent is None else f"{counted(synced.sent, 'change')} pushed, "
+    return f"· Open memories {verb} synced with {synced.url}{user}: {pushed}{last}."
 
 
 def _day(day: Day) -> str:

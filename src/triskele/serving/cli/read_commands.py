@@ -83,7 +83,8 @@ def recall(
             from triskele.serving.cli import render
 
             short = engine.store.shorten(render.ids_in(found))
-            invocation.write(render.answer(found, short, explain=explain, times=times))
+            is_remote = invocation.remote is not None
+            invocation.write(render.answer(found, short, explain=explain, times=times, is_remote=is_remote))
             if project and not found.hits and project not in engine.census().by_project:
                 said = f"No memory belongs to a project called {project}; `triskele projects list` shows the projects."
                 invocation.write(render.note(render.visible(said)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -108,7 +109,7 @@ def run(engine: Engine, request: Mapping[str, Any]) -> str:
 def _check_settings(own: Settings, environ: Mapping[str, str]) -> None:
     """Refuse a client whose environment or settings file would have it answer otherwise."""
     theirs = config.load(environ)
-    if "TRISKELE_KEY" in environ:
+    if "TRISKELE_KEY" in environ or "TRISKELE_KEY" in os.environ:
         raise BadInput("the client has another key")
     # Neither changes an answer: the request names its project, and here the resident process embeds. On a server's
     # memory curation is the server's.

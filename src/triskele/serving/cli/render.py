@@ -93,9 +93,17 @@ def ids_in(found: Answer) -> set[str]:
 
 
 def answer(
-    found: Answer, short: Short, *, explain: bool = False, times: Mapping[str, Any] | None = None
+    found: Answer,
+    short: Short,
+    *,
+    explain: bool = False,
+    times: Mapping[str, Any] | None = None,
+    is_remote: bool = False,
 ) -> RenderableType:
-    """The hits of a recall, best first; `times` are the time options as they were understood."""
+    """The hits of a recall, best first; `times` are the time options as they were understood.
+
+    `is_remote`: the memory is on a server, which embeds by itself.
+    """
     # The answer itself shows since and until.
     asked = time_lines({name: time for name, time in (times or {}).items() if name not in ("since", "until")})
     if not found.hits:
@@ -114,7 +122,7 @@ def answer(
     parts += [*_times(found), *asked]
     summary = (memories(len(found.hits)), place(found.project), f"confidence {found.confidence:.2f}")
     parts.append(note(" · ".join((*summary, f"recall took {found.took_ms:.0f} ms")), style=QUIET))
-    return Group(*parts, *_reservations(found))
+    return Group(*parts, *_reservations(found, is_remote))
 
 
 def _times(found: Answer) -> list[RenderableType]:
@@ -124,7 +132,7 @@ def _times(found: Answer) -> list[RenderableType]:
     return [note(line, style=QUIET) for line in lines]
 
 
-def _reservations(found: Answer) -> list[Text]:
+def _reservations(found: Answer, is_remote: bool) -> list[Text]:
     """Notes on what the answer lacks."""
     lines = [note(f"{reason[:1].upper()}{reason[1:]}.", style=WARNING) for reason in found.missing]
     if found.wordings:
@@ -133,8 +141,8 @@ def _reservations(found: Answer) -> list[Text]:
         said = f"{found.agreement.kept * 100:.0f} % of the top five are the same (tau {found.agreement.tau:.2f})"
         lines.append(note(f"Reranked by the cross-encoder: {said}.", style=QUIET))
     if found.waiting:
-        said = f"{memories(found.waiting)} not embedded yet, found by words only; `triskele reindex` embeds everything."
-        lines.append(note(said, style=QUIET))
+        advice = "" if is_remote else "; `triskele reindex` embeds everything"
+        lines.append(note(f"{memories(found.waiting)} not embedded yet, found by words only{advice}.", style=QUIET))
     return lines
 
 
@@ -375,8 +383,8 @@ def sync_state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
 def resolved(id: str, kept: str) -> RenderableType:
     """That a conflict is settled."""
     if kept == "mine":
-        return note(f"The version of {id} on this machine is kept; the next sync sends it to the server.")
-    return note(f"The version of {id} on the server is kept, here too.")
+        return note(f"Kept this machine's version of {id}; the next sync sends it.")
+    return note(f"Kept the server's version of {id}.")
 
 
 def conflicts(found: Sequence[SyncConflict], short: Mapping[str, str]) -> RenderableType:

@@ -142,19 +142,22 @@ def reindex(invocation: Invocation) -> None:
 @click.pass_context
 def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
     """Look for damage and repair what can be repaired."""
+    from triskele.serving.syncing import synced_servers
+
     with invocation.open_existing() as engine:
         health = engine.inspect(deep=deep, repair=repair)
+        synced = synced_servers(engine)
         without_token = _clients_without_token(engine.settings)
         if invocation.as_json:
             document = {"healthy": health.is_whole, "deep": deep, **shapes.plain(health)}
-            document["clients_without_token"] = without_token
+            document |= {"synced": shapes.plain(synced), "clients_without_token": without_token}
             invocation.write_json({**document, "project": engine.project})
         else:
             from triskele.serving.cli import health_report
 
-            invocation.write(
-                health_report.health(health, deep=deep), *health_report.clients_without_token(without_token)
-            )
+            server = invocation.settings().server.url
+            report = health_report.health(health, deep=deep, synced=synced, server=server)
+            invocation.write(report, *health_report.clients_without_token(without_token))
     context.exit(0 if health.is_whole else 1)
 
 

@@ -23,7 +23,7 @@ Tags = Annotated[list[Label], Field(max_length=_MAX_TAGS)]
 Importance = Annotated[float, Field(ge=0, le=1)]
 When = Annotated[str, Field(max_length=100, description="A date, a month, a time, or words such as `last week`.")]
 Project = Annotated[str, Field(max_length=200, description="The project; empty is what belongs to every project.")]
-Question = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_BYTES, description="At most 4 KB of text.")]
+Question = Annotated[str, Field(max_length=MAX_QUERY_BYTES, description="At most 4 KB of text.")]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 Offset = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Sensitivities = Annotated[

@@ -385,6 +385,8 @@ class RemoteMemory:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        if self._http.is_closed:
+            raise Unavailable(f"the memory on {self.url} is closed: connect again")
         try:
             yield
         except TriskeleError:

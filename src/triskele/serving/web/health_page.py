@@ -10,6 +10,7 @@ from starlette.responses import Response
 from triskele import config
 from triskele.base import timestamps
 from triskele.recall.hosted import egress_log
+from triskele.serving.syncing import synced_servers
 from triskele.serving.web import listing
 from triskele.serving.web.listing import Filters
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
@@ -34,6 +35,7 @@ def show(asked: PageRequest) -> Response:
         behind=engine.lexical.behind(),
         hosts=engine.runtime.hosts(),
         problems=engine.runtime.problems(),
+        synced=synced_servers(engine) if is_local else [],
         left=list(reversed(egress_log.days(engine.store))),
         secrets=secrets,
         vault_problem=engine.vault.problem(),
