@@ -294,7 +294,7 @@ def test_row_level_security_holds_where_no_statement_filters_by_owner(
 
 def test_the_setting_is_checked(tmp_path: Path) -> None:
     home = {"TRISKELE_HOME": str(tmp_path)}
-    with pytest.raises(BadInput, match="local or database"):
+    with pytest.raises(BadInput, match="one of local, database"):
         config.load({**home, "TRISKELE_STORE_CORPUS": "remote"})
     with pytest.raises(BadInput, match="only a Postgres store"):
         config.load({**home, "TRISKELE_STORE_CORPUS": "database"})
