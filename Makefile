@@ -13,7 +13,7 @@ demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 test: lint  ## everything that must hold
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-quick: $(VENV)/dev.done  ## style, types and the tests of the core, in less than a minute
+quick: $(VENV)/dev.done  ## style, types and the tests of the core, in about a minute
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(CORE) -m 'not e2e and not slow' -k 'not postgres' \
 		--hypothesis-profile quick; tests=$$?; wait $$lint && exit $$tests

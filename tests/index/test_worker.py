@@ -247,6 +247,7 @@ def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: 
 # Claimed, so that each text is embedded once
 
 
+@pytest.mark.slow
 def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine: Engine, toy: Toy) -> None:
     assert engine.semantic() is not None
     _fill(engine, 5)
