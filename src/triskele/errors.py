@@ -8,6 +8,7 @@ TriskeleError
 │   └── NotAllowed           the memory is another user's, and the share does not allow the change
 └── Unavailable              a dependency cannot serve; exit code 3
     ├── StoreUnavailable     the store is busy, read-only or full
+    │   ├── StoreClosed      the memory was used after it was closed
     │   ├── StoreDamaged     the file is damaged, or not a database
     │   └── StoreNewer       a newer version of triskele wrote the file
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
@@ -57,6 +58,10 @@ class Unavailable(TriskeleError):
 
 class StoreUnavailable(Unavailable):
     """The store is busy, read-only or full."""
+
+
+class StoreClosed(StoreUnavailable):
+    """The store was used after it was closed."""
 
 
 class StoreDamaged(StoreUnavailable):

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from triskele.base import timestamps
-from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
+from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, StoreUnavailable
 from triskele.stores.protocols import Maintenance, OwnerStore, Store
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 
@@ -34,6 +34,20 @@ def filled(store: OwnerStore, do: Do, add: Make) -> list[Memory]:
     do(Revise(replace(old, tags=("edited",)), base=1), Connect(_link(new, old)))
     do(Connect(_link(gone, old, LinkKind.SEE_ALSO)), Forget(gone.id))
     return [old, new, gone]
+
+
+def test_a_closed_store_refuses_everything(unbound: Store, store: OwnerStore, make_memory: Make) -> None:
+    unbound.close()
+    for use in (
+        store.census,
+        store.epoch,
+        lambda: store.apply([Add(make_memory())], batch="late"),
+        store.usage.days,
+        store.snapshot().__enter__,
+    ):
+        with pytest.raises(StoreClosed, match="was closed: open it again"):
+            use()
+    unbound.close()
 
 
 def test_a_census_counts_what_stands_and_what_stood(store: OwnerStore, filled: list[Memory]) -> None:

@@ -108,7 +108,7 @@ def test_the_tail_is_folded_in_at_its_cap(tmp_path: Path) -> None:
 def test_a_damaged_index_heals_itself(engine: Engine, damage: str) -> None:
     ids = _fill(engine, 10)
     engine.lexical.rebuild()
-    engine.close()
+    engine.lexical.close()
     path = engine.lexical.path
     if damage == "missing":
         shutil.rmtree(path)
@@ -124,7 +124,7 @@ def test_a_damaged_index_heals_itself(engine: Engine, damage: str) -> None:
 def test_files_that_a_killed_writer_left_do_not_stop_the_next_one(engine: Engine, tmp_path: Path) -> None:
     ids = _fill(engine, 10)
     engine.lexical.rebuild()
-    engine.close()
+    engine.lexical.close()
     path, copy = engine.lexical.path, tmp_path / "copy"
     shutil.copytree(path, copy)
     engine.edit(ids[6], content="entirely rewritten")

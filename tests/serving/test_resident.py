@@ -23,7 +23,7 @@ from triskele.base.files import file_lock
 from triskele.curation import curator
 from triskele.curation.curator import Curated
 from triskele.engine import Engine
-from triskele.errors import BadInput, Conflict, StoreUnavailable, Unavailable
+from triskele.errors import BadInput, Conflict, StoreClosed, StoreUnavailable, Unavailable
 from triskele.serving import hook_client, listener, resident
 from triskele.serving.cli import remote
 from triskele.serving.engine_host import EngineHost
@@ -259,6 +259,17 @@ def test_a_changed_or_unreadable_key_for_the_server_ends_the_process(
     put("tsk_bob")
     assert not host.is_outdated()
     assert "tsk_bob" not in repr(vars(host))
+
+
+def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    engine = host.open_engine()
+    host.close()
+    with pytest.raises(StoreClosed, match="is stopping"):
+        host.open_engine()
+    with pytest.raises(StoreClosed):
+        engine.census()
+    host.catch_up()
 
 
 def test_a_process_with_a_key_in_its_environment_runs_no_commands(

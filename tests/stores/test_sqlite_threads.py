@@ -13,8 +13,10 @@ from typing import Any, cast
 import pytest
 
 from triskele.base.files import file_lock
+from triskele.config import sqlite_path
 from triskele.engine import Engine
-from triskele.errors import StoreUnavailable
+from triskele.errors import StoreClosed, StoreUnavailable
+from triskele.index.worker import Worker
 from triskele.stores.protocols import Document
 from triskele.stores.sqlite import database, maintenance
 from triskele.types import LinkKind
@@ -72,6 +74,60 @@ def test_an_engine_closed_by_one_thread_is_closed_for_all(open_engine: Callable[
         engine.close()
         pool.submit(engine.close).result()
     assert open_engine().census().memories == 1
+
+
+def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: Callable[..., Engine]) -> None:
+    engine = open_engine(model="bundled")
+    kept = engine.remember("the harbour pilot is called Ida").id
+    assert engine.recall("harbour pilot").hits
+    path, other = sqlite_path(engine.settings.store.url), engine.acting_as("someone")
+    engine.close()
+    engine.close()
+    uses: list[Callable[[], object]] = [
+        lambda: engine.remember("written too late"),
+        lambda: engine.recall("harbour pilot"),
+        lambda: other.get(kept),
+        lambda: list(engine.store.versions()),
+        engine.census,
+        engine.lexical.behind,
+        engine.reindex,
+        lambda: engine.backup(path.with_name("late.db")),
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        for use in uses:
+            for ran in (use, lambda use=use: pool.submit(use).result()):  # type: ignore[misc]
+                with pytest.raises(StoreClosed, match="was closed: open it again"):
+                    ran()
+    # SQLite removes its log when the last connection goes.
+    assert not path.with_name(path.name + "-wal").exists()
+    assert [memory.id for memory in open_engine().browse()] == [kept]
+
+
+@pytest.mark.parametrize("inside", ["snapshot", "writing", "noting", "reading"])
+def test_a_thread_whose_connection_another_closes_is_told(open_engine: Callable[..., Engine], inside: str) -> None:
+    engine = open_engine()
+
+    def use() -> None:
+        with getattr(engine.store._database, inside)(), ThreadPoolExecutor(1) as pool:  # type: ignore[attr-defined]
+            pool.submit(engine.close).result()
+            engine.census()
+
+    with pytest.raises(StoreClosed):
+        use()
+
+
+def test_a_worker_of_a_closed_engine_ends_quietly(
+    open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    engine = open_engine(model="bundled")
+    worker = Worker(engine.store, engine.lexical, engine.runtime.semantic)
+    engine.close()
+    worker.wake()
+    assert worker._thread is not None
+    worker._thread.join(20)
+    assert not worker._thread.is_alive() and not raised
 
 
 def test_closing_waits_for_a_thread_that_still_reads(open_engine: Callable[..., Engine]) -> None:

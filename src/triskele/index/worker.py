@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from triskele.errors import IndexUnavailable, StoreUnavailable, TriskeleError
+from triskele.errors import IndexUnavailable, StoreClosed, StoreUnavailable, TriskeleError
 from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
@@ -210,6 +210,8 @@ class Worker:
                     # A hosted model may take long: what can be done here is done first.
                     if not done and not self._embed_hosted(BATCH):
                         break
+            except StoreClosed:
+                return
             except Exception:
                 # What could not be embedded now still waits, and the job keeps the error.
                 self._stop.wait(_IDLE_S)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele import config
 from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store, shown_url
-from triskele.errors import BadInput, StoreUnavailable
+from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -42,6 +42,7 @@ class EngineHost:
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
+        self._is_closed = False
         self._seen: Cursor | None = None
         self._sync: AutomaticSync | None = None
         self._used_at = clock()
@@ -52,6 +53,8 @@ class EngineHost:
             # The new settings may forbid what the old ones allowed.
             raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
         with self._mutex:
+            if self._is_closed:
+                raise StoreClosed("triskele is stopping: try again in a moment")
             if self._engine is None:
                 from triskele.serving.chosen_memory import open_chosen
 
@@ -156,6 +159,7 @@ class EngineHost:
         """Close the engine; a thread that is still opening it ends with the process."""
         if self._sync is not None:
             self._sync.stop()
+        self._is_closed = True
         if self._mutex.acquire(timeout=_CLOSE_S):
             with suppress(Exception):
                 if self._engine is not None:

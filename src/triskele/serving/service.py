@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from triskele.base.files import expanded
 from triskele.config import ServerSettings
+from triskele.errors import StoreClosed
 from triskele.serving import hook_client
 from triskele.serving.app import METADATA_PATH, AppContext, Application, Rules, error_place
 from triskele.serving.engine_host import EngineHost
@@ -180,6 +181,9 @@ class Service:
                 self._host.warm_up()
             else:
                 import_module("triskele.serving.hook.events")
+        except StoreClosed:
+            # The process ends before it was ready.
+            return
         except Exception as error:
             # The next request tries again.
             self._log(f"the store cannot be opened: {error_place(error)}")

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from triskele.config import shown_url
-from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
+from triskele.errors import BadInput, StoreClosed, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
 from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
@@ -366,6 +366,8 @@ def told(address: str) -> Iterator[None]:
 def _explained(error: psycopg.Error, address: str) -> TriskeleError:
     # Only the primary message: details may quote rows.
     reason = error.diag.message_primary or str(error).strip().partition("\n")[0]
+    if isinstance(error, PoolClosed):
+        return StoreClosed(f"the store {address} was closed: open it again to use it")
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.QueryCanceled):
         return StoreUnavailable(f"the store {address} is busy with other writers: try again")
     if isinstance(error, errors.ReadOnlySqlTransaction):

@@ -18,7 +18,7 @@ from weakref import WeakSet
 import apsw
 
 from triskele.base.files import file_lock, has_no_room, is_full, settle_folder
-from triskele.errors import StoreDamaged, StoreUnavailable
+from triskele.errors import StoreClosed, StoreDamaged, StoreUnavailable
 from triskele.stores.sqlite import lost_writes, ownership, schema
 
 _LOGS = ("-wal", "-shm")
@@ -53,6 +53,7 @@ class Database:
         # Weak, so that a thread's connection goes when the thread does.
         self._opened: WeakSet[apsw.Connection] = WeakSet()
         self._opened_lock = threading.Lock()
+        self._is_closed = False
         self._open_address = str(path)
         self._file = _NO_FILE
         with told(path):
@@ -89,7 +90,7 @@ class Database:
                 lost_writes.set_aside(self.connection(), path)
             except BaseException:
                 # Closed late, a connection would meddle with the files that replace these.
-                self.close(is_sound=False)
+                self._disconnect(is_sound=False)
                 raise
 
     @property
@@ -104,8 +105,9 @@ class Database:
             self._drop(connection)
             connection = None
         if connection is None:
-            connection = self._connect()
             with self._opened_lock:
+                self._refuse_closed()
+                connection = self._connect()
                 self._opened.add(connection)
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
             # Before anything is written: another program's file stays as it is.
@@ -118,6 +120,10 @@ class Database:
             self._local.state = None
         return connection
 
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise _closed(self.path)
+
     def _drop(self, connection: apsw.Connection) -> None:
         """Close a connection to a file that another one has replaced; the log at the path belongs to the new one."""
         self._local.connection = None
@@ -126,6 +132,7 @@ class Database:
 
     def _renew(self) -> None:
         """Reopen the file if another one replaced it; raise if there is none."""
+        self._refuse_closed()
         found = _file_number(self.path)
         if found == self._file:
             return
@@ -224,7 +231,8 @@ class Database:
             with self.writing(wait=False):
                 yield connection
         finally:
-            connection.pragma("synchronous", "full")
+            with self._explained():
+                connection.pragma("synchronous", "full")
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
@@ -255,17 +263,22 @@ class Database:
             yield
         finally:
             self._local.is_still = False
-            connection.execute("ROLLBACK")
+            with self._explained():
+                connection.execute("ROLLBACK")
 
     def replace(self, fresh: Path) -> Path | None:
         """Put a verified database in the place of this damaged one; the folder that keeps its files."""
-        self.close(is_sound=False)
+        self._disconnect(is_sound=False)
         kept = replace(self.path, fresh, timeout_s=self._busy_timeout_s)
         self._file = _file_number(self.path)
         return kept
 
-    def close(self, *, is_sound: bool = True) -> None:
-        """Close every connection, of this thread and of others."""
+    def close(self) -> None:
+        """Close every connection, of this thread and of others, and open none from now on."""
+        self._is_closed = True
+        self._disconnect(is_sound=True)
+
+    def _disconnect(self, *, is_sound: bool) -> None:
         with self._opened_lock:
             for connection in list(self._opened):
                 if not is_sound:
@@ -447,11 +460,18 @@ def _keep(file: Path, target: Path, *, is_replaced: bool) -> None:
             file.rename(target)
 
 
+def _closed(path: Path) -> StoreClosed:
+    return StoreClosed(f"the store {path} was closed: open it again to use it")
+
+
 @contextmanager
 def told(path: Path) -> Iterator[None]:
     """Turn errors of the database into one clear line each."""
     try:
         yield
+    except (apsw.ConnectionClosedError, apsw.CursorClosedError) as error:
+        # Closed while a thread that was not waited for still read or wrote.
+        raise _closed(path) from error
     except (apsw.BusyError, apsw.LockedError) as error:
         raise StoreUnavailable(f"the store {path} is busy with other writers: try again") from error
     except (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError) as error:
