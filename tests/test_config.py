@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from triskele import config
 from triskele.base import project
 from triskele.errors import BadInput
+from triskele.stores import factory
 
 
 def test_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
@@ -58,6 +60,28 @@ def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, text: str) -> No
     with pytest.raises(BadInput) as refused:
         config.load({"TRISKELE_HOME": str(tmp_path)})
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("TRISKELE_RECALL_LIMIT", "many", "recall.limit must be a number, not 'many'"),
+        ("TRISKELE_RECALL_LIMIT", "900", "recall.limit must be between 1 and 200, not 900"),
+        ("TRISKELE_RECALL_LOG", "perhaps", "recall.log must be true or false, not 'perhaps'"),
+        ("TRISKELE_SERVER", "example.com", "server.url must begin with https://"),
+        ("TRISKELE_MEMORY_OWNER", " ", "memory.owner must be a name on one line, not ' '"),
+        ("TRISKELE_STORE", "foo://x", "not a store address: 'foo://x'"),
+    ],
+)
+def test_an_error_names_the_environment_variable_that_caused_it(
+    tmp_path: Path, variable: str, value: str, words: str
+) -> None:
+    with pytest.raises(BadInput, match=re.escape(words)) as refused:
+        factory.check_address(config.load({"TRISKELE_HOME": str(tmp_path), variable: value}))
+    assert f"(from the environment variable {variable})" in str(refused.value)
+    (tmp_path / "config.toml").write_text("[recall]\nlimit = 900\n")
+    with pytest.raises(BadInput, match=r"not 900$"):
+        config.load({"TRISKELE_HOME": str(tmp_path)})
 
 
 def test_what_agents_get_is_set_in_the_users_file_alone(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from triskele.base.files import check_utf8, expanded
 from triskele.errors import BadInput
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Reserved names of models.
 BUNDLED, NO_MODEL = "bundled", "none"
@@ -218,9 +221,9 @@ class Settings:
     home: Path
     project: str | None
     store: StoreSettings
-    memory: MemorySettings
-    index: IndexSettings
-    recall: RecallSettings
+    memory: MemorySettings = MemorySettings()
+    index: IndexSettings = IndexSettings()
+    recall: RecallSettings = RecallSettings()
     privacy: PrivacySettings = PrivacySettings()
     hosted: HostedSettings = HostedSettings()
     rerank: RerankSettings = RerankSettings()
@@ -240,26 +243,27 @@ _NOT_OUTSIDE = ("agents.background",)
 # Run as a program: only the user's file names it.
 _OF_FILE = ("privacy.key_command",)
 
-Section = TypeVar(
-    "Section",
-    StoreSettings,
-    MemorySettings,
-    IndexSettings,
-    RecallSettings,
-    PrivacySettings,
-    HostedSettings,
-    RerankSettings,
-    LlmSettings,
-    AgentSettings,
-    CurationSettings,
-    ServerSettings,
-    SyncSettings,
-)
+Section = TypeVar("Section", bound="DataclassInstance")
+
+
+class _BadSetting(BadInput):
+    """A value that a setting cannot have, until `load` knows where it came from."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"setting {key}{problem}")
+        self.key = key
 
 
 def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
     """Read the settings of this user; nothing is read from the working directory."""
     source = _Source(dict(os.environ if environment is None else environment))
+    try:
+        return _loaded(source, store_url)
+    except _BadSetting as error:
+        raise BadInput(f"{error}{variable_of(source.origins, error.key)}") from error.__cause__
+
+
+def _loaded(source: _Source, store_url: str | None) -> Settings:
     home = check_utf8(expanded(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))))
     source.read_file(file_of(source.environment, home))
     if store_url is not None:
@@ -269,25 +273,13 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
         source.given |= {"store.url": (store_url, "argument"), "store.read_url": (None, "argument")}
     url = source.value("store.url", "TRISKELE_STORE", lambda: f"sqlite:///{home / 'memories.db'}")
     read_url = source.value("store.read_url", "TRISKELE_READ_STORE", lambda: "")
-    project = source.value("project", "TRISKELE_PROJECT", lambda: "")
     server = source.value("server.url", "TRISKELE_SERVER", lambda: "")
-    settings = Settings(
-        home=home,
-        project=project or None,
-        store=source.section("store", StoreSettings(url=url, read_url=read_url)),
-        memory=source.section("memory", MemorySettings()),
-        index=source.section("index", IndexSettings()),
-        recall=source.section("recall", RecallSettings()),
-        privacy=source.section("privacy", PrivacySettings()),
-        hosted=source.section("hosted", HostedSettings()),
-        rerank=source.section("rerank", RerankSettings()),
-        llm=source.section("llm", LlmSettings()),
-        agents=source.section("agents", AgentSettings()),
-        curation=source.section("curation", CurationSettings()),
-        server=source.section("server", ServerSettings(url=server)),
-        sync=source.section("sync", SyncSettings()),
-        origins=source.origins,
-    )
+    project = source.value("project", "TRISKELE_PROJECT", lambda: "") or None
+    # Sections that other values are part of; the rest are as the defaults of `Settings`.
+    given = {"store": StoreSettings(url=url, read_url=read_url), "server": ServerSettings(url=server)}
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(Settings) if is_dataclass(each.default)}
+    sections: dict[str, Any] = {name: source.section(name, section) for name, section in (defaults | given).items()}
+    settings = Settings(home=home, project=project, origins=source.origins, **sections)
     source.refuse_unknown()
     _check(settings)
     return settings
@@ -296,6 +288,12 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
 def file_of(environment: Mapping[str, str], home: Path) -> Path:
     """The path of the user's settings file, whether or not it exists."""
     return Path(environment.get("TRISKELE_CONFIG") or home / CONFIG_FILE)
+
+
+def variable_of(origins: Mapping[str, str], key: str) -> str:
+    """Which environment variable set a value, in brackets, for an error about it."""
+    kind, _, variable = origins.get(key, "").partition(" ")
+    return f" (from the environment variable {variable})" if kind == "environment" else ""
 
 
 def without_choice(environment: Mapping[str, str]) -> dict[str, str]:
@@ -370,23 +368,22 @@ class _Source:
         if value is None:
             return default()
         if not isinstance(value, str):
-            raise BadInput(f"setting {key} must be text, not {value!r}")
+            raise _BadSetting(key, f" must be text, not {value!r}")
         return value
 
     def section(self, name: str, defaults: Section) -> Section:
         """A section's settings: each field can be set as NAME.FIELD or, except in OUTSIDE, as TRISKELE_NAME_FIELD."""
         values = {f.name: getattr(defaults, f.name) for f in fields(defaults)}
         for key, default in values.items():
-            full = f"{name}.{key}"
-            variable = f"TRISKELE_{name}_{key}".upper()
+            full, variable = f"{name}.{key}", f"TRISKELE_{name}_{key}".upper()
             if full in self.origins:
                 continue
             given, origin = self.given.pop(full, (default, "default"))
             is_open = full not in _OF_FILE and (name not in OUTSIDE or full in _NOT_OUTSIDE)
             if self.environment.get(variable) and is_open:
                 given, origin = self.environment[variable], f"environment {variable}"
-            values[key] = _converted(full, given, default)
             self.origins[full] = origin
+            values[key] = _converted(full, given, default)
         return type(defaults)(**values)
 
     def refuse_unknown(self) -> None:
@@ -406,22 +403,22 @@ def _converted(key: str, given: object, default: object) -> object:
         word = str(given).lower()
         if word in _YES | _NO:
             return word in _YES
-        raise BadInput(f"setting {key} must be true or false, not {given!r}")
+        raise _BadSetting(key, f" must be true or false, not {given!r}")
     if isinstance(default, tuple):
         items = words_of(key, given) if isinstance(given, str) else given
         if isinstance(items, list | tuple) and (items or not default) and all(isinstance(i, str) and i for i in items):
             return tuple(items)
-        raise BadInput(f"setting {key} must be a list of words, not {given!r}")
+        raise _BadSetting(key, f" must be a list of words, not {given!r}")
     if isinstance(default, str) or isinstance(given, bool):
         if isinstance(given, str):
             if key.endswith(_PATHS):
                 expanded(given)
             return given
-        raise BadInput(f"setting {key} must be {'text' if isinstance(default, str) else 'a number'}, not {given!r}")
+        raise _BadSetting(key, f" must be {'text' if isinstance(default, str) else 'a number'}, not {given!r}")
     try:
         return type(default)(given)  # type: ignore[call-arg]
     except (TypeError, ValueError) as error:
-        raise BadInput(f"setting {key} must be a number, not {given!r}") from error
+        raise _BadSetting(key, f" must be a number, not {given!r}") from error
 
 
 def words_of(key: str, text: str) -> list[str]:
@@ -434,7 +431,7 @@ def words_of(key: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        raise BadInput(f"setting {key} must be a command with its arguments, not {text!r}: a quote is open") from None
+        raise _BadSetting(key, f" must be a command with its arguments, not {text!r}: a quote is open") from None
 
 
 def _check(settings: Settings) -> None:
@@ -445,21 +442,21 @@ def _check(settings: Settings) -> None:
         ("curation.learn", settings.curation.learn, LEARNING),
     ):
         if chosen not in known:
-            raise BadInput(f"setting {key} must be one of {', '.join(known)}, not {chosen!r}")
+            raise _BadSetting(key, f" must be one of {', '.join(known)}, not {chosen!r}")
     if store.corpus == DATABASE and store.url.startswith("sqlite:"):
-        raise BadInput(f"setting store.corpus: only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
+        raise _BadSetting("store.corpus", f": only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
     if store.read_url and not store.url.startswith("postgres"):
-        raise BadInput("setting store.read_url: only a Postgres store has replicas; remove it")
+        raise _BadSetting("store.read_url", ": only a Postgres store has replicas; remove it")
     for key, url in (("server.url", settings.server.url), ("sync.url", settings.sync.url)):
         if url and not re.match(r"https?://[^/\s]", url):
-            raise BadInput(f"setting {key} must begin with https:// (or http:// on this machine), not {url!r}")
+            raise _BadSetting(key, f" must begin with https:// (or http:// on this machine), not {url!r}")
     if not settings.memory.owner.strip() or not settings.memory.owner.isprintable():
-        raise BadInput(f"setting memory.owner must be a name on one line, not {settings.memory.owner!r}")
+        raise _BadSetting("memory.owner", f" must be a name on one line, not {settings.memory.owner!r}")
     for pattern in settings.curation.learn_skip:
         try:
             re.compile(pattern)
         except re.error:
-            raise BadInput(f"setting curation.learn_skip: {pattern!r} is not a regular expression") from None
+            raise _BadSetting("curation.learn_skip", f": {pattern!r} is not a regular expression") from None
     bounds: list[tuple[str, float, float, float]] = [
         ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
         ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),
@@ -490,7 +487,7 @@ def _check(settings: Settings) -> None:
     ]
     for key, value, low, high in bounds:
         if not low <= value <= high:
-            raise BadInput(f"setting {key} must be between {low} and {high}, not {value}")
+            raise _BadSetting(key, f" must be between {low} and {high}, not {value}")
 
 
 def _default_home() -> Path:

@@ -218,6 +218,42 @@ def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_rea
     assert run("config", "get", "recall.limit").out == "10\n"
 
 
+def test_config_set_corrects_a_file_that_cannot_be_read(run: Run, home: Path) -> None:
+    home.mkdir(parents=True)
+    file = home / "config.toml"
+    file.write_text("[server]\nurl = 'memory.example.com'\n[recall]\nlimit = 0\n")
+    assert run("config").is_refused(2, "setting server.url must begin")
+    assert run("config", "set", "recall.limit", "900").is_refused(2, "between 1 and 200")
+    assert run("config", "set", "recall.limit", "5").is_refused(
+        2, f"recall.limit is changed in {file}, and another setting is wrong: setting server.url must begin"
+    )
+    assert run("config", "unset", "server.url").out.startswith("server.url is empty")
+    assert run("config", "get", "recall.limit").out == "5\n"
+    file.write_text("[recall\n")
+    assert run("config", "set", "recall.limit", "5").is_refused(2, f"cannot read the settings in {file}")
+    assert file.read_text() == "[recall\n"
+
+
+def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home: Path, tmp_path: Path) -> None:
+    for key, value, words in (
+        ("recall.model", "bundeld", "unknown model 'bundeld': write bundled"),
+        ("recall.model", str(tmp_path), "no model in"),
+        ("hosted.service", "opnai", "hosted.service must be one of openai"),
+        ("rerank.service", "opnai", "rerank.service must be one of"),
+        ("llm.service", "opnai", "llm.service must be one of"),
+    ):
+        assert run("config", "set", key, value).is_refused(2, words)
+    assert not (home / "config.toml").exists()
+    for key, value in (
+        ("recall.model", "none"),
+        ("recall.model", "bundled"),
+        ("hosted.service", "openai"),
+        ("llm.service", "command"),
+        ("llm.service", ""),
+    ):
+        assert run("config", "set", key, value).code == 0
+
+
 def test_a_command_is_split_as_a_shell_does(run: Run, home: Path) -> None:
     ran = run("config", "set", "llm.command", "prog --a,b 'c d'")
     assert ran.out.startswith("llm.command is prog --a,b 'c d' (")

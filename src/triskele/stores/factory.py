@@ -7,7 +7,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from triskele.base.ids import content_hash
-from triskele.config import KEY_FILE, Settings, shown_url, sqlite_path
+from triskele.config import KEY_FILE, Settings, shown_url, sqlite_path, variable_of
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocols import Store
 from triskele.stores.sqlite import database, lost_writes, maintenance
@@ -55,7 +55,7 @@ def _kind(settings: Settings) -> _Kind:
     scheme, _, _ = settings.store.url.partition(":")
     if scheme not in _KINDS:
         raise BadInput(
-            f"not a store address: {shown_url(settings.store.url)!r}"
+            f"not a store address: {shown_url(settings.store.url)!r}{variable_of(settings.origins, 'store.url')}"
             " (write sqlite:///notes.db, sqlite:////absolute/notes.db or postgresql://user@host/database)"
         )
     return _KINDS[scheme]

@@ -82,7 +82,7 @@ def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
     elif dry_run:
         click.echo("triskele would learn from conversations (curation.learn = normal).", err=True)
     else:
-        file = store_setting(invocation, "curation.learn", "normal")
+        file = store_setting("curation.learn", "normal")
         click.echo(f"triskele learns from conversations from now on (curation.learn = normal in {file}).", err=True)
 
 

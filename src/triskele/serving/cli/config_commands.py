@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import COMMANDS, file_of, load, shown_url, words_of
+from triskele.config import COMMANDS, NO_MODEL, file_of, load, shown_url, words_of
 from triskele.errors import BadInput
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
@@ -97,21 +99,36 @@ def unset(invocation: Invocation, key: str) -> None:
     _change(invocation, key, None)
 
 
-def store_setting(invocation: Invocation, key: str, value: str | None) -> Path:
-    """Write a setting into the settings file, or remove it; returns the file."""
-    settings = invocation.settings()
+def store_setting(key: str, value: str | None) -> Path:
+    """Write a setting into the settings file, or remove it; returns the file, in which another value may be wrong."""
+    # Not those in force: a wrong value in the file, or in the environment, must not keep it from being corrected.
+    home = {name: os.environ[name] for name in ("TRISKELE_HOME",) if name in os.environ}
+    settings = load({**home, "TRISKELE_CONFIG": os.devnull})
     if _known(key, settings) in _NOT_IN_FILE:
         raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
     file = file_of(os.environ, settings.home)
-    text = _changed(file, key, None if value is None else _typed(key, value, _by_name(settings)[key]["value"]))
-    _check(text, settings.home)
+    before = _read(file)
+    typed = None if value is None else _typed(key, value, _by_name(settings)[key]["value"])
+    text = _changed(before, key, typed)
+    try:
+        _check(text, settings.home)
+    except BadInput:
+        if _is_readable(before, settings.home):
+            raise
+        # The file was wrong before: the new value alone decides.
+        _check(_changed("", key, typed), settings.home)
+    if key in _CHECKS and value:
+        _CHECKS[key](key, value)
     _write(file, text)
     return file
 
 
 def _change(invocation: Invocation, key: str, value: str | None) -> None:
-    file = store_setting(invocation, key, value)
-    now = invocation.settings()
+    file = store_setting(key, value)
+    try:
+        now = invocation.settings()
+    except BadInput as error:
+        raise BadInput(f"{key} is changed in {file}, and another setting is wrong: {error}") from None
     found = _by_name(now)[key]
     if invocation.as_json:
         return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
@@ -147,11 +164,23 @@ def _typed(key: str, value: str, now: Any) -> Any:
     return value
 
 
-def _changed(file: Path, key: str, value: Any) -> str:
-    """The text of the settings file with one value changed; comments and order stay."""
+def _read(file: Path) -> str:
+    """The text of the settings file, empty if there is none; raise if it is not TOML."""
     import tomlkit
 
-    document = tomlkit.parse(file.read_text(encoding="utf-8")) if file.exists() else tomlkit.document()
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        tomlkit.parse(text)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read the settings in {file}: {error}") from error
+    return text
+
+
+def _changed(text: str, key: str, value: Any) -> str:
+    """The text of a settings file with one value changed; comments and order stay."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
     section, _, name = key.rpartition(".")
     if value is None:
         holder: Any = document.get(section, {}) if section else document
@@ -181,6 +210,41 @@ def _check(text: str, home: Path) -> None:
             Analyzer(settings.index.language)
         except BadInput as error:
             raise BadInput(str(error).replace(f" in {tried}", "")) from None
+
+
+def _is_readable(text: str, home: Path) -> bool:
+    try:
+        _check(text, home)
+    except BadInput:
+        return False
+    return True
+
+
+def _check_model(_: str, name: str) -> None:
+    from triskele.models.local import local_embedder
+
+    if name != NO_MODEL:
+        local_embedder(name)
+
+
+def _check_service(key: str, name: str) -> None:
+    """Refuse a service that no kind of hosted model has; its model and key may be set afterwards."""
+    module, *others = _SERVICES[key]
+    known = (*import_module(module).SERVICES, *others)
+    if name not in known:
+        raise BadInput(f"setting {key} must be one of {', '.join(known)}, not {name!r}")
+
+
+# The module that knows the services of a section, and what else the setting can be.
+_SERVICES = {
+    "hosted.service": ("triskele.models.hosted_embedder",),
+    "rerank.service": ("triskele.models.hosted_reranker",),
+    "llm.service": ("triskele.models.llm", "command"),
+}
+# Only when they are set: every other command does without what a mistake here switches off.
+_CHECKS: dict[str, Callable[[str, str], None]] = {"recall.model": _check_model} | dict.fromkeys(
+    _SERVICES, _check_service
+)
 
 
 def _write(file: Path, text: str) -> None:
