@@ -61,7 +61,7 @@ class Plan:
         chosen = ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS), ({self.walk}, WALKS))
         for given, known in (*chosen, (self.evidence, EVIDENCE), ({self.order}, ORDERS)):
             if unknown := sorted(given - set(known)):
-                raise BadInput(f"unknown way to rank {unknown[0]!r}: choose one of {', '.join(known)}")
+                raise BadInput(f"unknown way to rank {unknown[0][:40]!r}: choose one of {', '.join(known)}")
 
     def in_a_hurry(self) -> Plan:
         """The plan for a prompt that waits: no cross-encoder of the settings, and little time for the bundled one."""

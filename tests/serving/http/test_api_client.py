@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -229,6 +231,60 @@ def test_complaints_are_sentences_where_the_engine_has_one(api: TestClient) -> N
     assert complaint("/v1/memories", content="x", importance="high").startswith("importance: ")
     assert complaint("/v1/memories", content="x", colour="red").startswith("colour: ")
     assert "by its id" in complaint("/v1/related", id="zzzzzzzz", content="x")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("category", "shopping"),
+        ("category", "c" * 300),
+        ("tags", ["t" * 600]),
+        ("keywords", "k" * 600),
+        ("importance", -1),
+        ("position", -1),
+        ("speaker", "s" * 300),
+        ("session", "s" * 300),
+        ("project", "p" * 300),
+        ("role", "boss"),
+        ("sensitivity", "hidden"),
+        ("origin", "the moon"),
+        ("valid_from", "d" * 200),
+        ("created_at", "some day"),
+        ("supersedes", "!!!!!"),
+        ("title", "t" * 300),
+    ],
+)
+def test_a_server_refuses_a_memory_in_the_words_of_a_store_of_ones_own(
+    remote: RemoteMemory, engine: Engine, field: str, value: Any
+) -> None:
+    with pytest.raises(BadInput) as local:
+        engine.remember("Herons fish at dawn", **{field: value})
+    with pytest.raises(BadInput, match=f"^{re.escape(str(local.value))}$"):
+        remote.remember("Herons fish at dawn", **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("limit", 900),
+        ("budget", 0),
+        ("category", "shopping"),
+        ("since", "d" * 200),
+        ("as_of", "some day"),
+        ("legs", ["lexical", "smell"]),
+        ("fusion", "alchemy" * 100),
+        ("rerank", "alchemy"),
+        ("order", "alchemy"),
+        ("near", "!!!!!"),
+    ],
+)
+def test_a_server_refuses_a_question_in_the_words_of_a_store_of_ones_own(
+    remote: RemoteMemory, engine: Engine, option: str, value: Any
+) -> None:
+    with pytest.raises(BadInput) as local:
+        engine.recall("herons", **{option: value})
+    with pytest.raises(BadInput, match=f"^{re.escape(str(local.value))}$"):
+        remote.recall("herons", **{option: value})
 
 
 def test_a_count_reads_no_more_than_the_counts(

@@ -18,6 +18,8 @@ _MAX_TAGS = 64
 Text = Annotated[str, Field(min_length=1, description="One fact in one or a few sentences.")]
 Label = Annotated[str, Field(max_length=500)]
 Name = Annotated[str, Field(max_length=200)]
+# The engine knows the categories of the store, and refuses every other text, however long.
+Category = Annotated[str, Field(description="One of the categories of the store.")]
 Reference = Annotated[str, Field(min_length=4, max_length=64, description="An id, or its first characters.")]
 Tags = Annotated[list[Label], Field(max_length=_MAX_TAGS)]
 Importance = Annotated[float, Field(ge=0, le=1)]
@@ -48,7 +50,7 @@ class RememberBody(Strict):
     """A memory to store; a text that is already stored returns its memory."""
 
     content: Text
-    category: Name | None = None
+    category: Category | None = None
     tags: Tags = []
     keywords: Label = ""
     importance: Importance = 0.5
@@ -81,7 +83,7 @@ class EditBody(Strict):
     """What to change of a memory; fields that are left out stay."""
 
     content: Text | None = None
-    category: Name | None = None
+    category: Category | None = None
     tags: Tags | None = None
     keywords: Label | None = None
     importance: Importance | None = None
@@ -114,7 +116,7 @@ class AskOptions(Strict):
     limit: Limit = 10
     project: Project | None = None
     all_projects: AllProjects = False
-    category: Name | None = None
+    category: Category | None = None
     tags: Tags = []
     as_of: When | None = None
     known_at: When | None = None
@@ -171,7 +173,7 @@ class ListQuery(Strict):
     sort: Literal[Sort.RECENCY, Sort.IMPORTANCE] = Sort.RECENCY
     project: Project | None = None
     all_projects: AllProjects = False
-    category: Name | None = None
+    category: Category | None = None
     tags: Tags = []
     since: When | None = None
     until: When | None = None

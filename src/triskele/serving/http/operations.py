@@ -24,6 +24,7 @@ from triskele.config import MemorySettings
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.exchange.records import ExportReport
+from triskele.recall.plan import Plan
 from triskele.serving.http.access import PRINCIPAL, Principal
 from triskele.serving.http.bodies import Strict
 from triskele.serving.http.mount import (
@@ -50,14 +51,25 @@ _MAX_NAME = 200
 # Fields that the engine checks too: its messages are clearer.
 _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "content": partial(validation.check_content, settings=MemorySettings()),
+    "keywords": partial(validation.check_keywords, settings=MemorySettings()),
+    "tags": lambda tag: validation.check_tags([tag], MemorySettings()),
     "importance": validation.check_importance,
     "limit": validation.check_limit,
     "budget": validation.check_budget,
     "position": validation.check_position,
     "role": validation.check_role,
+    **dict.fromkeys(("sensitivity", "sensitivities"), validation.check_sensitivity),
+    **dict.fromkeys(("origin", "origins"), validation.check_origin),
     "speaker": validation.check_speaker,
     "project": partial(validation.check_name, what="the project"),
     "session": partial(validation.check_name, what="the session"),
+    "legs": lambda leg: Plan(legs=frozenset([leg])),
+    "fusion": lambda fusion: Plan(fusion=fusion),
+    "rerank": lambda rerank: Plan(rerank=rerank),
+    "order": lambda order: Plan(order=order),
+    **dict.fromkeys(
+        ("as_of", "known_at", "since", "until", "created_at", "valid_from", "valid_to"), validation.check_when
+    ),
     **dict.fromkeys(("id", "ids", "source", "target", "near", "supersedes"), validation.check_prefix),
 }
 
