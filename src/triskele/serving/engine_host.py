@@ -31,14 +31,29 @@ _ANSWERING = (
 )
 
 
+class SettingsWatch:
+    """Tells whether the settings file or the key for the server changed after it was read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.file = file_of(os.environ, settings.home)
+        self._stamp = self._now()
+
+    def is_outdated(self) -> bool:
+        """Whether there is a change since."""
+        return self._now() != self._stamp
+
+    def _now(self) -> tuple[tuple[int, int] | None, bytes]:
+        return _stamp(self.file), _key_digest(self._settings)
+
+
 class EngineHost:
     """Opens the engine on the first request and records when it was last used."""
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._of_file = config.load(config.without_choice(os.environ))
-        self._file = file_of(os.environ, settings.home)
-        self._stamp = self._now()
+        self._watch = SettingsWatch(settings)
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
@@ -109,11 +124,7 @@ class EngineHost:
 
     def is_outdated(self) -> bool:
         """Whether the settings file or the key for the server changed after it was read."""
-        return self._now() != self._stamp
-
-    def _now(self) -> tuple[tuple[int, int] | None, bytes]:
-        """What a change of the settings changes."""
-        return _stamp(self._file), _key_digest(self._settings)
+        return self._watch.is_outdated()
 
     @property
     def idle_s(self) -> float:
@@ -123,7 +134,7 @@ class EngineHost:
     def serves(self, choice: Sequence[str]) -> bool:
         """Whether this process serves what a client's environment chooses: store, owner, server, settings file."""
         store, owner, server, file = choice
-        if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._file.absolute():
+        if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._watch.file.absolute():
             return False
         served, named = self._settings, self._of_file
         if (owner or named.memory.owner) != served.memory.owner or (server or named.server.url) != served.server.url:

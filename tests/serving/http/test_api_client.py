@@ -18,9 +18,10 @@ from starlette.testclient import TestClient
 
 import triskele
 from triskele.engine import Engine
-from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound, TriskeleError, Unavailable
+from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound, StoreClosed, TriskeleError, Unavailable
 from triskele.serving.app import Application, Rules
-from triskele.serving.cli import related_memories
+from triskele.serving.cli import agent_commands, related_memories
+from triskele.serving.cli.invocation import Invocation
 from triskele.serving.cli.main import cli
 from triskele.serving.http import memory_api
 from triskele.serving.http.client import RemoteMemory
@@ -333,6 +334,29 @@ def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, rem
     answer = run("recall", "")
     assert answer.exit_code == 0 and "Nothing found" in answer.stdout
     assert remote.recall("").hits == ()
+
+
+def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_request(run: Run, tmp_path: Path) -> None:
+    assert run("list").exit_code == 0
+    key, settings = tmp_path / "key", tmp_path / "laptop" / "config.toml"
+    key.write_text("tsk_of_nobody")
+    engine = agent_commands._LazyEngine(Invocation())
+    refused = engine.open_engine()
+    with pytest.raises(AccessDenied):
+        refused.census()
+    key.write_text(TOKEN)
+    assert engine.open_engine().census().memories == 0
+    assert engine.open_engine() is engine.open_engine()
+    with pytest.raises(Unavailable, match="is closed"):
+        refused.census()
+    settings.write_text("[agents]\nmost = many\n")
+    with pytest.raises(BadInput, match="cannot read the settings"):
+        engine.open_engine()
+    settings.write_text("")
+    assert isinstance(engine.open_engine(), Engine)
+    engine.close()
+    with pytest.raises(StoreClosed):
+        engine.open_engine()
 
 
 def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:

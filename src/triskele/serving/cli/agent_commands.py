@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from triskele import config
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import BadInput, Conflict, NotFound, StoreClosed
 from triskele.serving.cli.invocation import Invocation, common, examples, standard_input
 from triskele.serving.clients.table import CLIENTS, Client
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.serving.clients.installer import Change, InstallTarget
+    from triskele.serving.engine_host import SettingsWatch
 
 _CLIENT = click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS)))
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the changes; write nothing.")
@@ -382,27 +383,40 @@ def mcp(invocation: Invocation, in_process: bool) -> None:
 
 
 class _LazyEngine:
-    """The engine of an in-process server, opened on the first request."""
+    """The engine of an in-process server, opened on the first request and again after a change of the settings."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
         self._mutex = threading.Lock()
-        self._engine: Engine | None = None
+        self._opened: tuple[Engine, SettingsWatch] | None = None
+        self._is_over = False
 
     def open_engine(self) -> Engine:
         """The engine; a failed open is tried again."""
+        from triskele.serving.engine_host import SettingsWatch
+
         with self._mutex:
-            if self._engine is None:
-                self._engine = self._invocation.open_engine()
-                self._engine.work_in_background()
-            return self._engine
+            if self._is_over:
+                raise StoreClosed("triskele is stopping")
+            if self._opened is not None and self._opened[1].is_outdated():
+                # At once: the new settings may forbid what the old ones allowed.
+                self._close()
+            if self._opened is None:
+                watch = SettingsWatch(self._invocation.settings())
+                self._opened = self._invocation.open_engine(), watch
+                self._opened[0].work_in_background()
+            return self._opened[0]
 
     def close(self) -> None:
-        """Close the engine."""
+        """Close the engine; a request that comes later is refused."""
         with self._mutex:
-            if self._engine is not None:
-                self._engine.close()
-                self._engine = None
+            self._is_over = True
+            self._close()
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
 
 
 def _own_output() -> BinaryIO:
