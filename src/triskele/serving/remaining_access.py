@@ -1,4 +1,4 @@
-"""What an ended share leaves in place: other shares that give the same readers the same memories."""
+"""What a share reaches: the memories it gives now, and other shares that still give them after its end."""
 
 from __future__ import annotations
 
@@ -8,12 +8,40 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from triskele.stores.sharing import Share, ShareStore
-from triskele.types import Sensitivity
+from triskele.types import Memory, Sensitivity
+from triskele.validation import MAX_LIMIT
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
 _PAGE = 50
+MOST_COUNTED = 10 * MAX_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many memories a share gives now, and how many private or secret ones it leaves out.
+
+    Those of a tag are counted up to 2,000 memories, and `is_complete` says whether these are all.
+    """
+
+    memories: int = 1
+    left_out: int = 0
+    is_complete: bool = True
+
+
+def extent(engine: Engine, share: Share) -> Extent:
+    """How far a share reaches now."""
+    if share.subject == "memory":
+        return Extent()
+    tagged: list[Memory] = []
+    for offset in range(0, MOST_COUNTED, MAX_LIMIT):
+        page = engine.browse(tags=[share.target], all_projects=True, limit=MAX_LIMIT, offset=offset)
+        tagged += [memory for memory in page if not memory.shared_by]
+        if len(page) < MAX_LIMIT:
+            break
+    open_ones = sum(memory.sensitivity is Sensitivity.OPEN for memory in tagged)
+    return Extent(open_ones, len(tagged) - open_ones, is_complete=len(page) < MAX_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,15 @@ def test_tools_share_where_there_are_users(server: Server) -> None:  # noqa: F81
         "target": id,
         "grantee": "user bob",
         "access": "read",
+        "memories": 1,
+        "left_out": 0,
     }
+    for content, sensitivity in (("Blimps need ballast", "open"), ("My own blimp is red", "private")):
+        server.ask(ada, "POST", "/v1/memories", json={"content": content, "tags": ["air"], "sensitivity": sensitivity})
+    tagged = json.loads(server.tool(ada, "memory_share", tag="air", user="bob"))["result"]["structuredContent"]
+    assert (tagged["memories"], tagged["left_out"]) == (1, 1)
+    ended = json.loads(server.tool(ada, "memory_unshare", tag="air", user="bob"))["result"]["structuredContent"]
+    assert ended == {"subject": "tag", "target": "air", "grantee": "user bob", "access": "read", "still_shared": []}
     [hit] = json.loads(server.tool(bob, "memory_recall", query="zeppelin"))["result"]["structuredContent"]["hits"]
     assert (hit["id"], hit["owner"]) == (id, "ada")
     assert "shared by ada for reading" in server.tool(bob, "memory_forget", ids=[id])
@@ -237,6 +245,8 @@ def test_a_shared_tag_says_how_many_memories_it_shares_and_leaves_out(server: Se
         "Already shared: tag air with user bob (write)",
         now.replace("1 memory", "2 memories"),
     ]
+    counted = json.loads("\n".join(add("--json")))
+    assert (counted["memories"], counted["left_out"]) == (2, 1)
 
 
 def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session: str = "") -> str:

@@ -14,16 +14,13 @@ from triskele.serving import shapes
 from triskele.serving.cli.account_commands import open_accounts
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import OrderedGroup
-from triskele.serving.remaining_access import described, remaining
+from triskele.serving.remaining_access import MOST_COUNTED, Extent, described, extent, remaining
 from triskele.stores.sharing import GroupStore, Share, ShareStore, UserGroup, checked, shares_of
-from triskele.types import Memory, Sensitivity
-from triskele.validation import MAX_LIMIT
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
 
 _SHOWN_CHARACTERS = 60
-_MOST_COUNTED = 10 * MAX_LIMIT
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
 
 
@@ -73,11 +70,12 @@ def add_share(
         id = engine.resolve(target) if subject == "memory" else target
         before = [] if invocation.as_json else [described(each) for each in found.given()]
         share = found.share(subject, id, kind, grantee, access="write" if write else "read", actor=engine.actor)
-        if invocation.as_json:
-            return invocation.write_json({**shapes.plain(share), "project": None})
-        extent = _extent(engine, share.target) if subject == "tag" else []
-    said = described(share)
-    return invocation.echo("\n".join([f"{'Already shared:' if said in before else 'Shared'} {said}", *extent]))
+        reached = extent(engine, share)
+    if invocation.as_json:
+        counts = {"memories": reached.memories, "left_out": reached.left_out}
+        return invocation.write_json({**shapes.plain(share), **counts, "project": None})
+    said, lines = described(share), _extent_lines(reached) if subject == "tag" else []
+    return invocation.echo("\n".join([f"{'Already shared:' if said in before else 'Shared'} {said}", *lines]))
 
 
 @shares.command("remove", epilog=examples("triskele shares remove 1k2m --user bob"))
@@ -236,26 +234,19 @@ def _groups(invocation: Invocation) -> Iterator[GroupStore]:
         yield accounts.groups
 
 
-def _extent(engine: Engine, tag: str) -> list[str]:
+def _extent_lines(found: Extent) -> list[str]:
     """How many memories a tag shares now, and how many it leaves out."""
     from triskele.serving.cli.render import memories
 
-    tagged: list[Memory] = []
-    for offset in range(0, _MOST_COUNTED, MAX_LIMIT):
-        page = engine.browse(tags=[tag], all_projects=True, limit=MAX_LIMIT, offset=offset)
-        tagged += [memory for memory in page if not memory.shared_by]
-        if len(page) < MAX_LIMIT:
-            break
-    else:
-        return [f"{_MOST_COUNTED:,} memories or more have this tag: the open ones are shared, later ones too"]
-    count = sum(memory.sensitivity is Sensitivity.OPEN for memory in tagged)
+    if not found.is_complete:
+        return [f"{MOST_COUNTED:,} memories or more have this tag: the open ones are shared, later ones too"]
     lines = [
-        f"{memories(count)} now; later ones are shared too"
-        if count
+        f"{memories(found.memories)} now; later ones are shared too"
+        if found.memories
         else "No open memory has this tag yet; later ones will be shared"
     ]
-    if left_out := len(tagged) - count:
-        lines.append(f"{memories(left_out, 'private or secret ')} left out: only open ones are shared")
+    if found.left_out:
+        lines.append(f"{memories(found.left_out, 'private or secret ')} left out: only open ones are shared")
     return lines
 
 

@@ -12,7 +12,7 @@ from triskele.base import timestamps
 from triskele.curation.compare import Verdict
 from triskele.curation.decide import PairDecision
 from triskele.serving.mcp import descriptions
-from triskele.serving.remaining_access import RemainingShare
+from triskele.serving.remaining_access import Extent, RemainingShare
 from triskele.serving.shapes import shown_content
 from triskele.stores.sharing import Share
 from triskele.types import Link, Memory, Outcome
@@ -142,8 +142,8 @@ class Changes(BaseModel):
     batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
 
 
-class Shared(BaseModel):
-    """A share."""
+class ShareLine(BaseModel):
+    """What is shared with whom."""
 
     subject: Annotated[str, Field(description="memory or tag.")]
     target: Annotated[str, Field(description="The id of the memory, or the tag.")]
@@ -151,7 +151,16 @@ class Shared(BaseModel):
     access: Annotated[str, Field(description="read or write.")]
 
 
-class Unshared(Shared):
+class Shared(ShareLine):
+    """A share and how far it reaches."""
+
+    memories: Annotated[
+        int, Field(description="How many it shares now, counted up to 2,000; a tag shares later ones too.")
+    ]
+    left_out: Annotated[int, Field(description="Private or secret ones with the tag, which stay unshared.")]
+
+
+class Unshared(ShareLine):
     """The end of a share."""
 
     still_shared: Annotated[list[str], Field(description="Who still reads it, through which other share.")]
@@ -267,15 +276,19 @@ def changes(outcomes: Sequence[Outcome]) -> Changes:
     return Changes(changes=[changed(each) for each in outcomes], batch=batch)
 
 
-def shared(share: Share) -> Shared:
+def shared(share: Share, reached: Extent) -> Shared:
     """A share in an answer."""
-    grantee = f"{share.grantee_kind} {share.grantee}"
-    return Shared(subject=share.subject, target=share.target, grantee=grantee, access=share.access)
+    return Shared(**_share_line(share), memories=reached.memories, left_out=reached.left_out)
 
 
 def unshared(share: Share, left: Sequence[RemainingShare]) -> Unshared:
     """The end of a share in an answer."""
-    return Unshared(**shared(share).model_dump(), still_shared=[each.said for each in left])
+    return Unshared(**_share_line(share), still_shared=[each.said for each in left])
+
+
+def _share_line(share: Share) -> dict[str, str]:
+    grantee = f"{share.grantee_kind} {share.grantee}"
+    return {"subject": share.subject, "target": share.target, "grantee": grantee, "access": share.access}
 
 
 def fitting(lines: Sequence[Line], budget: int = ANSWER_CHARACTERS) -> list[Line]:

@@ -35,7 +35,7 @@ from triskele.serving.mcp.schemas import (
     ToUser,
     WrittenProject,
 )
-from triskele.serving.remaining_access import remaining
+from triskele.serving.remaining_access import extent, remaining
 from triskele.stores.access_keys import WRITE
 from triskele.stores.sharing import GranteeKind, Subject, checked, shares_of
 from triskele.types import Action, LinkKind, Memory, Origin, Outcome, Sensitivity, is_raised
@@ -180,7 +180,8 @@ def memory_share(
     """Share a memory or a tag."""
     who = caller(request, WRITE)
     store = shares_of(who.engine.store.shares)
-    return schemas.shared(store.share(*_share(who, id, tag, user, group), access=access, actor=who.engine.actor))
+    share = store.share(*_share(who, id, tag, user, group), access=access, actor=who.engine.actor)
+    return schemas.shared(share, extent(who.engine, share))
 
 
 def memory_unshare(
