@@ -10,14 +10,14 @@ from typing import Any, Protocol
 from triskele.base import timestamps
 from triskele.base.ids import new_batch
 from triskele.errors import BadInput, NotFound
-from triskele.exchange import reconcile, sync_states
+from triskele.exchange import CONFLICTS, reconcile, sync_states
 from triskele.exchange.reconcile import NEVER, Agreed, Links, Push
 from triskele.exchange.sync_states import ProjectNames, Record
 from triskele.stores.protocols import START, Cursor, Document, OwnerStore
 from triskele.types import Change, Memory, Origin, Outcome, Role
 
 # The kinds of the documents that sync keeps.
-STATE, SYNCED, WAITING, CONFLICTS, TAKING = "sync", "synced", "sync-waiting", "sync-conflict", "sync-taking"
+STATE, SYNCED, WAITING, TAKING = "sync", "synced", "sync-waiting", "sync-taking"
 _STATE_KEY = "state"
 RETRY = "changed on the server meanwhile"
 _MOMENTS = ("created_at", "updated_at", "valid_from", "valid_to")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -80,6 +81,39 @@ def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
     assert "ValueError" in told and "words" not in told
 
 
+def put_conflict(engine: Engine) -> str:
+    """A memory that was changed here and on the server."""
+    id = engine.remember("the backup runs at dawn").id
+    theirs = replace(engine.get(id), content="the backup runs at noon")
+    record = shapes.plain(sync_states.record_of(theirs, sync_states.ProjectNames(engine.store)))
+    values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
+    Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
+    return id
+
+
+def test_show_and_list_say_that_a_memory_is_in_conflict(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+
+    def said(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, list(arguments), prog_name="triskele")
+        assert done.exit_code == 0, done.output
+        return " ".join(done.stdout.split())
+
+    id, other = put_conflict(engine), engine.remember("the mill turns").id
+    settled = "`triskele sync --resolve ID --keep mine|theirs` settles one"
+    assert "conflict changed here and on the server" in said("show", id) and settled in said("show", id)
+    assert "conflict" not in said("show", other)
+    assert "[in conflict] the backup runs at dawn" in said("list", "--all-projects")
+    assert said("list", "--all-projects").count("in conflict") == 1 and settled in said("list", "--all-projects")
+    assert [json.loads(said("show", each, "--json"))["in_conflict"] for each in (id, other)] == [True, False]
+    listed = json.loads(said("list", "--all-projects", "--json"))["memories"]
+    assert {each["id"]: each["in_conflict"] for each in listed} == {id: True, other: False}
+    said("sync", "--resolve", id, "--keep", "theirs")
+    assert "conflict" not in said("show", id) + said("list", "--all-projects")
+
+
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
@@ -90,11 +124,7 @@ def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
 def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_something(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, said: str
 ) -> None:
-    id = engine.remember("the backup runs at dawn").id
-    theirs = replace(engine.get(id), content="the backup runs at noon")
-    record = shapes.plain(sync_states.record_of(theirs, sync_states.ProjectNames(engine.store)))
-    values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
-    Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
+    id = put_conflict(engine)
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
     done = CliRunner().invoke(cli, ["sync", "--resolve", id, "--keep", kept], prog_name="triskele")
     assert (done.exit_code, done.stdout) == (0, said.format(engine.store.shorten([id])[id]) + "\n")

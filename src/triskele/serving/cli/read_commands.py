@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from triskele.config import RerankSettings
 from triskele.errors import BadInput
+from triskele.exchange import CONFLICTS
 from triskele.recall.plan import CROSS
 from triskele.serving import shapes
 from triskele.serving.cli import code_commands
@@ -26,6 +27,9 @@ from triskele.serving.cli.options import (
     tag_filter,
 )
 from triskele.types import OF_A_TAG, Action, JournalEntry, LinkKind, Memory, Sort
+
+if TYPE_CHECKING:
+    from triskele.engine import Engine
 
 _BOTH_PLACES = "--project and --all-projects"
 
@@ -143,15 +147,18 @@ def show(invocation: Invocation, id: str) -> None:
         superseded = memory.id in engine.superseded([memory.id])
         used = engine.store.usage.counts([memory.id]).get(memory.id)
         named = code_commands.named_code(invocation, memory)
+        conflicts = _in_conflict(invocation, engine, [memory.id])
         if invocation.as_json:
             details = shapes.memory(memory, superseded=superseded)
             connected = [shapes.link(link) for link in links]
             details |= {"superseded_by": successors, "links": connected, "uses": shapes.use_count(used), "code": named}
-            return invocation.write_json(details)
+            return invocation.write_json({**details, "in_conflict": bool(conflicts)})
         from triskele.serving.cli import render
 
         short = engine.store.shorten([memory.id, *others])
-        shown = render.memory(memory, links, others, short, superseded=superseded, used=used)
+        shown = render.memory(
+            memory, links, others, short, superseded=superseded, used=used, in_conflict=bool(conflicts)
+        )
         return invocation.write(
             shown, *(f"code  {each['path']}:{each['start_line']}  {each['symbol']}" for each in named)
         )
@@ -195,17 +202,30 @@ def list_memories(
     with invocation.open_existing() as engine:
         filters |= {"project": project, "all_projects": all_projects}
         memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
-        superseded, times = engine.superseded([memory.id for memory in memories]), shapes.times(filters)
+        ids = [memory.id for memory in memories]
+        superseded, disputed, times = (
+            engine.superseded(ids),
+            _in_conflict(invocation, engine, ids),
+            shapes.times(filters),
+        )
         place = None if all_projects else engine.project if project is None else project
         if invocation.as_json:
-            listed = [shapes.memory(memory, superseded=memory.id in superseded) for memory in memories]
+            listed = [
+                {**shapes.memory(memory, superseded=memory.id in superseded), "in_conflict": memory.id in disputed}
+                for memory in memories
+            ]
             page = {"project": place, "limit": limit, "offset": offset, "times": times}
             return invocation.write_json({"memories": listed, **page})
         from triskele.serving.cli import render
 
         short = engine.store.shorten(memory.id for memory in memories)
-        shown = render.listing(memories, short, superseded, place, offset=offset, limit=limit)
+        shown = render.listing(memories, short, superseded, place, offset=offset, limit=limit, disputed=disputed)
         return invocation.write(shown, *render.time_lines(times), is_list=True)
+
+
+def _in_conflict(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> frozenset[str]:
+    """Those of these memories that were changed here and on the sync server; a server has no such conflicts."""
+    return frozenset() if invocation.remote else frozenset(engine.store.documents.some(CONFLICTS, ids))
 
 
 def _list_conflicts(invocation: Invocation) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from triskele.exchange.sync_notes import SyncConflict
     from triskele.serving.syncing import SyncState
 
+_CONFLICT_PREFIX = "[in conflict] "
 _SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"
 ID, QUIET, MATCH, OLD, GOOD, WARNING = "cyan", "dim", "bold", "yellow", "green", "yellow"
 _DEFAULT_IMPORTANCE = 0.5
@@ -248,6 +249,7 @@ def memory(
     *,
     superseded: bool,
     used: UseCount | None = None,
+    in_conflict: bool = False,
 ) -> RenderableType:
     """One memory with all details."""
     content = Text(mark(value, superseded), style=OLD) + Text(visible(value.content), style="")
@@ -270,6 +272,7 @@ def memory(
         "forgotten": minute(value.known_to) if value.known_to else "",
         "version": str(value.version),
         "used": _used(used) if used else "",
+        "conflict": f"changed here and on the server: {_SETTLE}" if in_conflict else "",
     }
     table = pairs((name, note(said)) for name, said in rows.items() if said)
     for link in links:
@@ -314,9 +317,16 @@ def table(*headings: str, last_takes_rest: bool = False) -> Table:
 
 
 def listing(
-    listed: Sequence[Memory], short: Short, superseded: set[str], project: str | None, *, offset: int, limit: int
+    listed: Sequence[Memory],
+    short: Short,
+    superseded: set[str],
+    project: str | None,
+    *,
+    offset: int,
+    limit: int,
+    disputed: frozenset[str] = frozenset(),
 ) -> RenderableType:
-    """Memories line by line."""
+    """Memories line by line; those in conflict are marked."""
     if not listed:
         return _empty_listing(project, offset)
     # Inside one project its name is redundant.
@@ -326,7 +336,7 @@ def listing(
     for each in listed:
         details = [day(each.updated_at), each.category, *([each.project or "everywhere"] if places else [])]
         details += [each.shared_by or ""] if sharers else []
-        before = Text(mark(each, each.id in superseded), style=OLD)
+        before = Text(_CONFLICT_PREFIX * (each.id in disputed) + mark(each, each.id in superseded), style=OLD)
         made.add_row(
             Text(short[each.id], style=ID),
             *(note(detail, style=QUIET) for detail in details),
@@ -334,7 +344,8 @@ def listing(
         )
     following = f" · more with --offset {offset + limit}" if len(listed) == limit else ""
     counted = f"{offset + 1} to {offset + len(listed)} · {place(project)}{following}"
-    return Group(made, note(counted, style=QUIET))
+    settling = [note(f"{_SETTLE}.", style=QUIET)] if disputed else []
+    return Group(made, note(counted, style=QUIET), *settling)
 
 
 def _empty_listing(project: str | None, offset: int) -> RenderableType:
