@@ -232,6 +232,20 @@ def test_several_changes_without_a_terminal_need_yes(run: Run, tmp_path: Path) -
     assert run("list", "--json").json["memories"] == []
 
 
+def test_an_undo_counts_the_changes_that_it_lists(run: Run, add: Add, tmp_path: Path) -> None:
+    for name, text in (("one", "The mill turns, see [[two]]"), ("two", "The wind blows")):
+        (tmp_path / f"{name}.md").write_text(text)
+    run("import", str(tmp_path), "--format", "markdown")
+    assert run("undo").is_refused(2, "this would undo 3 changes by an import", "--yes")
+    heading, *lines = run("undo", "--yes").out.splitlines()
+    assert heading.startswith("Undoing 3 changes by an import")
+    assert [line.split()[0] for line in lines[:4]] == ["added", "added", "linked", "Forgot"]
+    # The new memory and the link to the older one are one change.
+    older = add("Deploys happen on Tuesday")
+    run("add", "Deploys happen daily", "--supersedes", older)
+    assert run("undo").out.startswith("Undoing a change by you")
+
+
 def test_a_change_of_another_actor_needs_anyone_and_consent(
     run: Run, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:

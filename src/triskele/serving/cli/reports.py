@@ -142,8 +142,8 @@ def _outcome(outcome: Outcome, short: Short, closing: str) -> Text:
 
 
 def undo_summary(planned: UndoPlan) -> str:
-    """A batch in a few words: how much, by whom, where and when."""
-    many = counted(planned.size, "change")
+    """A batch in a few words: how much, by whom, where and when; what changes one memory is one change."""
+    many = counted(len(planned.entries) if planned.size > 1 else 1, "change")
     first = planned.entries[0]
     return f"{many} by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)}"
 
