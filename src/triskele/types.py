@@ -302,7 +302,8 @@ class Period:
 class Scope:
     """What a reader may see: every leg applies it before its cut; a set that is None allows everything.
 
-    `since` and `until` bound the time that a memory is about, `base.periods.memory_time`.
+    `since` and `until` bound the time that a memory is about, `base.periods.memory_time`. `trusted` is no filter: the
+    confidence of an answer does not rest on what users outside of it share.
     """
 
     owner: str = "me"
@@ -316,6 +317,7 @@ class Scope:
     any_time: bool = False
     since: datetime | None = None
     until: datetime | None = None
+    trusted: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,6 +263,7 @@ def narrowed(
     until: Moment | None = None,
     sensitivities: Iterable[Sensitivity] | None = None,
     origins: Iterable[Origin] | None = None,
+    trusted: frozenset[str] | None = None,
 ) -> Scope:
     """A scope with the filters that a reader asks for, checked."""
     known, (start, end) = check_when(known_at), check_range(since, until)
@@ -276,4 +277,5 @@ def narrowed(
         known_at=known,
         since=start,
         until=end,
+        trusted=trusted,
     )

@@ -242,7 +242,7 @@ def _answer(
     return Answer(
         hits=hits,
         resolutions=_resolutions(resolved, links, store, query.scope),
-        confidence=reasons.confidence(resolved, found, coverage, corpus.size),
+        confidence=reasons.confidence(*_trusted(resolved, found, query.scope.trusted), coverage, corpus.size),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
         waiting=corpus.waiting if sources.embedder is not None else 0,
@@ -251,6 +251,17 @@ def _answer(
         period=query.period,
         within=_within(query.scope),
     )
+
+
+def _trusted(
+    resolved: Sequence[Resolved], found: CandidateSet, users: frozenset[str] | None
+) -> tuple[Sequence[Resolved], CandidateSet]:
+    """Hits and candidates without those that users share who are not trusted."""
+    if users is None:
+        return resolved, found
+    kept = [each for each in resolved if each.memory.shared_by is None or each.memory.shared_by in users]
+    left_out = {each.fused.row for each in resolved} - {each.fused.row for each in kept}
+    return kept, replace(found, fused=[each for each in found.fused if each.row not in left_out])
 
 
 def _within(scope: Scope) -> Period | None:

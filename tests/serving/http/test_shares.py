@@ -307,12 +307,26 @@ def test_an_untrusted_hit_does_not_lend_its_confidence_to_a_memory_that_hardly_f
         assert [hit.memory.shared_by for hit in his.recall(question).hits] == ["ada", None]
         assert _given(his, question) == ""
         told = explain(server.tenants.engine("bob"), "user-prompt-submit", {"prompt": question})
-        assert told.verdict == "silent: the best hit is shared or written by a user whom you do not trust"
-        # One's own is given where it fits about as well as what is left out.
+        assert told.verdict.startswith(f"silent: the confidence {told.confidence:.2f} is below")
         his.remember("At eight, an early hour, the orchard shop deploys its apple catalogue pages")
         assert "eight" in _given(his, question)
         his.store.shares.trust("ada")
         assert "nine" in _given(his, question)
+
+
+def test_an_untrusted_hit_does_not_keep_away_what_would_be_given_without_it(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        question = "when does the shop deploy?"
+        id = hers.remember("The shop deploys on Fridays at nine, when does not matter").id
+        his.remember("The shop sells bread")
+        alone = _given(his, question)
+        assert "sells bread" in alone
+        hers.store.shares.share("memory", id, "user", "bob")
+        best, own = his.recall(question).hits
+        # Less than half as good as what is shared.
+        assert best.memory.shared_by == "ada" and own.score < 0.5 * best.score
+        assert _given(his, question) == alone
 
 
 def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_trusted(server: Server) -> None:  # noqa: F811
@@ -334,7 +348,7 @@ def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_t
         assert [each.left_out for each in told.considered] == [
             "bob wrote it, and you do not trust bob (`triskele shares trust bob`)"
         ]
-        assert told.verdict.startswith("silent: the best hit is shared or written")
+        assert told.verdict == "silent: everything found is shared or written by users whom you do not trust"
         hers.store.shares.trust("bob")
         assert "Bregenz" in _given(hers, question) and "Bregenz" in _given(hers, "", "session-start")
         hers.store.shares.distrust("bob")

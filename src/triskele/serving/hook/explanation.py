@@ -90,6 +90,8 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
         verdict = _speaks(given)
     elif not answer.hits:
         verdict = "silent: nothing was found that this client may see"
+    elif all(hit.memory.id in untrusted for hit in answer.hits):
+        verdict = "silent: everything found is shared or written by users whom you do not trust"
     elif not is_sure:
         verdict = (
             f"silent: the confidence {answer.confidence:.2f} is below agents.least_confidence"
@@ -129,7 +131,7 @@ def _considered(
     if memory.id in {each.id for each in given}:
         return Considered(memory)
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
-    best = injection.best_score(answer)
+    best = injection.best_score(answer, conversation)
     if not is_sure:
         reason = "the answer is not sure enough"
     elif not conversation.is_not_in_context(memory):

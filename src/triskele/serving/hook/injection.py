@@ -108,22 +108,23 @@ def for_prompt(engine: Engine, query: str, conversation: Conversation) -> list[M
 
 
 def recalled(engine: Engine, query: str, conversation: Conversation) -> Answer:
-    """The answer to a prompt; a longer one where untrusted memories take places of it."""
+    """The answer to a prompt; where untrusted memories take places of it, a longer one, as sure as without them."""
     answer = engine.recall(query, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
     if all(conversation.trusts(hit.memory) for hit in answer.hits):
         return answer
-    return engine.recall(query, limit=validation.MAX_LIMIT, logged=False, hurried=True, **conversation.filters)
+    filters = {**conversation.filters, "trusted": conversation.trusted}
+    return engine.recall(query, limit=validation.MAX_LIMIT, logged=False, hurried=True, **filters)
 
 
-def best_score(answer: Answer) -> float:
-    """The score that hits are measured by: of the hit that the confidence is about, be it trusted or not."""
-    return answer.hits[0].score if answer.hits else 0.0
+def best_score(answer: Answer, conversation: Conversation) -> float:
+    """The score that hits are measured by: of the hit that the confidence is about."""
+    return next((hit.score for hit in answer.hits if conversation.trusts(hit.memory)), 0.0)
 
 
 def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
     from triskele.recall.pipeline import pack
 
-    best = best_score(answer)
+    best = best_score(answer, conversation)
     hits = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
     near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
     untrusted = untrusted_writers(engine, [hit.memory for hit in near], conversation)
