@@ -56,7 +56,7 @@ from triskele.models.embedders import Embedder
 from triskele.recall.plan import Plan
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.postgres import vector_extension
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_memory, version_hash
+from triskele.stores.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.types import Sort
 
 ASKED = 200

@@ -37,7 +37,7 @@ from triskele.config import ServerSettings
 from triskele.index.vectors import bytes_of, to_row
 from triskele.models.bundled import bundled
 from triskele.stores.postgres.connections import Connections
-from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, from_memory, row_hash, version_hash
+from triskele.stores.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, from_memory, row_hash, version_hash
 from triskele.types import USER, Action, Memory
 
 OWNERS = 100

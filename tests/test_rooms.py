@@ -133,10 +133,11 @@ def test_sql_stays_in_the_stores(path: Path) -> None:
     assert allowed or not speaks_sql
 
 
-def test_no_store_needs_the_database_of_the_other() -> None:
-    graph = _import_graph(SOURCE / "stores")
-    shared = {name for name in graph if not name.startswith("triskele.stores.postgres")}
-    users = {name for name in shared if any(used.startswith("triskele.stores.postgres") for used in graph[name])}
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_no_store_needs_the_database_of_the_other(kind: str) -> None:
+    graph, own = _import_graph(SOURCE / "stores"), f"triskele.stores.{kind}"
+    shared = {name for name in graph if not name.startswith(own)}
+    users = {name for name in shared if any(used.startswith(own) for used in graph[name])}
     # It imports the one that an address names, when it is asked for it.
     assert users == {"triskele.stores.factory"}
 

@@ -18,7 +18,7 @@ from triskele.base.ids import content_hash
 from triskele.engine import Engine
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
-from triskele.stores.sqlite.rows import from_link, from_memory, row_hash
+from triskele.stores.rows import from_link, from_memory, row_hash
 from triskele.types import LinkKind, Sensitivity
 
 OpenEngine = Callable[..., Engine]

@@ -159,17 +159,13 @@ def test_damage_is_told_and_not_carried_over(home: Path) -> None:
     assert_all_there(index, [1, 2, 3, 4, 6, 7, 8, 9])
 
 
-@pytest.mark.parametrize("write", ["keep_only", "rebuild"])
-def test_what_is_erased_leaves_no_byte_of_the_old_files(home: Path, write: str) -> None:
+def test_what_is_erased_leaves_no_byte_of_the_old_files(home: Path) -> None:
     store = open_store(home)
     gone = next(memory.id for _, memory in store.versions() if memory.content == "number 2")
     store.erase([gone], batch="erase")
     index = open_index(home)
     standing = [slot for slot in range(1, COUNT + 1) if slot != 3]
-    if write == "keep_only":
-        index.keep_only(np.array(standing))
-    else:
-        index.rebuild()
+    index.rebuild()
     assert folders(home) == ["tokens-2-some_model@1"]
     written = b"".join(path.read_bytes() for path in index.path.iterdir())
     assert not any(row.tobytes() in written for row in before(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -210,20 +211,27 @@ def test_what_is_there_already_is_not_added_again(open_index: Callable[[], Token
     assert (folder / "slots").stat().st_size == 3 * 8
 
 
+def _erase(store: OwnerStore, *slots: int) -> None:
+    contents = {f"number {slot - 1}" for slot in slots}
+    store.erase([memory.id for _, memory in store.versions() if memory.content in contents], batch="erase")
+
+
 def test_what_was_erased_meanwhile_is_not_added(open_index: Callable[[], TokenIndex], store: OwnerStore) -> None:
-    gone = next(memory.id for _, memory in store.versions() if memory.content == "number 1")
-    store.erase([gone], batch="erase")
+    _erase(store, 2)
     index = open_index()
     index.add({1: _tokens(1), 2: _tokens(2)})
     assert _gathered(index, 1, 2) == [[1], []]
 
 
-def test_keep_only_leaves_no_byte_of_the_others(open_index: Callable[[], TokenIndex], tmp_path: Path) -> None:
+def test_a_rebuild_leaves_no_byte_of_what_was_erased(
+    open_index: Callable[[], TokenIndex], store: OwnerStore, tmp_path: Path
+) -> None:
     index = open_index()
     index.add({slot: _tokens(slot, 3) for slot in range(1, 7)})
     before = open_index()
     _gathered(before, 1)
-    index.keep_only(np.array([-1, 2, 5]))
+    _erase(store, 1, 3, 4, 6)
+    index.rebuild()
     written = b"".join(path.read_bytes() for path in (tmp_path / "index").rglob("*") if path.is_file())
     assert bytes([4] * WIDTH) not in written
     assert bytes([5] * WIDTH) in written
@@ -232,7 +240,7 @@ def test_keep_only_leaves_no_byte_of_the_others(open_index: Callable[[], TokenIn
     assert index.missing(np.arange(1, 7)).tolist() == [1, 3, 4, 6]
 
 
-def test_keep_only_keeps_nothing_that_is_damaged(open_index: Callable[[], TokenIndex], tmp_path: Path) -> None:
+def test_a_rebuild_keeps_nothing_that_is_damaged(open_index: Callable[[], TokenIndex], tmp_path: Path) -> None:
     index = open_index()
     index.add({slot: _tokens(slot, 3) for slot in (1, 2, 3)})
     [folder] = (tmp_path / "index").glob("tokens-*")
@@ -240,7 +248,7 @@ def test_keep_only_keeps_nothing_that_is_damaged(open_index: Callable[[], TokenI
         values.seek(4 * WIDTH)
         values.write(b"\x77")
     assert open_index().damaged() == 1
-    index.keep_only(np.array([1, 2, 3]))
+    index.rebuild()
     assert index.damaged() == 0
     assert index.missing(np.array([1, 2, 3])).tolist() == [2]
 
@@ -254,7 +262,7 @@ def test_after_a_restore_slots_mean_other_texts(
     unbound.maintenance.backup(tmp_path / "copy.db")
     unbound.maintenance.restore(tmp_path / "copy.db")
     assert _gathered(index, 1, 2) == [[], []]
-    index.keep_only(np.array([1, 2]))
+    index.rebuild()
     assert _gathered(index, 1, 2) == [[], []]
     index.add({1: _tokens(1, 2)})
     assert _gathered(index, 1) == [[1, 1]]
@@ -288,12 +296,11 @@ def test_lost_tokens_are_encoded_again(tmp_path: Path) -> None:
         assert semantic is not None
         slots = np.unique(semantic.catalog.view().slots)
         before = semantic.tokens.view().gather(slots)
-        semantic.tokens.keep_only(slots[::3])
-        lost = np.setdiff1d(slots, slots[::3])
-        assert semantic.tokens.missing(slots).tolist() == lost.tolist()
+        shutil.rmtree(semantic.tokens.path)
+        assert semantic.tokens.missing(slots).tolist() == slots.tolist()
         assert restore_tokens(engine.store, semantic, limit=2) == 2
-        assert semantic.tokens.missing(slots).tolist() == lost[2:].tolist()
-        assert engine.embed() == len(lost) - 2
+        assert semantic.tokens.missing(slots).tolist() == slots[2:].tolist()
+        assert engine.embed() == len(slots) - 2
         assert engine.embed() == 0
         after = semantic.tokens.view().gather(slots)
         np.testing.assert_array_equal(before[0], after[0])

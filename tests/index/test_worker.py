@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -395,7 +396,7 @@ def test_lost_tokens_come_back_in_the_background(engine: Engine) -> None:
     engine.embed()
     semantic = engine.semantic()
     assert semantic is not None
-    semantic.tokens.keep_only(np.array([], dtype=np.int64))
+    shutil.rmtree(semantic.tokens.path)
     slots = np.unique(semantic.catalog.view().slots)
     assert len(semantic.tokens.missing(slots)) == 5
     engine.work_in_background()

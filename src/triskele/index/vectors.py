@@ -297,10 +297,6 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         epoch = self._store.epoch()
         return self._file.others(epoch, slots) + self._older.others(epoch, slots)
 
-    def keep_only(self, slots: Ints) -> None:
-        """Rewrite the file with the sound records of some slots: what was erased leaves no byte."""
-        self._write_alone(lambda: self._write_sound(set(slots.tolist())))
-
     def convert_rows(self, limit: int) -> int:
         """Turn rows of the store that hold int8 vectors into bits; returns how many there were."""
 
@@ -316,10 +312,8 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
             return
         epoch = self._store.epoch()
         known = _slots_of(self._file.open(epoch)) | _slots_of(self._older.open(epoch))
-        self._write_sound(set(self._store.vectors.contents(list(known))))
-
-    def _write_sound(self, slots: set[int]) -> None:
-        epoch = self._store.epoch()
+        # Only sound records, and only of contents that the store still has: what was erased leaves no byte.
+        slots = set(self._store.vectors.contents(list(known)))
         kept = dict(self._converted(epoch, slots))
         kept |= {slot: np.array(bits) for slot, bits in _sound(self._file.open(epoch), slots)}
         self._remove_files()

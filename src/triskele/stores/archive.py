@@ -23,7 +23,7 @@ from triskele.base.ids import content_hash
 from triskele.base.timestamps import from_micros
 from triskele.errors import BadInput, StoreDamaged, StoreUnavailable
 from triskele.stores.derived import NAMES
-from triskele.stores.sqlite.rows import (
+from triskele.stores.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,

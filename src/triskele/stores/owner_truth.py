@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from triskele.base.timestamps import to_micros
 from triskele.errors import BadInput
 from triskele.stores.protocols import START, ChangePage, Cursor
-from triskele.stores.sqlite.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, to_entry, to_memory
+from triskele.stores.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, to_entry, to_memory
 from triskele.types import JournalEntry, Memory, Scope, Sort
 
 # A condition on rows, and the values of its marks.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from triskele.base.ids import content_hash
 from triskele.base.timestamps import from_micros, to_micros
 from triskele.stores.protocols import VAULT, KnownPlace, SealedRow
-from triskele.stores.sqlite.rows import (
+from triskele.stores.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,

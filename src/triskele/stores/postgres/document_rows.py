@@ -9,7 +9,7 @@ from typing import Any
 from triskele.errors import StoreDamaged
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.protocols import Document
-from triskele.stores.sqlite.rows import row_hash
+from triskele.stores.rows import row_hash
 
 _TRIM = """
 DELETE FROM documents WHERE owner = %(owner)s AND kind = %(kind)s AND key <= (

@@ -11,7 +11,7 @@ from triskele.errors import NotFound
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.job_rows import complete_jobs, count_jobs, queue_all_names, waiting_keys
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
+from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory
 
 _PAGE = 20_000

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Unpack
 from triskele.stores.postgres import erasure, job_rows, vector_rows
 from triskele.stores.postgres.connections import Connection
 from triskele.stores.postgres.document_rows import delete_about
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_memory, version_hash
+from triskele.stores.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.stores.truth_rows import TruthRows
 from triskele.stores.writer import EntryDetails, Writer
 from triskele.types import Action, Memory, Outcome, Sensitivity

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from triskele.stores.corpus_store import WordCounts
 from triskele.stores.postgres.connections import Connection
 from triskele.stores.postgres.migrations import EMBEDDINGS
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
+from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory
 
 _MOST_COUNTED = 2**15 - 1

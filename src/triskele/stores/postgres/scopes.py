@@ -7,7 +7,7 @@ import json
 from triskele.stores import owner_truth
 from triskele.stores.owner_truth import Condition, Wording
 from triskele.stores.postgres.postgres_rows import marked
-from triskele.stores.sqlite.rows import VERSION_COLUMNS
+from triskele.stores.rows import VERSION_COLUMNS
 from triskele.types import Scope
 
 # A version as a reader sees it.

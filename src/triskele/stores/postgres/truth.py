@@ -26,7 +26,7 @@ from triskele.stores.postgres.upkeep import PostgresMaintenance
 from triskele.stores.postgres.usage_rows import PostgresUsage
 from triskele.stores.postgres.vector_rows import PostgresModels, PostgresVectors
 from triskele.stores.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
-from triskele.stores.sqlite.rows import LINK_COLUMNS, to_link, to_memory
+from triskele.stores.rows import LINK_COLUMNS, to_link, to_memory
 from triskele.stores.writer import claim_places, replace_sealed
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 

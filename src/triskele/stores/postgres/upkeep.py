@@ -20,7 +20,7 @@ from triskele.stores.postgres.archive_rows import PostgresArchive
 from triskele.stores.postgres.connections import Connection, Connections, told
 from triskele.stores.postgres.migrations import SCHEMA
 from triskele.stores.protocols import IntegrityIssue, LostWrites
-from triskele.stores.sqlite.rows import (
+from triskele.stores.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,

@@ -10,7 +10,7 @@ from triskele.config import HOSTED
 from triskele.stores.derived import EMBED, MOST_TRIES, CatalogRow
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.job_rows import MODEL, complete_jobs, count_jobs, model_in_use, waiting_keys
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
+from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory, Sensitivity
 
 _PAGE = 1000

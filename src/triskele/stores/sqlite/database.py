@@ -28,6 +28,14 @@ _SET_UP_S = 30.0
 _MAGIC = b"SQLite format 3\0"
 
 
+def listed(mark: str = "?") -> str:
+    """The condition that a column is in a list, which is bound as JSON.
+
+    One text for lists of any length, so that the statement is prepared once.
+    """
+    return f"IN (SELECT value FROM json_each({mark}))"
+
+
 class _OfThread(threading.local):
     """What a thread has of a file: its connection, and small answers that hold until the file changes."""
 

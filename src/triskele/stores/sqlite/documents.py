@@ -10,8 +10,8 @@ import apsw
 
 from triskele.errors import StoreDamaged
 from triskele.stores.protocols import Document
-from triskele.stores.sqlite.database import Database
-from triskele.stores.sqlite.rows import row_hash
+from triskele.stores.rows import row_hash
+from triskele.stores.sqlite.database import Database, listed
 
 DOCUMENT_COLUMNS = "kind, key, value, about"
 
@@ -47,7 +47,7 @@ class SqliteDocuments:
     def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:
         """The values under some keys of a kind, ordered by key; unknown keys are left out."""
         # As one JSON list, because a statement has a limited number of bindings.
-        return self._read(kind, "AND key IN (SELECT value FROM json_each(?)) ORDER BY key", _text(list(keys)))
+        return self._read(kind, f"AND key {listed()} ORDER BY key", _text(list(keys)))
 
     def get(self, kind: str, key: str) -> Any:
         """One value, or None."""

@@ -12,16 +12,16 @@ import apsw
 from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
+from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.stores.sqlite import vectors
-from triskele.stores.sqlite.database import Database
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
+from triskele.stores.sqlite.database import Database, listed
 from triskele.types import Memory
 
 _PAGE = 20_000
 _TABLES = ("mentions", "names", "merges")
 _NAME = "name, key, text, any_case, concept"
 _EDGE = "source, kind, target, weight, evidence, valid_from, valid_to, known_from, known_to"
-_LISTED = "SELECT value FROM json_each(?)"
+_LISTED, _PROJECTS = listed(), listed("?4")
 
 
 class SqliteEntities:
@@ -36,7 +36,7 @@ class SqliteEntities:
         with self._database.reading() as connection:
             waiting = vectors.waiting_keys(connection, self._owner, NAMES, limit)
             rows = connection.execute(
-                f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row IN ({_LISTED}) AND +owner = ? ORDER BY row",
+                f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE row {_LISTED} AND +owner = ? ORDER BY row",
                 [_json(map(int, waiting)), self._owner],
             ).fetchall()
         return [(int(row[0]), to_memory(row[1:])) for row in rows]  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ class SqliteEntities:
 
     def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
         """The names, of some or of all, whose words occur in more than a number of texts, as (name, spread)."""
-        condition, bindings = ("", []) if among is None else (f" AND name IN ({_LISTED})", [_json(among)])
+        condition, bindings = ("", []) if among is None else (f" AND name {_LISTED}", [_json(among)])
         return self._all(f"SELECT name, spread FROM names WHERE +owner = ? AND spread > ?{condition}", least, *bindings)
 
     def grouped(self) -> list[tuple[int, int]]:
@@ -107,7 +107,7 @@ class SqliteEntities:
     def merges(self, names: Iterable[int]) -> list[Merge]:
         """The moves of some names between concepts, oldest first."""
         columns = "merge, name, before, after, reason, at"
-        sql = f"SELECT {columns} FROM merges WHERE owner = ? AND name IN ({_LISTED}) ORDER BY merge"
+        sql = f"SELECT {columns} FROM merges WHERE owner = ? AND name {_LISTED} ORDER BY merge"
         return [_to_merge(row) for row in self._all(sql, _json(names))]
 
     def edges(
@@ -121,8 +121,7 @@ class SqliteEntities:
         )
         sql = (
             f"SELECT DISTINCT {_EDGE} FROM ({both}) WHERE (?3 OR known_to IS NULL)"
-            " AND (?4 IS NULL OR evidence IN (SELECT id FROM versions WHERE owner = ?1 AND project IN"
-            " (SELECT value FROM json_each(?4))))"
+            f" AND (?4 IS NULL OR evidence IN (SELECT id FROM versions WHERE owner = ?1 AND project {_PROJECTS}))"
             " ORDER BY known_to IS NOT NULL, known_from DESC, evidence, source, target LIMIT ?5"
         )
         wanted = None if projects is None else _json(projects)
@@ -135,7 +134,7 @@ class SqliteEntities:
             def count(sql: str, *bindings: Any) -> int:
                 return int(connection.execute(sql, bindings).get)
 
-            tables = f"SELECT name FROM sqlite_schema WHERE tbl_name IN ({_LISTED})"
+            tables = f"SELECT name FROM sqlite_schema WHERE tbl_name {_LISTED}"
             size = count(
                 f"SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = 1 AND name IN ({tables})",
                 _json(_TABLES),
@@ -159,13 +158,13 @@ class SqliteEntities:
             kept = _decided(connection, self._owner)
             connection.execute("DELETE FROM mentions WHERE owner = ?", [self._owner])
             for table in ("names", "merges"):
-                sql = f"DELETE FROM {table} WHERE owner = ? AND name NOT IN ({_LISTED})"
+                sql = f"DELETE FROM {table} WHERE owner = ? AND name NOT {_LISTED}"
                 connection.execute(sql, [self._owner, _json(kept)])
             vectors.queue_all_names(connection, self._owner)
 
     def _names(self, column: str, values: Iterable[object]) -> list[Name]:
         owned = "owner" if column in ("key", "block") else "+owner"
-        sql = f"SELECT {_NAME} FROM names WHERE {owned} = ? AND {column} IN ({_LISTED}) ORDER BY name"
+        sql = f"SELECT {_NAME} FROM names WHERE {owned} = ? AND {column} {_LISTED} ORDER BY name"
         return [_to_name(row) for row in self._all(sql, _json(values))]
 
     def _all(self, sql: str, *bindings: str | int | None) -> list[Any]:
@@ -178,7 +177,7 @@ def _decided(connection: apsw.Connection, owner: str) -> set[int]:
         "SELECT name, before, after FROM merges WHERE owner = ? AND reason = ?", [owner, BY_HAND]
     ).fetchall()
     touched = {number for row in rows for number in row}
-    sql = f"SELECT concept FROM names WHERE name IN ({_LISTED})"
+    sql = f"SELECT concept FROM names WHERE name {_LISTED}"
     concepts: list[Any] = connection.execute(sql, [_json(touched)]).fetchall()
     return touched | {concept for (concept,) in concepts}
 
@@ -203,7 +202,7 @@ def drop_unused_names(connection: apsw.Connection, owner: str) -> None:
     connection.execute("DELETE FROM merges WHERE owner = ?1 AND name NOT IN (SELECT name FROM names)", [owner])
     # A spelling that only an erased text had is not kept either.
     connection.execute(
-        f"UPDATE names SET text = key WHERE name IN ({_LISTED}) AND NOT EXISTS (SELECT 1 FROM mentions"
+        f"UPDATE names SET text = key WHERE name {_LISTED} AND NOT EXISTS (SELECT 1 FROM mentions"
         " JOIN versions USING (row) WHERE mentions.name = names.name AND"
         " instr(content || char(10) || keywords || char(10) || tags, text))",
         [_json(name for (name,) in said)],

@@ -22,12 +22,7 @@ from triskele.errors import (
     TriskeleError,
 )
 from triskele.stores.protocols import IntegrityIssue, LostWrites
-from triskele.stores.sqlite import copies, lost_writes
-from triskele.stores.sqlite.archive_file import SqliteArchive
-from triskele.stores.sqlite.database import Database, replace, told
-from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS
-from triskele.stores.sqlite.ownership import INDEX_OWNER
-from triskele.stores.sqlite.rows import (
+from triskele.stores.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,
@@ -36,6 +31,11 @@ from triskele.stores.sqlite.rows import (
     row_hash,
     version_hash,
 )
+from triskele.stores.sqlite import copies, lost_writes
+from triskele.stores.sqlite.archive_file import SqliteArchive
+from triskele.stores.sqlite.database import Database, replace, told
+from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS
+from triskele.stores.sqlite.ownership import INDEX_OWNER
 from triskele.stores.sqlite.schema import is_empty, migrate
 from triskele.stores.sqlite.sqlite_rows import UNSCRUBBED, SqliteRows
 from triskele.stores.writer import Writer

@@ -14,7 +14,7 @@ import apsw
 from triskele.config import MemorySettings
 from triskele.stores.derived import EMBED, NAMES
 from triskele.stores.protocols import VAULT
-from triskele.stores.sqlite.rows import row_hash
+from triskele.stores.rows import row_hash
 from triskele.types import USER
 
 # The owner of a new installation.

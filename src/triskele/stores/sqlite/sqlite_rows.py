@@ -8,10 +8,11 @@ from typing import Any
 
 import apsw
 
+from triskele.stores.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.stores.sqlite import usage, vectors
+from triskele.stores.sqlite.database import listed
 from triskele.stores.sqlite.documents import delete_about
 from triskele.stores.sqlite.entities import drop_unused_names
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.stores.truth_rows import TruthRows
 from triskele.types import Memory, Sensitivity
 
@@ -29,8 +30,7 @@ class SqliteRows(TruthRows):
         " AND known_to IS NULL AND sensitivity <> 'secret' AND project = ? AND session IS ? AND position IS ?"
         " AND speaker IS ? AND role IS ? AND valid_from IS ? AND valid_to IS ? AND content = ?"
     )
-    # One text for lists of any length, so that the statement is prepared once.
-    _LISTED = "IN (SELECT value FROM json_each(?))"
+    _LISTED = listed()
 
     def __init__(self, connection: apsw.Connection, owner: str) -> None:
         super().__init__(owner)

@@ -17,13 +17,13 @@ from triskele.errors import StoreUnavailable
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
 from triskele.stores.owner_truth import Condition, OwnerTruth, Wording, common_prefix, standing
 from triskele.stores.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
+from triskele.stores.rows import LINK_COLUMNS, VERSION_COLUMNS, to_link, to_memory
 from triskele.stores.sqlite import lost_writes, maintenance
-from triskele.stores.sqlite.database import Database
+from triskele.stores.sqlite.database import Database, listed
 from triskele.stores.sqlite.documents import SqliteDocuments
 from triskele.stores.sqlite.entities import SqliteEntities
 from triskele.stores.sqlite.maintenance import SqliteMaintenance
 from triskele.stores.sqlite.ownership import FIRST
-from triskele.stores.sqlite.rows import LINK_COLUMNS, VERSION_COLUMNS, to_link, to_memory
 from triskele.stores.sqlite.sqlite_rows import SqliteRows
 from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
@@ -31,9 +31,7 @@ from triskele.stores.writer import Writer, claim_places, replace_sealed
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 _PAGE = 500
-# One text for lists of any length, so that the statement is prepared once.
-_LISTED = "SELECT value FROM json_each(?)"
-_IDS = "SELECT value FROM json_each(?2)"
+_LISTED, _IDS = listed(), listed("?2")
 # What a recall asks of links and memories; other moments are rare.
 _NOW = standing(None)
 
@@ -165,25 +163,24 @@ class SqliteOwnerStore(OwnerTruth):
         if not (listed := list(ids)):
             return {}
         sql = (
-            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id IN ({_LISTED}) AND {condition}"
-            " ORDER BY version"
+            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id {_LISTED} AND {condition} ORDER BY version"
         )
         return {row[0]: to_memory(row) for row in self._all(sql, json.dumps(listed), *bindings)}
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND row IN ({_LISTED})"
+        sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND row {_LISTED}"
         return {row[0]: to_memory(row[1:]) for row in self._all(sql, json.dumps(list(rows)))}
 
     def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
         """The id and the importance of the versions behind the row numbers of an index."""
-        sql = f"SELECT row, id, importance FROM versions WHERE +owner = ? AND row IN ({_LISTED})"
+        sql = f"SELECT row, id, importance FROM versions WHERE +owner = ? AND row {_LISTED}"
         return {row: (id, importance) for row, id, importance in self._all(sql, json.dumps(list(rows)))}
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
         if ids is not None:
-            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id IN ({_LISTED}) ORDER BY +row"
+            sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id {_LISTED} ORDER BY +row"
             yield from ((row[0], to_memory(row[1:])) for row in self._all(sql, json.dumps(list(ids))))
             return
         last = 0
@@ -208,7 +205,7 @@ class SqliteOwnerStore(OwnerTruth):
         if kind is not None:
             condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
         # Two lookups by index: a single one with OR reads every link of the owner.
-        ends = (f"SELECT row FROM links WHERE owner = ?1 AND {end} IN ({_IDS})" for end in ("source", "target"))
+        ends = (f"SELECT row FROM links WHERE owner = ?1 AND {end} {_IDS}" for end in ("source", "target"))
         sql = f"SELECT {LINK_COLUMNS} FROM links WHERE row IN ({' UNION '.join(ends)}) AND {condition} ORDER BY row"
         return [to_link(row) for row in self._all(sql, json.dumps(list(ids)), *bindings)]
 

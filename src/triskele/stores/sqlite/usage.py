@@ -11,13 +11,13 @@ import apsw
 
 from triskele.stores.owner_usage import OwnerUsage, UsageRows
 from triskele.stores.protocols import Use
-from triskele.stores.sqlite.database import Database
+from triskele.stores.sqlite.database import Database, listed
 
 
 class SqliteUsage(OwnerUsage):
     """Usage in a file."""
 
-    _LISTED = "IN (SELECT value FROM json_each(?))"
+    _LISTED = listed()
 
     def __init__(self, database: Database, owner: str) -> None:
         super().__init__()

@@ -11,8 +11,8 @@ import apsw
 from triskele.base import timestamps
 from triskele.config import HOSTED
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job, JobCounts
-from triskele.stores.sqlite.database import Database
-from triskele.stores.sqlite.rows import VERSION_COLUMNS, to_memory
+from triskele.stores.rows import VERSION_COLUMNS, to_memory
+from triskele.stores.sqlite.database import Database, listed
 from triskele.types import Memory, Sensitivity
 
 _PAGE = 1000
@@ -221,7 +221,7 @@ class SqliteVectors:
         sql = (
             "SELECT slot, (SELECT content FROM versions WHERE versions.owner = vectors.owner"
             " AND versions.content_hash = vectors.content_hash LIMIT 1) AS content FROM vectors"
-            " WHERE owner = ?1 AND slot IN (SELECT value FROM json_each(?2)) AND content IS NOT NULL"
+            f" WHERE owner = ?1 AND slot {listed('?2')} AND content IS NOT NULL"
             f"{'' if queued else _UNQUEUED} ORDER BY slot"
         )
         bindings = [self._owner, json.dumps(list(slots)), *([] if queued else [_MODEL])]
@@ -232,7 +232,7 @@ class SqliteVectors:
         # The plus keeps SQLite from reading by owner and sorting: most files have one owner.
         condition, bindings = " WHERE +versions.owner = ?1 ORDER BY versions.row", [self._owner, fingerprint]
         if ids is not None:
-            condition = " WHERE versions.owner = ?1 AND versions.id IN (SELECT value FROM json_each(?3)) ORDER BY 1"
+            condition = f" WHERE versions.owner = ?1 AND versions.id {listed('?3')} ORDER BY 1"
             bindings.append(json.dumps(list(ids)))
         for values in self._database.all(_CATALOG + condition, bindings):
             tags = () if values[6] == "[]" else tuple(json.loads(values[6]))
@@ -384,8 +384,7 @@ def _keep(connection: apsw.Connection, owner: str, fingerprint: str, vectors: Ma
             [owner, digest, fingerprint, vector],
         )
     rows = connection.execute(
-        "SELECT content_hash, slot FROM vectors WHERE owner = ? AND fingerprint = ?"
-        " AND content_hash IN (SELECT value FROM json_each(?))",
+        f"SELECT content_hash, slot FROM vectors WHERE owner = ? AND fingerprint = ? AND content_hash {listed()}",
         [owner, fingerprint, json.dumps(list(vectors))],
     ).fetchall()
     return {str(digest): int(slot) for digest, slot in rows}  # type: ignore[arg-type]
