@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_sync import ADDRESS, Stores, Wire, World, opened
+from sync_world import ADDRESS, Stores, Wire, World, opened
 
 from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, Unavailable

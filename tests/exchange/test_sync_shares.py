@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sync import HISTORIES, LAPTOPS, OPERATIONS, PLACE, UNHURRIED, History, Stores, World, opened
+from sync_history import HISTORIES, OPERATIONS, PLACE, UNHURRIED, History
+from sync_world import LAPTOPS, Stores, World, opened
 
 from triskele.engine import Engine
 from triskele.errors import NotFound
