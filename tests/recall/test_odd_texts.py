@@ -11,7 +11,6 @@ from embedded_notes import open_engine
 
 from triskele.engine import Engine
 
-
 ODD = ["👍", "?", "...!?", "", " ", "\x00", "漢字 и русский عربى हिन्दी mixed", "a\u0301" * 50, "\ud800", "of the", "0"]
 LONG = {
     "one long word": "x" * 100_000,
