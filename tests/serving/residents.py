@@ -18,6 +18,9 @@ STAND_IN = str(Path(__file__).parent / "stand_in.py")
 # What a whole start may take on a busy machine.
 PATIENT_MS = "60000"
 
+# What names another store than the one that a process serves.
+OTHER = {"TRISKELE_STORE": "sqlite:////nowhere/x.db"}
+
 
 class Host:
     """A data folder with its residents."""

@@ -1,78 +1,23 @@
-"""What an agent is told unasked: what fits, once, within bounds, and nothing that is not for it."""
+"""What an agent is told unasked: what fits, within bounds, and nothing that is not for it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
+from hook_desk import Desk, quotations
 
 from triskele import config
 from triskele.curation.projects import project_of
-from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.hook import events, fence, injection
 from triskele.types import LinkKind, Memory, Origin, Sensitivity
-
-
-class Desk:
-    """An agent's client over a store of its own, working in a folder called garden."""
-
-    def __init__(self, folder: Path, agents: str = "") -> None:
-        self.home = folder / "home"
-        self.home.mkdir(exist_ok=True)
-        (self.home / "config.toml").write_text(f"[agents]\n{agents}\n")
-        for name in ("garden", "kitchen"):
-            (folder / name / ".git").mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        environment = {"TRISKELE_HOME": str(self.home), "TRISKELE_RECALL_MODEL": "none", "TRISKELE_PRIVACY_KEY": "file"}
-        self.engine = Engine(config.load(environment), Path("/"))
-
-    def add(self, text: str, *, project: str = "garden", **details: Any) -> str:
-        return self.engine.remember(text, project=project, **details).id
-
-    def said(self, event: str, **payload: Any) -> str:
-        """What reaches the model."""
-        values = {"session_id": "one", "cwd": str(self.folder / "garden" / "beds"), **payload}
-        out = events.respond(self.engine, event, values)
-        return str(json.loads(out)["hookSpecificOutput"]["additionalContext"]) if out else ""
-
-    def prompt(self, text: str, **payload: Any) -> list[str]:
-        """The texts that a prompt is met with."""
-        return quotations(self.said("user-prompt-submit", prompt=text, **payload))
-
-    def start(self, source: str = "startup", **payload: Any) -> list[str]:
-        return quotations(self.said("session-start", source=source, **payload))
-
-
-def quotations(said: str) -> list[str]:
-    """The texts between the first lines and the last of a fence."""
-    return [json.loads(line.split(" · ", 4)[4]) for line in said.split("\n")[2:-1]]
-
-
-@pytest.fixture
-def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
-    opened: list[Desk] = []
-
-    def open_one(agents: str = "") -> Desk:
-        opened.append(Desk(tmp_path, agents))
-        return opened[-1]
-
-    yield open_one
-    for desk in opened:
-        desk.engine.close()
-
-
-@pytest.fixture
-def desk(open_desk: Callable[..., Desk]) -> Desk:
-    return open_desk()
 
 
 def test_the_answer_is_one_document_with_the_keys_that_clients_know(desk: Desk) -> None:
@@ -204,39 +149,6 @@ def test_the_whole_document_stays_below_what_the_client_cuts(
     assert 0 < len(events.respond(engine, "user-prompt-submit", payload)) < injection.MOST_CHARACTERS
 
 
-def test_no_memory_is_told_twice_unless_its_text_changed(desk: Desk) -> None:
-    id = desk.add("The kettle is red")
-    assert desk.prompt("kettle") == ["The kettle is red"]
-    assert desk.prompt("kettle") == []
-    assert desk.prompt("kettle", session_id="two") == ["The kettle is red"]
-    desk.engine.edit(id, importance=0.9)
-    assert desk.prompt("kettle") == []
-    desk.engine.edit(id, content="The kettle is blue")
-    assert desk.prompt("kettle") == ["The kettle is blue"]
-    assert desk.prompt("kettle") == []
-
-
-def test_a_conversation_without_a_name_is_told_every_time(desk: Desk) -> None:
-    desk.add("The kettle is red")
-    for session in (None, "", 5):
-        assert desk.prompt("kettle", session_id=session) == ["The kettle is red"]
-
-
-def test_what_was_told_keeps_its_place_so_that_worse_hits_do_not_follow(desk: Desk) -> None:
-    for number in range(9):
-        desk.add(f"Kettle number {number} stands in room {'abcdefghi'[number] * 3}")
-    assert len(desk.prompt("kettle")) == 5
-    assert desk.prompt("kettle") == []
-
-
-def test_what_is_known_survives_the_process(open_desk: Callable[..., Desk]) -> None:
-    desk = open_desk()
-    desk.add("The kettle is red")
-    assert desk.prompt("kettle") == ["The kettle is red"]
-    desk.engine.close()
-    assert open_desk().prompt("kettle") == []
-
-
 def test_a_replaced_memory_is_never_told(desk: Desk) -> None:
     older = desk.add("The kettle is red", category="decisions")
     newer = desk.add("The kettle is blue", category="decisions", project="kitchen")
@@ -352,115 +264,6 @@ def test_unknown_categories_are_no_reason_to_fail(desk: Desk) -> None:
     assert desk.start() == ["Frost kills basil"]
 
 
-@pytest.mark.parametrize("way", ["pre-compact", "compact"])
-def test_what_was_told_is_told_again_after_a_compaction(desk: Desk, way: str) -> None:
-    desk.add("The kettle is red")
-    desk.add("Tea before coffee", category="preferences")
-    assert desk.start() == ["Tea before coffee"]
-    assert desk.prompt("kettle") == ["The kettle is red"]
-    if way == "pre-compact":
-        assert desk.said("pre-compact", trigger="auto") == ""
-    assert desk.start("compact") == ["The kettle is red", "Tea before coffee"]
-    assert desk.prompt("kettle") == []
-
-
-def test_where_no_session_starts_after_a_compaction_the_next_prompt_does_it(desk: Desk) -> None:
-    desk.add("The kettle is red")
-    desk.add("Roses want sun")
-    gone = desk.add("Lilies want shade")
-    for words in ("kettle", "roses", "lilies"):
-        assert desk.prompt(words) != []
-    desk.said("pre-compact")
-    desk.engine.forget(gone)
-    assert desk.prompt("/status") == []
-    assert desk.prompt("roses") == ["Roses want sun", "The kettle is red"]
-    assert desk.prompt("kettle roses") == []
-
-
-def test_after_a_compaction_no_more_than_one_parcel_comes_back(open_desk: Callable[..., Desk]) -> None:
-    desk = open_desk("most = 2")
-    for word in ("kettle", "roses", "lilies"):
-        desk.add(f"All about {word}")
-        desk.prompt(word)
-    desk.said("pre-compact")
-    assert desk.prompt("nothing that is known") == ["All about lilies", "All about roses"]
-    assert desk.prompt("nothing that is known") == []
-    # The rest is not in the context, so that it may be told when it matters.
-    assert desk.prompt("kettle") == ["All about kettle"]
-
-
-def test_a_compaction_brings_nothing_back_that_may_not_be_told_any_more(desk: Desk) -> None:
-    id = desk.add("The kettle is red")
-    desk.prompt("kettle")
-    desk.engine.edit(id, sensitivity=Sensitivity.PRIVATE)
-    assert desk.start("compact") == []
-
-
-def test_a_conversation_that_ended_can_be_resumed_and_one_that_was_cleared_begins_anew(desk: Desk) -> None:
-    desk.add("The kettle is red")
-    desk.prompt("kettle")
-    assert desk.said("stop", last_assistant_message="The kettle is red") == ""
-    assert desk.said("session-end", reason="logout") == ""
-    desk.start("resume")
-    assert desk.prompt("kettle") == []
-    desk.said("session-end", reason="clear")
-    assert desk.prompt("kettle") == ["The kettle is red"]
-
-
-def test_whoever_asks_too_late_is_not_counted_as_told(desk: Desk) -> None:
-    desk.add("The kettle is red", category="preferences")
-    assert desk.prompt("kettle", answer_by=time.monotonic() - 1.0) == []
-    assert desk.start(answer_by=time.monotonic() - 1.0) == []
-    assert desk.engine.store.usage.days() == []
-    assert desk.prompt("kettle", answer_by=time.monotonic() + 3600.0) == ["The kettle is red"]
-
-
-def test_a_store_that_others_hold_neither_delays_nor_repeats(desk: Desk) -> None:
-    desk.add("The kettle is red")
-    other = apsw.Connection(str(desk.home / "memories.db"))
-    other.execute("BEGIN IMMEDIATE")
-    # Whoever waited here would fail the test by its time limit.
-    desk.engine.store._database.connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
-    desk.engine.store._database._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
-    assert desk.prompt("kettle") == ["The kettle is red"]
-    assert desk.prompt("kettle") == []
-    desk.said("pre-compact")
-    assert desk.start("compact") == ["The kettle is red"]
-    assert desk.prompt("kettle") == []
-    other.close()
-    desk.said("session-end")
-    [count] = desk.engine.store.usage.most_used()
-    assert count.injected == 2
-
-
-def test_a_failing_ledger_does_not_fail_the_prompt(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.add("The kettle is red")
-    connection = desk.engine.store._database.connection()  # type: ignore[attr-defined]
-    connection.execute("DROP TABLE usage_days")
-    assert desk.prompt("kettle") == ["The kettle is red"]
-    assert desk.prompt("kettle") == []
-
-
-def test_what_is_told_is_counted(desk: Desk) -> None:
-    id = desk.add("The kettle is red")
-    desk.add("Roses want sun")
-    said = desk.said("user-prompt-submit", prompt="kettle")
-    desk.prompt("kettle", session_id="two")
-    desk.engine.after_answer.flush()
-    [count] = desk.engine.store.usage.most_used()
-    assert (count.id, count.recalled, count.injected) == (id, 0, 2)
-    assert count.tokens == 2 * -(-len(said.split("\n")[2]) // 4)
-    [day] = desk.engine.store.usage.days()
-    assert (day.recalled, day.injected, day.tokens) == (0, 2, count.tokens)
-
-
-def test_the_name_of_a_conversation_is_not_kept(desk: Desk) -> None:
-    desk.add("The kettle is red")
-    desk.prompt("kettle", session_id="Quetzalcoatlus")
-    desk.engine.close()
-    assert not any(b"Quetzalcoatlus" in path.read_bytes() for path in desk.home.rglob("*") if path.is_file())
-
-
 def test_an_unknown_event_is_refused(desk: Desk) -> None:
     with pytest.raises(BadInput, match="unknown hook event 'lunch'"):
         events.respond(desk.engine, "lunch", {})
@@ -518,13 +321,6 @@ def test_prompts_of_a_person_and_of_a_script_get_memories(open_desk: Callable[..
     desk = open_desk("least_confidence = 0.0")
     desk.add(ROSES)
     assert ROSES in desk.said("user-prompt-submit", prompt="when are the roses watered?", source=source)
-
-
-def test_the_end_of_a_subagent_does_not_end_the_conversation(desk: Desk) -> None:
-    desk.add("The roses are watered on Mondays")
-    assert desk.prompt("when are the roses watered?")
-    desk.said("session-end", agent_id="a1", reason="clear")
-    assert desk.prompt("when are the roses watered?") == []
 
 
 def test_a_prompt_loads_neither_the_rules_of_learning_nor_masked_arrays(tmp_path: Path) -> None:

@@ -12,24 +12,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from residents import Host
+from residents import OTHER, Host
 
 from triskele import __version__, config
 from triskele.base.files import file_lock
-from triskele.curation import curator
-from triskele.curation.curator import Curated
 from triskele.engine import Engine
-from triskele.errors import BadInput, Conflict, StoreClosed, StoreUnavailable, Unavailable
+from triskele.errors import Unavailable
 from triskele.serving import hook_client, listener, resident
-from triskele.serving.cli import remote
-from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import release
 from triskele.serving.mcp import connector
-from triskele.stores.protocols import Cursor
 
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
 FACT = "Mara waters the plants on Mondays"
@@ -208,108 +202,6 @@ def test_it_leaves_when_nobody_asks(host: Host) -> None:
     assert not Path(host.place.socket("http")).exists()
 
 
-def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:
-    now = [0.0]
-    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}), clock=lambda: now[0])
-    allowed = host.idle_s
-    assert allowed == 30 * 60
-    now[0] = allowed - 1
-    assert not host.is_idle()
-    host.note_use()
-    now[0] += allowed - 1
-    assert not host.is_idle()
-    now[0] += 1
-    assert host.is_idle()
-
-
-def test_after_a_change_of_settings_nobody_is_served_by_the_old_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
-    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    assert not host.is_outdated()
-    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\n")
-    assert host.is_outdated()
-    with pytest.raises(StoreUnavailable, match="settings have changed"):
-        host.open_engine()
-
-
-def test_a_changed_or_unreadable_key_for_the_server_ends_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("TRISKELE_CONFIG", "TRISKELE_KEY", "TRISKELE_SERVER"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "config.toml").write_text('[server]\nurl = "https://memory.example.com"\n')
-    key = tmp_path / "server.key"
-
-    def put(text: str, mode: int = 0o600) -> None:
-        # Neither the time nor the size of the file tells the difference.
-        key.write_text(text)
-        key.chmod(mode)
-        os.utime(key, ns=(1, 1))
-
-    put("tsk_bob\n")
-    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    assert not host.is_outdated()
-    for text, mode in (("tsk_ada\n", 0o600), ("tsk_bob\n", 0o644)):
-        put(text, mode)
-        assert host.is_outdated()
-        with pytest.raises(StoreUnavailable, match="settings have changed"):
-            host.open_engine()
-    put("tsk_bob")
-    assert not host.is_outdated()
-    assert "tsk_bob" not in repr(vars(host))
-
-
-def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
-    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    engine = host.open_engine()
-    host.close()
-    with pytest.raises(StoreClosed, match="is stopping"):
-        host.open_engine()
-    with pytest.raises(StoreClosed):
-        engine.census()
-    host.catch_up()
-
-
-def test_a_process_with_a_key_in_its_environment_runs_no_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRISKELE_KEY", "tsk_bob")
-    environ = {"TRISKELE_HOME": str(tmp_path)}
-    engine = SimpleNamespace(settings=config.load(environ))
-    with pytest.raises(BadInput, match="another key"):
-        remote.run(engine, {"environ": environ})  # type: ignore[arg-type]
-
-
-def test_rows_of_other_processes_are_embedded_when_the_journal_grew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Counted:
-        store: Any
-        seq, woken = 3, 0
-        settings = config.load({})
-
-        def position(self) -> Cursor:
-            return Cursor(self.seq)
-
-        def work_in_background(self) -> None:
-            self.woken += 1
-
-    monkeypatch.setattr(curator, "Curator", lambda _: SimpleNamespace(follow=lambda: Curated(is_done=True)))
-    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    host.catch_up()
-    engine = Counted()
-    engine.store = engine
-    host._engine = engine  # type: ignore[assignment]
-    woken = []
-    for engine.seq in (3, 3, 4, 4):
-        host.catch_up()
-        woken.append(engine.woken)
-    assert woken == [1, 1, 2, 2]
-    host._engine = None
-
-
 def test_what_was_asked_is_answered_before_it_leaves(host: Host, tmp_path: Path) -> None:
     served = host.serving()
     gate = tmp_path / "gate"
@@ -416,9 +308,6 @@ def test_a_stream_on_loopback_begins_with_the_token(make_host: Callable[..., Hos
     ours.close()
 
 
-# Long paths, other people's folders, public addresses.
-
-
 def test_a_path_too_long_for_a_socket_is_shortened(make_host: Callable[..., Host]) -> None:
     host = make_host("/".join(["a-folder-with-a-long-name"] * 5))
     assert host.place.sockets != host.place.run
@@ -427,50 +316,6 @@ def test_a_path_too_long_for_a_socket_is_shortened(make_host: Callable[..., Host
     assert stat.S_IMODE(Path(host.place.sockets).stat().st_mode) == 0o700
     os.unlink(host.place.socket("http"))
     os.unlink(host.place.socket("mcp"))
-
-
-def test_a_data_folder_has_one_resident_whatever_the_environment_names(tmp_path: Path) -> None:
-    deep = "/".join(["a-folder-with-a-long-name"] * 5)
-    homes = ("/a", "/b", f"/a/{deep}", f"/b/{deep}")
-    more = ({}, {"TRISKELE_STORE": "sqlite:////x.db"}, {"TRISKELE_CONFIG": "/x.toml"}, {"TRISKELE_MEMORY_OWNER": "ada"})
-    places = [{hook_client.address({"TRISKELE_HOME": home, **each}).socket("http") for each in more} for home in homes]
-    assert [len(place) for place in places] == [1] * len(homes)
-    assert len(set().union(*places)) == len(homes)
-
-
-def test_a_relative_store_means_the_folder_it_was_named_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    relative = hook_client.address({"TRISKELE_HOME": "/a", "TRISKELE_STORE": "sqlite:///notes.db"})
-    assert config.sqlite_path(relative.choice[0]) == tmp_path / "notes.db"
-
-
-OTHER = {"TRISKELE_STORE": "sqlite:////nowhere/x.db"}
-
-
-@pytest.mark.parametrize(
-    ("served", "asked", "is_served"),
-    [
-        ({}, {}, True),
-        ({}, OTHER, False),
-        ({}, {"TRISKELE_MEMORY_OWNER": "ada"}, False),
-        ({}, {"TRISKELE_CONFIG": "/nowhere/config.toml"}, False),
-        ({}, {"TRISKELE_STORE": "sqlite:///{home}/memories.db", "TRISKELE_MEMORY_OWNER": "me"}, True),
-        ({}, {"TRISKELE_CONFIG": "{home}/config.toml"}, True),
-        (OTHER, OTHER, True),
-        (OTHER, {}, False),
-        ({"TRISKELE_MEMORY_OWNER": "ada"}, {"TRISKELE_MEMORY_OWNER": "ada"}, True),
-        ({"TRISKELE_MEMORY_OWNER": "ada"}, {}, False),
-    ],
-)
-def test_a_process_serves_one_store_and_one_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: dict[str, str], asked: dict[str, str], is_served: bool
-) -> None:
-    base = {"TRISKELE_HOME": str(tmp_path)}
-    for name, value in {**base, **served}.items():
-        monkeypatch.setenv(name, value)
-    host = EngineHost(config.load({**base, **served}))
-    environ = base | {name: value.format(home=tmp_path) for name, value in asked.items()}
-    assert host.serves(hook_client.address(environ).choice) is is_served
 
 
 def test_a_hook_for_another_store_is_silent_and_says_why(host: Host) -> None:
@@ -505,64 +350,3 @@ def test_a_folder_of_somebody_else_is_refused(
         hook_client.connect(place, "http", 1)
     with pytest.raises(Unavailable, match="not a folder of this user"):
         listener.make_folders(place)
-
-
-def test_another_user_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX)
-    with ours, theirs:
-        assert listener.is_owner(ours)
-        monkeypatch.setattr(os, "geteuid", lambda: 12345)
-        assert not listener.is_owner(ours)
-
-
-@pytest.mark.parametrize(
-    "text", ["0.0.0.0:80", ":80", "[::]:80", "192.168.1.5:80", "example.com:80", "127.0.0.1.nip.io:1"]
-)
-def test_public_addresses_are_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="other machines can reach"):
-        listener.http_address(text)
-
-
-@pytest.mark.parametrize("text", ["", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="write HOST:PORT"):
-        listener.http_address(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("127.0.0.1:80", ("127.0.0.1", 80)),
-        ("localhost:0", ("127.0.0.1", 0)),
-        ("[::1]:8", ("::1", 8)),
-        ("127.9.9.9:1", ("127.9.9.9", 1)),
-    ],
-)
-def test_http_addresses_are_taken(text: str, meant: tuple[str, int]) -> None:
-    assert listener.http_address(text) == meant
-
-
-def test_a_token_stays_unless_others_could_read_it(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    first = listener.standing_token(path)
-    assert len(first) >= 40 and stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert listener.standing_token(path) == first
-    path.chmod(0o644)
-    assert listener.standing_token(path) != first
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_chosen_socket_replaces_nothing_but_a_dead_socket(tmp_path: Path) -> None:
-    path = tmp_path / "chosen"
-    made = listener.chosen_socket(path)
-    with pytest.raises(Conflict, match="another process listens"):
-        listener.chosen_socket(path)
-    made.socket.close()
-    listener.chosen_socket(path).close()
-    assert not path.exists()
-    path.write_text("a letter")
-    with pytest.raises(BadInput, match="not a socket"):
-        listener.chosen_socket(path)
-    with pytest.raises(BadInput, match="does not exist"):
-        listener.chosen_socket(tmp_path / "nowhere" / "chosen")
-    assert path.read_text() == "a letter"

@@ -1,0 +1,148 @@
+"""The engine of the resident process: when it is idle, outdated or closed, and whom it serves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from residents import OTHER
+
+from triskele import config
+from triskele.curation import curator
+from triskele.curation.curator import Curated
+from triskele.errors import BadInput, StoreClosed, StoreUnavailable
+from triskele.serving import hook_client
+from triskele.serving.cli import remote
+from triskele.serving.engine_host import EngineHost
+from triskele.stores.protocols import Cursor
+
+
+def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:
+    now = [0.0]
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}), clock=lambda: now[0])
+    allowed = host.idle_s
+    assert allowed == 30 * 60
+    now[0] = allowed - 1
+    assert not host.is_idle()
+    host.note_use()
+    now[0] += allowed - 1
+    assert not host.is_idle()
+    now[0] += 1
+    assert host.is_idle()
+
+
+def test_after_a_change_of_settings_nobody_is_served_by_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    assert not host.is_outdated()
+    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\n")
+    assert host.is_outdated()
+    with pytest.raises(StoreUnavailable, match="settings have changed"):
+        host.open_engine()
+
+
+def test_a_changed_or_unreadable_key_for_the_server_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TRISKELE_CONFIG", "TRISKELE_KEY", "TRISKELE_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "config.toml").write_text('[server]\nurl = "https://memory.example.com"\n')
+    key = tmp_path / "server.key"
+
+    def put(text: str, mode: int = 0o600) -> None:
+        # Neither the time nor the size of the file tells the difference.
+        key.write_text(text)
+        key.chmod(mode)
+        os.utime(key, ns=(1, 1))
+
+    put("tsk_bob\n")
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    assert not host.is_outdated()
+    for text, mode in (("tsk_ada\n", 0o600), ("tsk_bob\n", 0o644)):
+        put(text, mode)
+        assert host.is_outdated()
+        with pytest.raises(StoreUnavailable, match="settings have changed"):
+            host.open_engine()
+    put("tsk_bob")
+    assert not host.is_outdated()
+    assert "tsk_bob" not in repr(vars(host))
+
+
+def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    engine = host.open_engine()
+    host.close()
+    with pytest.raises(StoreClosed, match="is stopping"):
+        host.open_engine()
+    with pytest.raises(StoreClosed):
+        engine.census()
+    host.catch_up()
+
+
+def test_a_process_with_a_key_in_its_environment_runs_no_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRISKELE_KEY", "tsk_bob")
+    environ = {"TRISKELE_HOME": str(tmp_path)}
+    engine = SimpleNamespace(settings=config.load(environ))
+    with pytest.raises(BadInput, match="another key"):
+        remote.run(engine, {"environ": environ})  # type: ignore[arg-type]
+
+
+def test_rows_of_other_processes_are_embedded_when_the_journal_grew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counted:
+        store: Any
+        seq, woken = 3, 0
+        settings = config.load({})
+
+        def position(self) -> Cursor:
+            return Cursor(self.seq)
+
+        def work_in_background(self) -> None:
+            self.woken += 1
+
+    monkeypatch.setattr(curator, "Curator", lambda _: SimpleNamespace(follow=lambda: Curated(is_done=True)))
+    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    host.catch_up()
+    engine = Counted()
+    engine.store = engine
+    host._engine = engine  # type: ignore[assignment]
+    woken = []
+    for engine.seq in (3, 3, 4, 4):
+        host.catch_up()
+        woken.append(engine.woken)
+    assert woken == [1, 1, 2, 2]
+    host._engine = None
+
+
+@pytest.mark.parametrize(
+    ("served", "asked", "is_served"),
+    [
+        ({}, {}, True),
+        ({}, OTHER, False),
+        ({}, {"TRISKELE_MEMORY_OWNER": "ada"}, False),
+        ({}, {"TRISKELE_CONFIG": "/nowhere/config.toml"}, False),
+        ({}, {"TRISKELE_STORE": "sqlite:///{home}/memories.db", "TRISKELE_MEMORY_OWNER": "me"}, True),
+        ({}, {"TRISKELE_CONFIG": "{home}/config.toml"}, True),
+        (OTHER, OTHER, True),
+        (OTHER, {}, False),
+        ({"TRISKELE_MEMORY_OWNER": "ada"}, {"TRISKELE_MEMORY_OWNER": "ada"}, True),
+        ({"TRISKELE_MEMORY_OWNER": "ada"}, {}, False),
+    ],
+)
+def test_a_process_serves_one_store_and_one_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: dict[str, str], asked: dict[str, str], is_served: bool
+) -> None:
+    base = {"TRISKELE_HOME": str(tmp_path)}
+    for name, value in {**base, **served}.items():
+        monkeypatch.setenv(name, value)
+    host = EngineHost(config.load({**base, **served}))
+    environ = base | {name: value.format(home=tmp_path) for name, value in asked.items()}
+    assert host.serves(hook_client.address(environ).choice) is is_served
