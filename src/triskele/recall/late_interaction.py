@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
-from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.corpus import Corpus, Floats, Ints
 from triskele.index.vectors import best_cosines, distinct
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
@@ -53,13 +54,22 @@ class LateScores:
         return Ranking(LATE, tuple(self.rows[order].tolist()), tuple(self.scores[order].tolist()), ceiling=1.0)
 
 
-def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None = None) -> LateScores:
+class Turns(NamedTuple):
+    """The conversations of some rows, and the turns next to each; as in `Facts`."""
+
+    sessions: Ints
+    neighbours: Ints
+
+
+def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, turns: Turns | None = None) -> LateScores:
     """Score candidates by the weighted mean, over the query's tokens, of their best match.
 
-    The facts of the rows are read if they are not given.
+    The turns of the rows are read if they are not given.
     """
-    facts = facts or corpus.facts(rows, reach=encoded.reach)
-    around = facts.neighbours if (facts.neighbours >= 0).any() else facts.neighbours[:, :0]
+    if turns is None:
+        facts = corpus.facts(rows, reach=encoded.reach)
+        turns = Turns(facts.sessions, facts.neighbours)
+    around = turns.neighbours if (turns.neighbours >= 0).any() else turns.neighbours[:, :0]
     everyone = distinct(np.concatenate([rows, around[around >= 0]]))
     matches, counts = best_matches(encoded.encoding.tokens, everyone, corpus)
     own = np.searchsorted(everyone, rows)
@@ -73,7 +83,7 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None 
         scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ encoded.token_weights
     scores *= np.minimum(counts[own] / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
     if encoded.plan.context:
-        scores = _with_session(scores, facts.sessions)
+        scores = _with_session(scores, turns.sessions)
     scores[counts[own] == 0] = np.nan
     return LateScores(rows, scores, matches[own])
 
