@@ -69,6 +69,16 @@ def test_scores_that_do_not_fall_are_read_to_the_end(engine: Engine) -> None:
     assert served(engine, scores, 5) == served(engine, scores, COUNT)[:5]
 
 
+def test_a_candidate_outside_the_scope_takes_no_place(engine: Engine) -> None:
+    query = Query(text="fact", scope=engine.scope(), limit=2)
+    corpus = engine.runtime.sources(query, SHIPPED).corpus(query.scope)
+    # No links: the first three memories replace nothing.
+    rows = sorted(row for row, _ in engine.store.versions())[:3]
+    fused = [Candidate(10_000, 9.0, {}), *(Candidate(row, 1.0, {}) for row in rows)]
+    resolved = resolve(fused, query, engine.store, corpus, priors=Priors())
+    assert [each.fused.row for each in resolved] == rows[:2]
+
+
 def test_other_orders_are_left_as_they_are(engine: Engine) -> None:
     scores = [float(number) for number in range(COUNT)]
     everything = served(engine, scores, COUNT, Sort.RECENCY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -185,11 +185,12 @@ class Scored:
         """The same rows with late interaction."""
         return replace(self, scores={**self.scores, LATE: found.scores.astype(np.float64)}, matches=found.matches)
 
-    def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Iterable[int]) -> Scored:
+    def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Collection[int]) -> Scored:
         """More rows, scored by the dense leg and by late interaction."""
-        more = np.array(sorted(set(rows).difference(self.rows.tolist())), dtype=np.int64)
-        if not len(more):
+        fresh_rows = set(rows).difference(self.rows.tolist()) if rows else ()
+        if not fresh_rows:
             return self
+        more = np.array(sorted(fresh_rows), dtype=np.int64)
         found, nowhere = late(encoded, more, corpus), np.full(len(more), np.nan)
         cosines = self.nearness.cosines(more) if self.nearness is not None else nowhere
         fresh = {LEXICAL: nowhere, DENSE: cosines, LATE: found.scores}

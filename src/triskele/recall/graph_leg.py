@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -290,20 +291,26 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
 def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
     """Memories whose subject occurs in the query, and the weight of the query tokens that name it."""
     text, listed = encoded.query.text, parts(encoded.query.text)
-    texts = [part.text for part in listed]
-    sizes = range(1, MAX_PARTS + 1)
-    runs = {(at, n): " ".join(texts[at : at + n]) for at in range(len(texts)) for n in sizes if at + n <= len(texts)}
+    words = " ".join(part.text for part in listed)
+    ends = list(accumulate((len(part.text) + 1 for part in listed), initial=0))
+    count = len(listed)
+    runs = {
+        (at, stop): words[ends[at] : ends[stop] - 1]
+        for at in range(count)
+        for stop in range(at + 1, min(at + MAX_PARTS, count) + 1)
+    }
     known = corpus.named({run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON_WORDS})
+    # The longest from each place: the dictionary has them in order of length.
+    longest = {at: stop for (at, stop), run in runs.items() if run in known} if known else {}
     spans, at = list[tuple[int, int, int]](), 0
-    while at < len(texts):
-        size = next((n for n in range(min(MAX_PARTS, len(texts) - at), 0, -1) if runs[at, n] in known), 0)
-        if size:
-            start, stop = listed[at].start, listed[at + size - 1].end
-            concept, any_case = known[runs[at, size]]
+    while longest and at < count:
+        if (end := longest.get(at)) is not None:
+            start, stop = listed[at].start, listed[end - 1].end
+            concept, any_case = known[runs[at, end]]
             # The query may write a common word alike.
             if any_case or not all(word[0].islower() for word in text[start:stop].split()):
                 spans.append((concept, start, stop))
-        at += max(size, 1)
+        at = end or at + 1
     found: dict[int, float] = {}
     for row, place in _owners(corpus, [concept for concept, _, _ in spans]) if spans else ():
         found[row] = max(found.get(row, 0.0), encoded.weight_between(*spans[place][1:]))
