@@ -216,8 +216,6 @@ def _by_cosine(rows: Ints, cosines: Floats | NDArray[np.float64]) -> Ranking:
 def only(ranking: Ranking, rows: Ints) -> Ranking:
     """The ranking without other rows."""
     wanted = set(rows.tolist())
-    if wanted.issuperset(ranking.rows):
-        return ranking
     return of_pairs(ranking, [each for each in zip(ranking.rows, ranking.scores, strict=True) if each[0] in wanted])
 
 

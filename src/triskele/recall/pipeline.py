@@ -157,7 +157,8 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     # Rows that were written after the corpus was read are left out.
     facts = corpus.facts(rows, reach=min(encoded.reach, 1))
     is_visible = facts.is_visible
-    lexical = legs.only(lexical, rows[is_visible])
+    if not is_visible.all():
+        lexical = legs.only(lexical, rows[is_visible])
     if DENSE in plan.legs:
         dense, nearness = legs.dense(encoded, corpus, hosted, also=lexical.rows)
     if plan.fusion != DEFAULT:

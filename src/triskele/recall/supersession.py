@@ -157,9 +157,10 @@ def resolve(
     """The memories to serve, best first, each once: a successor takes the place of what it replaced."""
     rows = [candidate.row for candidate in fused]
     facts = corpus.facts(np.array(rows, dtype=np.int64))
+    importance, is_visible = facts.importance, facts.is_visible
     heirs = _heirs(rows, query.scope, store, show_superseded=show_superseded)
     decays = priors.decays(rows, store, query.scope.as_of)
-    counted = facts.importance * decays
+    counted = importance * decays
     for place, heir in heirs.items():
         if heir.successor is not None:
             decays[place] = priors.decay(heir.successor, query.scope.as_of)
@@ -170,7 +171,7 @@ def resolve(
     strength = priors.importance if query.sort is Sort.RELEVANCE else 0.0
     weights = (1 - strength + strength * counted) * priors.bonuses(rows, store)
     scores = np.array([candidate.score for candidate in fused]) * weights
-    chosen = _chosen(scores, facts.is_visible, heirs, query)
+    chosen = _chosen(scores, is_visible, heirs, query)
     # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
     matched = store.rows([rows[place] for place in chosen])
     return [
