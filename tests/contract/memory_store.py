@@ -179,8 +179,10 @@ class MemoryOwnerStore:
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         return {row: self._now.versions[row] for row in rows if row in self._now.versions}
 
-    def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
-        return {row: (each.id, each.importance) for row, each in self.rows(rows).items()}
+    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+        chains = [link for link in self.all_links() if link.kind is LinkKind.SUPERSEDES]
+        ends = {end for link in chains for end in (link.source, link.target)}
+        return {row: each.id for row, each in self.rows(rows).items() if each.id in ends}
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         wanted = None if ids is None else set(ids)

@@ -256,7 +256,7 @@ TRUTH: Calls = {
     ],
     "history": [lambda store, known: store.history(known.id)],
     "rows": [lambda store, known: store.rows(known.rows)],
-    "importance": [lambda store, known: store.importance(known.rows)],
+    "chained": [lambda store, known: store.chained(known.rows)],
     "versions": [lambda store, _: store.versions(), lambda store, known: store.versions([known.id])],
     "links": [lambda store, known: store.links([known.id])],
     "all_links": [lambda store, _: store.all_links()],

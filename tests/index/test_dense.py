@@ -124,6 +124,15 @@ def test_the_nearest_are_those_of_a_plain_scan(
     np.testing.assert_allclose(cosines, vectors[at] @ asked, atol=1e-6)
 
 
+def test_a_row_has_the_same_cosine_in_any_company(filled: tuple[Shelf, Floats]) -> None:
+    shelf, vectors = filled
+    placed, asked = shelf.index(tail_cap=1000).over(shelf.columns), units(1, 7)[0]
+    everything = placed.scan(asked)
+    np.testing.assert_allclose(everything, vectors @ asked, atol=1e-6)
+    for at in (np.array([261]), np.array([3, 299, 40]), np.arange(250, 290)):
+        assert placed.cosines(asked, at).tolist() == everything[at].tolist()
+
+
 def test_equal_vectors_come_in_the_order_of_rows_even_at_the_cut(shelf: Shelf) -> None:
     one = units(1)[0]
     shelf.put(np.stack([one] * 9))

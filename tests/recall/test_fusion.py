@@ -158,8 +158,11 @@ def test_a_table_fuses_as_rankings_do(scores: list[tuple[float, float, float]]) 
         listed = sorted((-score, row) for row, score in zip(rows.tolist(), column.raw, strict=True) if score == score)
         rankings.append(Ranking(column.name, tuple(row for _, row in listed), tuple(-score for score, _ in listed)))
     table = ScoreTable(rows, tuple(columns))
-    by_rankings = fusion.expanded(fusion.fuse("share", rankings, FusionConfig(weights=weights)))
-    assert fusion.expanded(table.fused()) == by_rankings
-    for candidate, plain in zip(table.fused(), by_rankings, strict=True):
-        assert dict(candidate.parts) == plain.parts and len(candidate.parts) == len(plain.parts)
-        assert "late" not in candidate.parts
+    by_rankings = [
+        each._replace(parts=dict(each.parts)) for each in fusion.fuse("share", rankings, FusionConfig(weights=weights))
+    ]
+    assert [each._replace(parts=dict(each.parts)) for each in table.fused()] == by_rankings
+    for candidate, plain, bare in zip(table.fused(), by_rankings, fusion.unranked(table.fused()), strict=True):
+        assert {leg for leg in weights if leg in candidate.parts} == plain.parts.keys()
+        assert len(candidate.parts) == len(plain.parts) and "late" not in candidate.parts
+        assert bare.parts == {leg: part._replace(rank=0) for leg, part in plain.parts.items()}

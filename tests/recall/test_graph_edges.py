@@ -110,6 +110,15 @@ def test_a_memory_keeps_its_heaviest_shared_edges(monkeypatch: pytest.MonkeyPatc
     assert max(kept, key=lambda pair: kept[pair]) == (1, 10)
 
 
+def test_equal_sums_are_equal_whatever_the_order_of_their_terms() -> None:
+    terms = (1 / np.arange(1, 41)).astype(np.float32)
+    chance = np.random.default_rng(7)
+    others, weights = np.repeat(np.arange(30), 40), np.concatenate([chance.permutation(terms) for _ in range(30)])
+    _, found, sums = graph_leg._summed(np.zeros(len(others), np.int64), others, weights, np.add)
+    assert found.tolist() == list(range(30))
+    assert len(set(sums.tolist())) == 1
+
+
 def test_mixed_edges_add_a_part_of_the_shared_ones_to_titles() -> None:
     edges = graph((1, 7, True), (2, 7, False), (1, 8, False), (3, 8, False)).mixed
     assert around(edges, 1) == {(1, 2): 1.3, (1, 3): 0.3}

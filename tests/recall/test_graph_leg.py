@@ -92,10 +92,12 @@ def test_the_graph_adds_nothing_to_a_stranger(engine: Engine, monkeypatch: pytes
 
 
 def test_a_stranger_by_a_shared_name_gains_nothing_where_one_by_its_own_title_does() -> None:
-    rows, cosines = np.array([1, 2, 3, 4]), np.array([0.0, 0.0, 0.2, np.nan])
+    rows, cosines = np.array([4, 2, 3, 1]), np.array([np.nan, 0.0, 0.2, 0.0])
     by_title = (np.zeros(2, np.int64), np.array([1, 2]), np.array([1.0, 0.1], np.float32))
-    named = graph_leg._named_rows(by_title)
-    assert graph_leg._acquaintance(rows, cosines, named).tolist() == pytest.approx([0.5, 0.0, 1.0, 1.0])
+    order = np.argsort(rows)
+    is_there, named = graph_leg._known(np.append(graph_leg._named_rows(by_title), 5), rows[order], order)
+    assert (is_there.tolist(), named.tolist()) == ([True, False], [3])
+    assert graph_leg._acquaintance(cosines, named).tolist() == pytest.approx([1.0, 0.0, 1.0, 0.5])
 
 
 def test_connections_of_a_first_candidate_that_does_not_match_add_nothing(

@@ -11,8 +11,8 @@ import pytest
 from triskele import config
 from triskele.engine import Engine
 from triskele.recall.fusion import Candidate
+from triskele.recall.plan import SHIPPED
 from triskele.recall.supersession import Priors, resolve
-from triskele.stores.protocols import OwnerStore
 from triskele.types import Query, Sort
 
 COUNT = 80
@@ -39,7 +39,8 @@ def served(engine: Engine, scores: list[float], limit: int, sort: Sort = Sort.RE
     rows = sorted(row for row, _ in engine.store.versions())
     fused = [Candidate(row, score, {}) for row, score in zip(rows, scores, strict=True)]
     query = Query(text="fact", scope=engine.scope(), limit=limit, sort=sort)
-    return [(each.memory.id, each.score) for each in resolve(fused, query, engine.store, priors=PRIORS)]
+    corpus = engine.runtime.sources(query, SHIPPED).corpus(query.scope)
+    return [(each.memory.id, each.score) for each in resolve(fused, query, engine.store, corpus, priors=PRIORS)]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -68,20 +69,17 @@ def test_scores_that_do_not_fall_are_read_to_the_end(engine: Engine) -> None:
     assert served(engine, scores, 5) == served(engine, scores, COUNT)[:5]
 
 
+def test_a_candidate_outside_the_scope_takes_no_place(engine: Engine) -> None:
+    query = Query(text="fact", scope=engine.scope(), limit=2)
+    corpus = engine.runtime.sources(query, SHIPPED).corpus(query.scope)
+    # No links: the first three memories replace nothing.
+    rows = sorted(row for row, _ in engine.store.versions())[:3]
+    fused = [Candidate(10_000, 9.0, {}), *(Candidate(row, 1.0, {}) for row in rows)]
+    resolved = resolve(fused, query, engine.store, corpus, priors=Priors())
+    assert [each.fused.row for each in resolved] == rows[:2]
+
+
 def test_other_orders_are_left_as_they_are(engine: Engine) -> None:
     scores = [float(number) for number in range(COUNT)]
     everything = served(engine, scores, COUNT, Sort.RECENCY)
     assert served(engine, scores, 3, Sort.RECENCY) == everything[:3]
-
-
-def test_likely_candidates_alone_are_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    read = type(engine.store).importance
-
-    def counted(store: OwnerStore, rows: list[int]) -> object:
-        asked.append(len(rows))
-        return read(store, rows)
-
-    monkeypatch.setattr(type(engine.store), "importance", counted)
-    served(engine, [2.0**-number for number in range(COUNT)], 4)
-    assert asked == [4]

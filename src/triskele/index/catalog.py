@@ -53,7 +53,7 @@ class Columns:
     places: Ints
     access: Ints
     categories: Ints
-    importance: NDArray[np.float32]
+    importance: NDArray[np.float64]
     sessions: Ints
     positions: Ints
     speakers: Ints
@@ -90,11 +90,11 @@ class Columns:
         if is_readable is not None:
             seen &= is_readable
         if scope.known_at is None:
-            seen &= self.known_to == _EVER
+            seen &= self._is_current
         else:
             moment = timestamps.to_micros(scope.known_at)
             seen &= (self.known_from <= moment) & (moment < self.known_to)
-        if not scope.any_time:
+        if not scope.any_time and self._has_periods:
             moment = timestamps.to_micros(scope.as_of)
             seen &= (self.valid_from <= moment) & (moment < self.valid_to)
         if scope.since is not None:
@@ -106,6 +106,16 @@ class Columns:
         for tag in scope.tags:
             seen &= np.isin(self.rows, self.codes.tagged.get(tag, []))
         return seen
+
+    @cached_property
+    def _is_current(self) -> NDArray[np.bool_]:
+        """Which versions no later one has replaced."""
+        return np.equal(self.known_to, _EVER)
+
+    @cached_property
+    def _has_periods(self) -> bool:
+        """Whether any version is valid for a time only."""
+        return bool((self.valid_from != _NEVER).any() or (self.valid_to != _EVER).any())
 
     def _readable(self, scope: Scope) -> NDArray[np.bool_] | None:
         """Which versions the sensitivities and origins of a scope allow; None if it allows all of them."""
@@ -141,23 +151,15 @@ class Columns:
     def facts(self, rows: Ints, view: ScopeView, reach: int) -> Facts:
         """What is known of some rows in a scope, with the neighbours up to `reach` turns away that it may read."""
         is_known, at = self.locate(rows)
-        facts = Facts(
-            view.is_visible[at],
-            self.importance[at],
-            self.sessions[at],
-            self._beside(at, view, reach),
-            self.speakers[at],
-            self.roles[at],
-            self.happened[at],
-        )
+        facts = CatalogFacts(self, view, at, reach)
         return facts if len(at) == len(rows) else _scattered(facts, is_known)
 
-    def _beside(self, at: Ints, view: ScopeView, reach: int) -> Ints:
+    def beside(self, at: Ints, view: ScopeView, reach: int) -> Ints:
         """The rows of the neighbours of some entries that the scope may read; −1 for none."""
         beside = self.neighbours(at, _OFFSETS[: 2 * reach])
-        has = beside >= 0
-        if not has.any():
+        if not len(self._conversations[0]):
             return beside
+        has = beside >= 0
         if view.is_readable is not None:
             has &= view.is_readable[beside]
         return np.where(has, self.rows[beside], -1)
@@ -165,7 +167,7 @@ class Columns:
     @cached_property
     def _conversations(self) -> tuple[Ints, Ints]:
         """The current entries of conversations in their order, and the place of every entry in that order."""
-        talking = np.flatnonzero((self.sessions >= 0) & (self.known_to == _EVER))
+        talking = np.flatnonzero((self.sessions >= 0) & self._is_current)
         order = talking[np.lexsort((self.positions[talking], self.sessions[talking]))]
         rank = np.full(len(self.rows), -1, dtype=np.int64)
         rank[order] = np.arange(len(order))
@@ -186,12 +188,61 @@ class Columns:
         return found
 
 
+class CatalogFacts(Facts):
+    """Facts of some entries of a catalog, read on access: most readers need one or two columns."""
+
+    def __init__(self, columns: Columns, view: ScopeView, at: Ints, reach: int) -> None:
+        # Past the frozen attributes of the parent, all of which are read below.
+        self.__dict__.update(_columns=columns, _view=view, _at=at, _reach=reach)
+
+    _columns: Columns
+    _view: ScopeView
+    _at: Ints
+    _reach: int
+
+    @property
+    def is_visible(self) -> NDArray[np.bool_]:
+        """Which entries the scope contains."""
+        return self._view.is_visible[self._at]
+
+    @property
+    def importance(self) -> NDArray[np.float64]:
+        """Importance, 0 to 1."""
+        return self._columns.importance[self._at]
+
+    @property
+    def sessions(self) -> Ints:
+        """Codes of conversations."""
+        return self._columns.sessions[self._at]
+
+    @property
+    def neighbours(self) -> Ints:
+        """Rows of the same conversation, the nearest first."""
+        return self._columns.beside(self._at, self._view, self._reach)
+
+    @property
+    def speakers(self) -> Ints:
+        """Codes of speakers."""
+        return self._columns.speakers[self._at]
+
+    @property
+    def roles(self) -> Ints:
+        """Places in `Role`."""
+        return self._columns.roles[self._at]
+
+    @property
+    def times(self) -> Ints:
+        """When it happened or was said."""
+        return self._columns.happened[self._at]
+
+
 def _scattered(facts: Facts, is_known: NDArray[np.bool_]) -> Facts:
     """Facts of the rows that are known, by all rows of the request."""
     found = []
-    for name in Facts.__slots__:
-        known = getattr(facts, name)
-        values = np.full((len(is_known), *known.shape[1:]), 0 if name in _ZERO_IF_UNKNOWN else -1, dtype=known.dtype)
+    for column in fields(Facts):
+        known = getattr(facts, column.name)
+        missing = 0 if column.name in _ZERO_IF_UNKNOWN else -1
+        values = np.full((len(is_known), *known.shape[1:]), missing, dtype=known.dtype)
         values[is_known] = known
         found.append(values)
     return Facts(*found)
@@ -294,7 +345,7 @@ def _columns(entries: Iterable[CatalogRow], codes: Codes) -> Columns:
         places=_coded(zip(owners, projects, strict=True), codes.places),
         access=_coded(zip(*access, strict=True), codes.access),
         categories=_coded(categories, codes.categories),
-        importance=np.array(importance, dtype=np.float32),
+        importance=np.array(importance, dtype=np.float64),
         sessions=np.array(talks, dtype=np.int64),
         positions=np.array([position or 0 for position in positions], dtype=np.int64),
         speakers=_coded(speakers, codes.speakers),

@@ -40,9 +40,9 @@ class LexicalHit(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of some rows: one entry per row, in the order of the request.
+    """What is known of some rows: one entry per row, in the order of the request. A corpus may read it on access.
 
     A row outside the scope, or unknown, is not visible. `sessions` are codes, -1 outside conversations. `neighbours`
     are rows of the same conversation, the nearest first: one before, one after, two before, …; -1 for no row.
@@ -51,7 +51,7 @@ class Facts:
     """
 
     is_visible: Bools
-    importance: Floats
+    importance: NDArray[np.float64]
     sessions: Ints
     neighbours: Ints
     speakers: Ints

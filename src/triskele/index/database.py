@@ -342,7 +342,7 @@ class DatabaseCorpus:
         beside = [_beside(each, reach) for each in known]
         return Facts(
             np.array([each is not None and each.is_visible for each in known], dtype=np.bool_),
-            np.array([0.0 if each is None else each.importance for each in known], dtype=np.float32),
+            np.array([0.0 if each is None else each.importance for each in known]),
             np.array([self._session(each) for each in known], dtype=np.int64),
             np.array(beside, dtype=np.int64).reshape(len(listed), 2 * reach),
             np.array([self._speaker(each) for each in known], dtype=np.int64),

@@ -181,7 +181,8 @@ class _Known:
         memories = [memory for _, memory in sweep if memory.owner == owner]
         keys = {run for memory in memories for run in runs(memory.content)}
         blocks = {block(mention.text) for memory in memories for mention in _mentioned(memory)}
-        return _Known(owner, texts, store.entities.find(keys).values(), store.entities.akin(blocks))
+        names = sorted(store.entities.find(keys).values(), key=lambda name: name.name)
+        return _Known(owner, texts, names, store.entities.akin(blocks))
 
     def meet(self, memories: Iterable[Memory]) -> dict[str, str]:
         """Add the names of more memories; returns the new ones by key."""

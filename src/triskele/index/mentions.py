@@ -41,31 +41,28 @@ class Side:
         np.cumsum(np.bincount(own, minlength=size), out=starts[1:])
         return Side(starts, others[order], marks[order])
 
-    def counts(self, numbers: Ints) -> Ints:
-        """The number of neighbours of each node."""
-        size = len(self.starts) - 1
-        known = np.minimum(numbers, size)
-        counts: Ints = self.starts[np.minimum(known + 1, size)] - self.starts[known]
-        return counts
-
     def of(self, numbers: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The position in `numbers`, the neighbour and its mark, for at most `most` neighbours of each node."""
-        size = len(self.starts) - 1
-        begins = self.starts[np.minimum(numbers, size)]
-        counts = self.counts(numbers)
+        # A number past the last node has no neighbours: both ends are that of all.
+        begins = self.starts.take(numbers, mode="clip")
+        counts = self.starts.take(numbers + 1, mode="clip") - begins
         if most is not None:
             counts = np.minimum(counts, most)
         owner = np.repeat(np.arange(len(numbers)), counts)
-        place = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + begins[owner]
+        place = np.arange(len(owner)) + (begins - np.cumsum(counts) + counts)[owner]
         return owner, self.others[place], self.marks[place]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bipartite:
-    """Memories by row, concepts by number, in both directions; a mark: the concept is the memory's subject."""
+    """Memories by row, concepts by number, in both directions; a mark: the concept is the memory's subject.
+
+    `held` and `owned` count by concept the memories that mention it, and those that it is the subject of.
+    """
 
     concepts: Side
     holders: Side
+    held: Ints
     owned: Ints
 
     @staticmethod
@@ -77,13 +74,7 @@ class Bipartite:
         rows, concepts = np.divmod(codes, max(width, 1))
         holders = Side.build(concepts, rows, marks)
         owned = np.bincount(concepts, marks, width).astype(np.int64)
-        return Bipartite(Side.build(rows, concepts, marks), holders, owned)
-
-    def owners(self, concepts: Ints) -> Ints:
-        """How many memories have each concept as their subject."""
-        if not len(self.owned):
-            return np.zeros(len(concepts), dtype=np.int64)
-        return np.where(concepts < len(self.owned), self.owned[np.minimum(concepts, len(self.owned) - 1)], 0)
+        return Bipartite(Side.build(rows, concepts, marks), holders, np.diff(holders.starts), owned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +93,7 @@ class Layers:
         """The concepts that some rows mention, up to a limit for each row, with how common they are."""
         place, concepts, is_subject = self.concepts(rows, most)
         frequency = self.frequency(concepts)
-        reach = np.maximum(frequency, self._written(concepts))
+        reach = np.maximum(frequency, _at(self.spread, concepts))
         return Mentions(place, concepts, is_subject, frequency, self.owners(concepts), reach)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
@@ -111,21 +102,15 @@ class Layers:
 
     def frequency(self, concepts: Ints) -> Ints:
         """The number of memories that mention each concept."""
-        return _total([layer.holders.counts(concepts) for layer in self._filled])
+        return _total([_at(layer.held, concepts) for layer in self._filled])
 
     def owners(self, concepts: Ints) -> Ints:
         """The number of memories with each concept as a subject."""
-        return _total([layer.owners(concepts) for layer in self._filled])
+        return _total([_at(layer.owned, concepts) for layer in self._filled])
 
     def reach(self, concepts: Ints) -> Ints:
         """The number of texts that contain each concept, mentioned or only written alike."""
-        return np.maximum(self.frequency(concepts), self._written(concepts))
-
-    def _written(self, concepts: Ints) -> Ints:
-        inside = concepts < len(self.spread)
-        written = np.zeros(len(concepts), dtype=np.int64)
-        written[inside] = self.spread[concepts[inside]]
-        return written
+        return np.maximum(self.frequency(concepts), _at(self.spread, concepts))
 
     @property
     def _filled(self) -> list[Bipartite]:
@@ -287,6 +272,13 @@ def _joined(found: Sequence[tuple[Ints, Ints, Bools]]) -> tuple[Ints, Ints, Bool
         return found[0]
     places, others, marks = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return places, others, marks
+
+
+def _at(values: Ints, numbers: Ints) -> Ints:
+    """The values at some places; 0 past the last one."""
+    if not len(values):
+        return np.zeros(len(numbers), dtype=np.int64)
+    return np.where(numbers < len(values), values.take(numbers, mode="clip"), 0)
 
 
 def _total(counts: Sequence[Ints]) -> Ints:

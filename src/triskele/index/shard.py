@@ -9,6 +9,8 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -178,11 +180,11 @@ class Shard:
             ]
         )
         if sort is Sort.RELEVANCE:
-            return self._run(query, limit)
+            return self._run(query, limit, sort)
         hits = self._searcher.search(query, limit, count=False, order_by_field=_SORT_FIELDS[sort]).hits
         rows = [int(row or 0) for row in self._column("row", [address for _, address in hits])]
         among = Query.const_score_query(Query.term_set_query(SCHEMA, "row", rows), 0.0)
-        return self._run(Query.boolean_query([(Occur.Must, query), (Occur.Must, among)]), limit)
+        return self._run(Query.boolean_query([(Occur.Must, query), (Occur.Must, among)]), limit, sort)
 
     def rows(self) -> list[int]:
         """Every row in this shard."""
@@ -190,14 +192,13 @@ class Shard:
         values = self._searcher.fast_field_values("row", [address for _, address in hits])
         return [int(value) for value in values if value is not None]
 
-    def _run(self, query: Query, limit: int) -> list[Found]:
+    def _run(self, query: Query, limit: int, sort: Sort) -> list[Found]:
         hits = self._searcher.search(query, limit, count=False).hits
         addresses = [address for _, address in hits]
-        columns = [self._column(name, addresses) for name in ("row", "importance", "updated_at")]
-        return [
-            Found(int(row), float(score), importance, updated_at)
-            for (score, _), row, importance, updated_at in zip(hits, *columns, strict=True)
-        ]
+        rows, importance = self._column("row", addresses), self._column("importance", addresses)
+        # Only the order by time needs it.
+        updated_at = self._column("updated_at", addresses) if sort is Sort.RECENCY else repeat(0.0)
+        return list(map(Found, map(int, rows), (score for score, _ in hits), importance, updated_at))
 
     def _column(self, name: str, addresses: list[tantivy.DocAddress]) -> list[float]:
         return [value or 0 for value in self._searcher.fast_field_values(name, addresses)]
@@ -289,6 +290,7 @@ def _places(memory: Memory) -> list[str]:
     return [_place(kind, memory.owner, project) for kind in kinds for project in (memory.project, None)]
 
 
+@lru_cache(maxsize=256)
 def _place(kind: str, owner: str, project: str | None) -> str:
     return json.dumps([kind, owner, project], ensure_ascii=False)
 

@@ -77,8 +77,10 @@ class PlacedVectors:
 
     def scan(self, vector: Floats) -> Floats:
         """The cosines of all entries of the catalog; NaN where an entry has no sound vector."""
+        # Row by row takes half as long as a product of matrices, and a row has the same product in any company.
+        file, tail = (np.vecdot(part, vector) for part in (self.vectors.file, self.vectors.tail))
         # The place −1 is the last one.
-        cosines = np.append(np.append(self.vectors.file @ vector, self.vectors.tail @ vector), np.float32(np.nan))
+        cosines = np.concatenate([file, tail, [np.float32(np.nan)]])
         return np.where(_is_cosine(cosines), cosines, np.float32(np.nan))[self.places]
 
     def nearest(self, vector: Floats, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
@@ -86,14 +88,14 @@ class PlacedVectors:
         allowed = np.flatnonzero(mask & (self.places >= 0))
         if len(allowed) > EXACT_LIMIT and self.vectors.bits is not None:
             allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, self.places[allowed])]
-        best, cosines = highest(self.vectors.gather(self.places[allowed]) @ vector, limit)
+        best, cosines = highest(np.vecdot(self.vectors.gather(self.places[allowed]), vector), limit)
         return allowed[best], cosines
 
     def cosines(self, vector: Floats, at: Ints) -> Floats:
         """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
         own = self.places[at]
         found = np.full(len(at), np.nan, dtype=np.float32)
-        found[own >= 0] = self.vectors.gather(own[own >= 0]) @ vector
+        found[own >= 0] = np.vecdot(self.vectors.gather(own[own >= 0]), vector)
         return np.where(_is_cosine(found), found, np.float32(np.nan))
 
     def gather(self, at: Ints) -> Floats:

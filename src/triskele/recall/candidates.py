@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from triskele.recall import evidence, fusion, graph_leg
 from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.fusion import SHARES, Candidate, Column, Contribution, FusionConfig, ScoreTable
 from triskele.recall.graph_leg import GRAPH, Surroundings
-from triskele.recall.late_interaction import LATE, LateScores, late
+from triskele.recall.late_interaction import LATE, LateScores, Turns, late
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, Nearness
 from triskele.recall.plan import OFF
 from triskele.types import Agreement, Ranking
@@ -84,24 +84,23 @@ def smoothed(ranking: Ranking, beside: Ints, corpus: Corpus) -> Ranking:
     return replace(ranking, rows=tuple(everyone[order].tolist()), scores=tuple(total[order].tolist()))
 
 
-def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking) -> tuple[Ints, Facts]:
-    """The rows that late interaction scores, the best of both legs, in order of rows; and their facts."""
+def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking) -> tuple[Ints, Turns]:
+    """The rows that late interaction scores, the best of both legs, in order of rows; and their turns."""
     config = FusionConfig(weights=SHARES["zscore"], depth=max(len(lexical.rows), len(dense.rows), 1))
     rows, _ = fusion.ordered("zscore", [lexical, dense], config)
     most, reach = encoded.rescored, encoded.reach
     rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
     facts = corpus.facts(rows, reach=reach)
+    sessions, neighbours = facts.sessions, facts.neighbours
     # A single turn says little: its neighbours may raise it from further below.
-    share = conversation_share(facts.neighbours[:most])
+    share = conversation_share(neighbours[:most])
     order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
-    sessions, neighbours = facts.sessions[order], facts.neighbours[order]
-    said = facts.speakers[order], facts.roles[order], facts.times[order]
-    return rows[order], Facts(facts.is_visible[order], facts.importance[order], sessions, neighbours, *said)
+    return rows[order], Turns(sessions[order], neighbours[order])
 
 
 def conversation_share(neighbours: Ints) -> float:
     """The share of some rows that have a neighbouring turn."""
-    return float((neighbours[:, :2] >= 0).any(axis=1).mean()) if len(neighbours) else 0.0
+    return np.count_nonzero((neighbours[:, :2] >= 0).any(axis=1)) / len(neighbours) if len(neighbours) else 0.0
 
 
 def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
@@ -186,11 +185,12 @@ class Scored:
         """The same rows with late interaction."""
         return replace(self, scores={**self.scores, LATE: found.scores.astype(np.float64)}, matches=found.matches)
 
-    def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Iterable[int]) -> Scored:
+    def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Collection[int]) -> Scored:
         """More rows, scored by the dense leg and by late interaction."""
-        more = np.array(sorted(set(rows).difference(self.rows.tolist())), dtype=np.int64)
-        if not len(more):
+        fresh_rows = set(rows).difference(self.rows.tolist()) if rows else ()
+        if not fresh_rows:
             return self
+        more = np.array(sorted(fresh_rows), dtype=np.int64)
         found, nowhere = late(encoded, more, corpus), np.full(len(more), np.nan)
         cosines = self.nearness.cosines(more) if self.nearness is not None else nowhere
         fresh = {LEXICAL: nowhere, DENSE: cosines, LATE: found.scores}

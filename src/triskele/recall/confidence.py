@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from triskele.base.text import STOP_WORDS
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW, SPEAKER, TIME
-from triskele.recall.fusion import Candidate, expanded
+from triskele.recall.fusion import Candidate, unranked
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 
@@ -47,7 +47,7 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
     Words shared without nearness of meaning, and tokens of which some match well and others hardly, indicate a
     memory about the same thing that does not answer. So does a nearer memory in another project.
     """
-    best, *others = expanded(found.fused[: COMPARED + 1])
+    best, *others = unranked(found.fused[: COMPARED + 1])
     shares = [_share(each) for each in others]
     return {
         "cosine": best.parts[DENSE].raw if DENSE in best.parts else 0.0,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -113,7 +114,6 @@ def share_of_ceiling(scores: Scores, _: FusionConfig) -> Floats:
     return above / scores.ceiling if scores.ceiling > _SAME else np.zeros(len(above))
 
 
-_PLAIN = FusionConfig()
 METHODS: Mapping[str, Normaliser] = {
     "rrf": reciprocal_rank,
     "cc": theoretical_minimum,
@@ -151,13 +151,15 @@ class _Leg:
         """The place of each row; needed only for explanations."""
         return {row: place for place, row in enumerate(self.listed)}
 
-    def of(self, row: int) -> Contribution | None:
-        """What the leg adds to a row; None where it does not rank the row."""
-        if (place := self.places.get(row)) is None:
-            return None
-        return Contribution(
-            place + 1, self.raw.item(place), self.normalised.item(place), self.contributions.item(place)
-        )
+    def has(self, row: int) -> bool:
+        """Whether the leg ranks a row."""
+        return row in self.places
+
+    def of(self, row: int, *, is_ranked: bool = True) -> Contribution:
+        """What the leg adds to a row that it ranks."""
+        place = self.places[row]
+        rank = place + 1 if is_ranked else 0
+        return Contribution(rank, self.raw.item(place), self.normalised.item(place), self.contributions.item(place))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +173,11 @@ class Column:
 
     @cached_property
     def normalised(self) -> Floats:
-        """The shares of the ceiling."""
-        return share_of_ceiling(Scores(self.name, self.raw, self.ceiling), _PLAIN)
+        """The shares of the ceiling, as in `share_of_ceiling`; 0 where the leg has not scored a row."""
+        if self.ceiling <= _SAME:
+            return np.zeros(len(self.raw))
+        above: Floats = np.fmax(self.raw, 0.0)
+        return above if self.ceiling == 1 else above / self.ceiling
 
     @cached_property
     def is_scored(self) -> NDArray[np.bool_]:
@@ -186,12 +191,15 @@ class Column:
         ranks[np.argsort(-self.raw, kind="stable")] = np.arange(len(self.raw))
         return np.where(self.is_scored, ranks, len(self.raw))
 
-    def of(self, place: int) -> Contribution | None:
-        """What the leg adds to the row at a place; None where it has not scored the row."""
-        if not self.is_scored.item(place):
-            return None
+    def has(self, place: int) -> bool:
+        """Whether the leg has scored the row at a place."""
+        return self.is_scored.item(place)
+
+    def of(self, place: int, *, is_ranked: bool = True) -> Contribution:
+        """What the leg adds to the row at a place, which it has scored."""
         normalised = self.normalised.item(place)
-        return Contribution(self.ranks.item(place) + 1, self.raw.item(place), normalised, self.weight * normalised)
+        rank = self.ranks.item(place) + 1 if is_ranked else 0
+        return Contribution(rank, self.raw.item(place), normalised, self.weight * normalised)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,14 +216,13 @@ class ScoreTable:
         # In the order of their names: a floating-point sum depends on the order of its terms.
         counted = sorted(self._counted, key=lambda column: column.name)
         for column in counted:
-            totals += np.where(column.is_scored, column.weight * column.normalised, 0.0)
+            totals += column.weight * column.normalised
             is_scored |= column.is_scored
-        places = np.argsort(-totals, kind="stable")
-        if (np.diff(totals[places]) == 0).any():
-            ranks = np.min([column.ranks for column in counted], axis=0, initial=len(self.rows))
-            places = np.lexsort((ranks, -totals))
-        places = places[is_scored[places]]
-        return places, totals[places]
+        places, scores = _descending(totals, lambda: [column.ranks for column in counted])
+        if is_scored.all():
+            return places, scores
+        kept = is_scored[places]
+        return places[kept], scores[kept]
 
     @property
     def _counted(self) -> list[Column]:
@@ -228,8 +235,8 @@ class ScoreTable:
     def fused(self) -> list[Candidate]:
         """The candidates, best first."""
         (places, totals), legs = self.ordered, self._counted
-        listed = zip(self.rows[places].tolist(), totals.tolist(), places.tolist(), strict=True)
-        return [Candidate(row, score, _Contributions(legs, place)) for row, score, place in listed]
+        parts = map(_Contributions, repeat(legs), places.tolist())
+        return list(map(Candidate._make, zip(self.rows[places].tolist(), totals.tolist(), parts, strict=True)))
 
 
 class _Contributions(Mapping[str, Contribution]):
@@ -243,9 +250,12 @@ class _Contributions(Mapping[str, Contribution]):
 
     def __getitem__(self, name: str) -> Contribution:
         for leg in self._legs:
-            if leg.name == name and (part := leg.of(self._key)) is not None:
-                return part
+            if leg.name == name and leg.has(self._key):
+                return leg.of(self._key)
         raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(leg.name == name and leg.has(self._key) for leg in self._legs)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.plain())
@@ -253,17 +263,18 @@ class _Contributions(Mapping[str, Contribution]):
     def __len__(self) -> int:
         return len(self.plain())
 
-    def plain(self) -> dict[str, Contribution]:
+    def plain(self, *, is_ranked: bool = True) -> dict[str, Contribution]:
         """All of them."""
-        return {leg.name: part for leg in self._legs if (part := leg.of(self._key)) is not None}
+        return {leg.name: leg.of(self._key, is_ranked=is_ranked) for leg in self._legs if leg.has(self._key)}
 
 
 def fuse(method: str, rankings: Sequence[Ranking], config: FusionConfig | None = None) -> list[Candidate]:
     """Fuse by a method's name, best first; ties keep the better rank, then the older row."""
     legs = _legs(method, rankings, config or FusionConfig(weights=SHARES[method]))
     rows, scores = _ordered(legs)
-    scored = zip(rows.tolist(), scores.tolist(), strict=True)
-    return [Candidate(row, score, _Contributions(legs, row)) for row, score in scored]
+    listed = rows.tolist()
+    parts = map(_Contributions, repeat(legs), listed)
+    return list(map(Candidate._make, zip(listed, scores.tolist(), parts, strict=True)))
 
 
 def ordered(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> tuple[NDArray[np.int64], Floats]:
@@ -271,10 +282,10 @@ def ordered(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> t
     return _ordered(_legs(method, rankings, config))
 
 
-def expanded(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with their contributions as plain dictionaries."""
+def unranked(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with plain contributions whose ranks are 0: to rank the legs costs more than the rest."""
     return [
-        Candidate(row, score, parts.plain() if isinstance(parts, _Contributions) else parts)
+        Candidate(row, score, parts.plain(is_ranked=False) if isinstance(parts, _Contributions) else parts)
         for row, score, parts in candidates
     ]
 
@@ -285,17 +296,37 @@ def _ordered(legs: Sequence[_Leg]) -> tuple[NDArray[np.int64], Floats]:
         return np.empty(0, dtype=np.int64), np.empty(0)
     # In the order of their names: a floating-point sum depends on the order of its terms.
     legs = sorted(legs, key=lambda leg: leg.name)
-    rows, place = np.unique(np.concatenate([leg.rows for leg in legs]), return_inverse=True)
-    totals = np.zeros(len(rows))
+    rows, place = _distinct(np.concatenate([leg.rows for leg in legs]))
+    contributions = np.concatenate([leg.contributions for leg in legs])
+    totals: Floats = np.bincount(place, contributions, len(rows)).astype(np.float64, copy=False)
+    order, scores = _descending(totals, lambda: [_ranks(leg, rows) for leg in legs])
+    return rows[order], scores
+
+
+def _distinct(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each value once, in their order, and the place of every value among them; `np.unique` costs twice as much."""
+    order = values.argsort(kind="stable")
+    ordered = values[order]
+    is_first = np.append(True, ordered[1:] != ordered[:-1])
+    place = np.empty(len(values), dtype=np.int64)
+    place[order] = is_first.cumsum() - 1
+    return ordered[is_first], place
+
+
+def _ranks(leg: _Leg, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rank of each row from 0, which are in order; a row that the leg does not rank comes after all."""
     ranks = np.full(len(rows), np.iinfo(np.int64).max)
-    start = 0
-    for leg in legs:
-        at = place[start : start + len(leg.rows)]
-        totals[at] += leg.contributions
-        ranks[at] = np.minimum(ranks[at], np.arange(len(at)))
-        start += len(at)
-    order = np.lexsort((rows, ranks, -totals))
-    return rows[order], totals[order]
+    ranks[np.searchsorted(rows, leg.rows)] = np.arange(len(leg.rows))
+    return ranks
+
+
+def _descending(totals: Floats, ranks: Callable[[], Sequence[NDArray[np.int64]]]) -> tuple[NDArray[np.int64], Floats]:
+    """The places of some totals, highest first, and these; ties by the best of several ranks, then by place."""
+    places = np.argsort(-totals, kind="stable")
+    ordered = totals[places]
+    if (ordered[1:] == ordered[:-1]).any() and (listed := ranks()):
+        places = np.lexsort((np.min(listed, axis=0), -totals))
+    return places, ordered
 
 
 def _legs(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> list[_Leg]:

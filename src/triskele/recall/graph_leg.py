@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
 from triskele.base.text import COMMON_WORDS
 from triskele.graph.canonical import MAX_PARTS, parts
-from triskele.index.corpus import Corpus, Floats, Ints
+from triskele.index.corpus import Bools, Corpus, Floats, Ints
 from triskele.index.mentions import COMMON_FROM
 from triskele.recall import fusion
 from triskele.recall.legs import LEAST_SIMILARITY, EncodedQuery
@@ -175,10 +176,14 @@ def _mixed(titles: Edges, shared: Edges) -> Edges:
 
 
 def _summed(place: Ints, others: Ints, weights: Floats, by: np.ufunc) -> Edges:
-    """Every pair once, in their order."""
+    """Every pair once, in their order.
+
+    Weights are a few powers of two apart: in double precision their sums are exact, so that equal ones stay equal
+    whatever the order of their terms.
+    """
     order, begins = _runs(place * (int(others.max(initial=-1)) + 1) + others)
     firsts = order[begins]
-    return place[firsts], others[firsts], by.reduceat(weights[order], begins)
+    return place[firsts], others[firsts], by.reduceat(weights[order], begins, dtype=np.float64).astype(np.float32)
 
 
 def _runs(values: Ints) -> tuple[Ints, Ints]:
@@ -286,20 +291,26 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
 def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
     """Memories whose subject occurs in the query, and the weight of the query tokens that name it."""
     text, listed = encoded.query.text, parts(encoded.query.text)
-    texts = [part.text for part in listed]
-    sizes = range(1, MAX_PARTS + 1)
-    runs = {(at, n): " ".join(texts[at : at + n]) for at in range(len(texts)) for n in sizes if at + n <= len(texts)}
+    words = " ".join(part.text for part in listed)
+    ends = list(accumulate((len(part.text) + 1 for part in listed), initial=0))
+    count = len(listed)
+    runs = {
+        (at, stop): words[ends[at] : ends[stop] - 1]
+        for at in range(count)
+        for stop in range(at + 1, min(at + MAX_PARTS, count) + 1)
+    }
     known = corpus.named({run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON_WORDS})
+    # The longest from each place: the dictionary has them in order of length.
+    longest = {at: stop for (at, stop), run in runs.items() if run in known} if known else {}
     spans, at = list[tuple[int, int, int]](), 0
-    while at < len(texts):
-        size = next((n for n in range(min(MAX_PARTS, len(texts) - at), 0, -1) if runs[at, n] in known), 0)
-        if size:
-            start, stop = listed[at].start, listed[at + size - 1].end
-            concept, any_case = known[runs[at, size]]
+    while longest and at < count:
+        if (end := longest.get(at)) is not None:
+            start, stop = listed[at].start, listed[end - 1].end
+            concept, any_case = known[runs[at, end]]
             # The query may write a common word alike.
             if any_case or not all(word[0].islower() for word in text[start:stop].split()):
                 spans.append((concept, start, stop))
-        at += max(size, 1)
+        at = end or at + 1
     found: dict[int, float] = {}
     for row, place in _owners(corpus, [concept for concept, _, _ in spans]) if spans else ():
         found[row] = max(found.get(row, 0.0), encoded.weight_between(*spans[place][1:]))
@@ -365,11 +376,15 @@ def gains(
     # Turns of a conversation are connected by their neighbours already.
     openness *= (1 - in_conversation) * _footing(matches[0], encoded.token_weights, FOOTING)
     order = np.argsort(rows)
-    places = order[np.searchsorted(rows[order], surroundings.seeds)]
+    ordered = rows[order]
+    places = order[ordered.searchsorted(surroundings.seeds)]
     claims = (scores[places] / max(float(scores[0]), 1e-9)).astype(np.float32)
     more = np.maximum(matches[:, None, :] - matches[None, places, :], 0).mean(axis=2) * claims
-    linked = (_linked(more, edges, rows, order) for edges in (surroundings.by_title, surroundings.by_shared))
-    gained = np.maximum(*linked)
+    gained = np.zeros(len(rows), dtype=np.float32)
+    for seeds, others, _ in (surroundings.by_title, surroundings.by_shared):
+        is_there, linked = _known(others, ordered, order)
+        # The most that a candidate matches beyond a seed that an edge connects it with.
+        np.maximum.at(gained, linked, more[linked, seeds[is_there]])
     walk = encoded.plan.walk
     # The mixed walk first: it passes every node of the other, whose edges are then known.
     mixed, titled = (
@@ -377,7 +392,8 @@ def gains(
         for around in (surroundings.graph.mixed, surroundings.graph.titles)
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
-    extra *= _acquaintance(rows, cosines, _named_rows(surroundings.by_title))
+    _, named = _known(_named_rows(surroundings.by_title), ordered, order)
+    extra *= _acquaintance(cosines, named)
     # A walk starts at these: they must not lose by being found first.
     starts = places[:WALKERS]
     extra[starts] = np.delete(extra, starts).max(initial=0.0)
@@ -418,14 +434,13 @@ def _footing(matches: Floats, weights: Floats, between: tuple[float, float]) -> 
     return min(max((float(matches @ weights) - low) / (high - low), 0.0), 1.0)
 
 
-def _acquaintance(rows: Ints, cosines: fusion.Floats, named: Ints) -> Floats:
+def _acquaintance(cosines: fusion.Floats, named: Ints) -> Floats:
     """From 0, unrelated to the query, to 1; a memory without a vector, whose cosine is NaN, counts as related.
 
-    What a seed names by its own title may be further from the query than what shares a name with the seed.
+    What a seed names by its own title (`named`, by place) may be further from the query than what shares its names.
     """
-    stranger = np.full(len(rows), _STRANGER, dtype=np.float32)
-    if len(named):
-        stranger[np.isin(rows, named)] = _STRANGER_BY_TITLE
+    stranger = np.full(len(cosines), _STRANGER, dtype=np.float32)
+    stranger[named] = _STRANGER_BY_TITLE
     nearness: Floats = np.clip((cosines.astype(np.float32) - stranger) / _ACQUAINTED_WITHIN, 0, 1)
     return np.where(np.isnan(cosines), np.float32(1), nearness)
 
@@ -436,15 +451,11 @@ def _named_rows(by_title: Edges) -> Ints:
     return others[weights >= 1 / _FEW_OWNERS]
 
 
-def _linked(more: Floats, edges: Edges, rows: Ints, order: Ints) -> Floats:
-    """The most that a candidate matches beyond a seed that an edge connects it with."""
-    places, others, _ = edges
-    at = np.minimum(np.searchsorted(rows[order], others), len(rows) - 1)
-    is_there = rows[order][at] == others
-    best = np.zeros(len(rows), dtype=np.float32)
-    candidates = order[at[is_there]]
-    np.maximum.at(best, candidates, more[candidates, places[is_there]])
-    return best
+def _known(wanted: Ints, ordered: Ints, order: Ints) -> tuple[Bools, Ints]:
+    """Which of some rows are among the candidates, and the places of these; the candidates are in order of rows."""
+    at = ordered.searchsorted(wanted)
+    is_there = ordered.take(at, mode="clip") == wanted
+    return is_there, order[at[is_there]]
 
 
 def _arriving(walk: str, around: Around, starts: Ints, rows: Ints) -> Floats:

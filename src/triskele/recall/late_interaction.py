@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.analysis import Analyzer
-from triskele.index.corpus import Corpus, Facts, Floats, Ints
+from triskele.index.corpus import Bools, Corpus, Floats, Ints
 from triskele.index.vectors import best_cosines, distinct
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
@@ -53,35 +54,57 @@ class LateScores:
         return Ranking(LATE, tuple(self.rows[order].tolist()), tuple(self.scores[order].tolist()), ceiling=1.0)
 
 
-def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, facts: Facts | None = None) -> LateScores:
+class Turns(NamedTuple):
+    """The conversations of some rows, and the turns next to each; as in `Facts`."""
+
+    sessions: Ints
+    neighbours: Ints
+
+
+def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, turns: Turns | None = None) -> LateScores:
     """Score candidates by the weighted mean, over the query's tokens, of their best match.
 
-    The facts of the rows are read if they are not given.
+    The turns of the rows are read if they are not given.
     """
-    facts = facts or corpus.facts(rows, reach=encoded.reach)
-    around = facts.neighbours if (facts.neighbours >= 0).any() else facts.neighbours[:, :0]
-    everyone = distinct(np.concatenate([rows, around[around >= 0]]))
-    matches, counts = best_matches(encoded.encoding.tokens, everyone, corpus)
-    own = np.searchsorted(everyone, rows)
-    best = matches[own]
-    for column in range(around.shape[1]):
-        has = around[:, column] >= 0
-        other = matches[np.searchsorted(everyone, around[has, column])]
-        best[has] = np.maximum(best[has], _DECAY[column] * other)
+    if turns is None:
+        facts = corpus.facts(rows, reach=encoded.reach)
+        turns = Turns(facts.sessions, facts.neighbours)
+    is_next = turns.neighbours >= 0
+    if is_next.any():
+        own, best, counts = _with_turns(encoded, rows, turns.neighbours, is_next, corpus)
+    else:
+        own, counts = best_matches(encoded.encoding.tokens, rows, corpus)
+        best = own
     # The matrix library may raise flags for numbers that it only pads with.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        scores = ((1 - OWN_SHARE) * best + OWN_SHARE * matches[own]) @ encoded.token_weights
-    scores *= np.minimum(counts[own] / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
+        scores = ((1 - OWN_SHARE) * best + OWN_SHARE * own) @ encoded.token_weights
+    scores *= np.minimum(counts / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
     if encoded.plan.context:
-        scores = _with_session(scores, facts.sessions)
-    scores[counts[own] == 0] = np.nan
-    return LateScores(rows, scores, matches[own])
+        scores = _with_session(scores, turns.sessions)
+    scores[counts == 0] = np.nan
+    return LateScores(rows, scores, own)
+
+
+def _with_turns(
+    encoded: EncodedQuery, rows: Ints, around: Ints, is_next: Bools, corpus: Corpus
+) -> tuple[Floats, Floats, Ints]:
+    """The matches of some rows, the best of these and of the turns around, and how many token vectors each row has."""
+    everyone = distinct(np.concatenate([rows, around[is_next]]))
+    matches, counts = best_matches(encoded.encoding.tokens, everyone, corpus)
+    place = np.searchsorted(everyone, rows)
+    own, best = matches[place], matches[place]
+    for column, has in enumerate(is_next.T):
+        other = matches[np.searchsorted(everyone, around[has, column])]
+        best[has] = np.maximum(best[has], _DECAY[column] * other)
+    return own, best, counts[place]
 
 
 def best_matches(asked: Floats, rows: Ints, corpus: Corpus) -> tuple[Floats, Ints]:
     """Per candidate and query token the best cosine, and how many token vectors the candidate has."""
     vectors, counts = corpus.tokens(rows)
     is_known = counts > 0
+    if len(rows) and is_known.all():
+        return best_cosines(vectors, counts, asked), counts
     found = np.zeros((len(rows), len(asked)), dtype=np.float32)
     if len(vectors):
         found[is_known] = best_cosines(vectors, counts[is_known], asked)

@@ -107,7 +107,9 @@ def lexical(query: Query, terms: QueryTerms, corpus: Words) -> Ranking:
     if query.sort is Sort.IMPORTANCE:
         return _blended(query, terms.terms, corpus)
     hits = corpus.search(terms.terms, limit=query.depth, sort=query.sort)
-    return Ranking(LEXICAL, tuple(hit.row for hit in hits), tuple(hit.score for hit in hits), ceiling=terms.ceiling)
+    # Through lists, which take less than generators.
+    rows, scores = [hit.row for hit in hits], [hit.score for hit in hits]
+    return Ranking(LEXICAL, tuple(rows), tuple(scores), ceiling=terms.ceiling)
 
 
 def _blended(query: Query, terms: Sequence[str], corpus: Words) -> Ranking:
@@ -176,11 +178,12 @@ def dense(
     vector, depth = encoded.encoding.sentence, encoded.query.depth
     rows, cosines = corpus.nearest(vector, depth)
     nearness = Nearness(vector, corpus)
-    if hosted is not None:
+    if hosted is None:
+        ranking = Ranking(DENSE, tuple(rows.tolist()), tuple(cosines.tolist()), ceiling=1.0)
+    else:
         nearness, rows = _with_hosted(nearness, hosted, rows, depth)
-        cosines = nearness.cosines(rows)
-    ranking = _by_cosine(rows, cosines)
-    ranking = replace(ranking, rows=ranking.rows[:depth], scores=ranking.scores[:depth])
+        ranking = _by_cosine(rows, nearness.cosines(rows))
+        ranking = replace(ranking, rows=ranking.rows[:depth], scores=ranking.scores[:depth])
     if not ranking.scores or ranking.scores[-1] >= LEAST_SIMILARITY:
         return ranking, nearness
     is_match = set(also)
@@ -213,8 +216,6 @@ def _by_cosine(rows: Ints, cosines: Floats | NDArray[np.float64]) -> Ranking:
 def only(ranking: Ranking, rows: Ints) -> Ranking:
     """The ranking without other rows."""
     wanted = set(rows.tolist())
-    if wanted.issuperset(ranking.rows):
-        return ranking
     return of_pairs(ranking, [each for each in zip(ranking.rows, ranking.scores, strict=True) if each[0] in wanted])
 
 

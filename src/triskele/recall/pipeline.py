@@ -156,7 +156,9 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     rows = np.array(lexical.rows, dtype=np.int64)
     # Rows that were written after the corpus was read are left out.
     facts = corpus.facts(rows, reach=min(encoded.reach, 1))
-    lexical = legs.only(lexical, rows[facts.is_visible])
+    is_visible = facts.is_visible
+    if not is_visible.all():
+        lexical = legs.only(lexical, rows[is_visible])
     if DENSE in plan.legs:
         dense, nearness = legs.dense(encoded, corpus, hosted, also=lexical.rows)
     if plan.fusion != DEFAULT:
@@ -164,20 +166,21 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     if nearness is not None and not dense.rows:
         return CandidateSet(candidates.in_order(lexical))
     nearest = dense.scores[0] if dense.scores else 1.0
-    lexical = candidates.smoothed(lexical, facts.neighbours[facts.is_visible], corpus)
-    pool, facts = candidates.pool(encoded, corpus, lexical, dense)
-    weights = candidates.leg_weights(encoded, candidates.conversation_share(facts.neighbours))
+    lexical = candidates.smoothed(lexical, facts.neighbours[is_visible], corpus)
+    pool, turns = candidates.pool(encoded, corpus, lexical, dense)
+    in_conversation = candidates.conversation_share(turns.neighbours)
+    weights = candidates.leg_weights(encoded, in_conversation)
     scored = Scored.of(pool, lexical, dense, weights, nearness)
     seeds: tuple[int, ...] = ()
     if plan.rerank != OFF:
-        scored = scored.with_late(late(encoded, pool, corpus, facts))
+        scored = scored.with_late(late(encoded, pool, corpus, turns))
     table, waiting = scored.table, scored.waiting
     if plan.rerank != OFF and GRAPH in plan.legs:
         scored, table, seeds = candidates.with_graph(encoded, corpus, scored)
     fused = candidates.with_evidence(encoded, corpus, table).fused()
     if len(waiting):
         fused = candidates.stand_in(fused, weights, set(waiting.tolist()))
-    if candidates.conversation_share(facts.neighbours):
+    if in_conversation:
         fused = candidates.few_of_each_text(fused, corpus)
     elsewhere = max(0.0, corpus.closest_anywhere(encoded.encoding.sentence) - nearest)
     return CandidateSet(fused, seeds=seeds, late=scored.late, token_weights=encoded.token_weights, elsewhere=elsewhere)
@@ -233,7 +236,7 @@ def _answer(
         found = in_order(found, plan.order, corpus, near)
     coverage = reasons.Coverage(terms, sources.analyzer)
     priors = Priors(plan.prior, plan.exact, coverage.is_whole, sources.half_life_days)
-    resolved = resolve(found.fused, query, store, priors=priors, show_superseded=show_superseded)
+    resolved = resolve(found.fused, query, store, corpus, priors=priors, show_superseded=show_superseded)
     links = store.links([each.memory.id for each in resolved], known_at=query.scope.known_at)
     if query.is_explained:
         hits = reasons.explained(resolved, coverage, links, _paths(resolved, found.seeds, corpus, store))

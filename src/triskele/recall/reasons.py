@@ -124,7 +124,7 @@ def _hit(resolved: Resolved, evidence: HitEvidence, links: Sequence[Link] = ()) 
         prior=resolved.prior,
         superseded=resolved.superseded,
         stands_for=resolved.stands_for,
-        links=tuple(link for link in links if resolved.memory.id in (link.source, link.target)),
+        links=tuple(link for link in links if resolved.memory.id in (link.source, link.target)) if links else (),
         decay=resolved.decay,
     )
 

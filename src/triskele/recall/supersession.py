@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
+
 from triskele.base.periods import memory_time
-from triskele.recall.fusion import Candidate
+from triskele.index.corpus import Bools, Corpus
+from triskele.recall.fusion import Candidate, Floats
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 
 MAX_DEPTH = 10
 SUPERSEDED_IMPORTANCE = 0.3
-# The importance of most memories.
-_MIDDLING = 0.5
 _DAY = timedelta(days=1)
-# So few candidates are read at once: to choose among them first would cost more.
-_FEW = 64
 
 
 class Succession:
@@ -102,17 +102,6 @@ class Resolved:
     decay: float = 1.0
 
 
-class _Choice(NamedTuple):
-    """A candidate to serve, or its successor if it has one."""
-
-    fused: Candidate
-    successor: Memory | None
-    score: float
-    prior: float
-    superseded: bool
-    decay: float
-
-
 @dataclass(frozen=True, slots=True)
 class Priors:
     """What counts after relevance: importance, and a bonus for memories with every query term.
@@ -125,17 +114,19 @@ class Priors:
     is_exact: Callable[[Memory], bool] = lambda _: False
     half_life_days: float = 0.0
 
-    def bonuses(self, rows: Sequence[int], store: OwnerStore) -> Mapping[int, float]:
+    def bonuses(self, rows: Sequence[int], store: OwnerStore) -> Floats:
         """The factors that raise the scores of some rows."""
         if not self.exact:
-            return {}
-        return {row: 1 + self.exact for row, memory in store.rows(rows).items() if self.is_exact(memory)}
+            return np.ones(len(rows))
+        known = store.rows(rows)
+        return np.array([1 + self.exact if row in known and self.is_exact(known[row]) else 1.0 for row in rows])
 
-    def decays(self, rows: Sequence[int], store: OwnerStore, moment: datetime) -> Mapping[int, float]:
-        """The share of their importance that some rows still have at a moment; none where importance stays."""
+    def decays(self, rows: Sequence[int], store: OwnerStore, moment: datetime) -> Floats:
+        """The share of their importance that some rows still have at a moment."""
         if not self.half_life_days:
-            return {}
-        return {row: self.decay(memory, moment) for row, memory in store.rows(rows).items()}
+            return np.ones(len(rows))
+        known = store.rows(rows)
+        return np.array([self.decay(known[row], moment) if row in known else 1.0 for row in rows])
 
     def decay(self, memory: Memory, moment: datetime) -> float:
         """The share of its importance that a memory still has; one of the highest importance keeps it."""
@@ -146,76 +137,87 @@ class Priors:
         return float(0.5 ** (age_days / self.half_life_days))
 
 
+class _Heir(NamedTuple):
+    """What is served for a candidate that has links of succession: itself, or its successor."""
+
+    id: str
+    successor: Memory | None
+    superseded: bool
+
+
 def resolve(
-    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool = False
+    fused: Sequence[Candidate],
+    query: Query,
+    store: OwnerStore,
+    corpus: Corpus,
+    *,
+    priors: Priors,
+    show_superseded: bool = False,
 ) -> list[Resolved]:
     """The memories to serve, best first, each once: a successor takes the place of what it replaced."""
-    chosen = _chosen(fused, query, store, priors=priors, show_superseded=show_superseded)
-    # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
-    rows = store.rows([choice.fused.row for choice in chosen])
-    return [_resolved(choice, matched) for choice in chosen if (matched := rows.get(choice.fused.row)) is not None]
-
-
-def _resolved(choice: _Choice, matched: Memory) -> Resolved:
-    memory = choice.successor or matched
-    stands_for = None if matched.id == memory.id else matched.id
-    score, prior, superseded, decay = choice.score, choice.prior, choice.superseded, choice.decay
-    return Resolved(memory, matched, choice.fused, score, prior, superseded, stands_for, decay)
-
-
-def _chosen(
-    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool
-) -> list[_Choice]:
-    """What is served, best first, before any text is read."""
-    likely = _likely(fused, query, priors)
-    chosen = _best(likely, query, store, priors=priors, show_superseded=show_superseded)
-    if len(likely) == len(fused) or _is_settled(chosen, fused[len(likely) :], query, priors):
-        return chosen
-    return _best(fused, query, store, priors=priors, show_superseded=show_superseded)
-
-
-def _likely(fused: Sequence[Candidate], query: Query, priors: Priors) -> Sequence[Candidate]:
-    """The candidates that may be served if those above them are of middling importance; all of them where unsure."""
-    if query.sort is not Sort.RELEVANCE or query.limit < 1 or len(fused) <= max(query.limit, _FEW):
-        return fused
-    least = fused[query.limit - 1].score * (1 - priors.importance * (1 - _MIDDLING))
-    return fused[: next((place for place, each in enumerate(fused) if each.score < least), len(fused))]
-
-
-def _is_settled(chosen: Sequence[_Choice], rest: Sequence[Candidate], query: Query, priors: Priors) -> bool:
-    """Whether no other candidate, however important, comes before the last one that is served."""
-    most = max(candidate.score for candidate in rest) * (1 + priors.exact)
-    return len(chosen) == query.limit and chosen[-1].score >= max(most, 0.0)
-
-
-def _best(
-    fused: Sequence[Candidate], query: Query, store: OwnerStore, *, priors: Priors, show_superseded: bool
-) -> list[_Choice]:
-    """What is served of some candidates, best first."""
     rows = [candidate.row for candidate in fused]
-    known = store.importance(rows)
-    bonuses, decays = priors.bonuses(rows, store), priors.decays(rows, store, query.scope.as_of)
-    succession = Succession((id for id, _ in known.values()), store, query.scope)
-    best: dict[str, _Choice] = {}
-    for candidate in fused:
-        if candidate.row not in known:
-            continue
-        id, importance = known[candidate.row]
-        decay = decays.get(candidate.row, 1.0)
-        successor = None if show_superseded else _successor(id, succession, query.scope)
-        if successor is not None:
-            id, importance = successor.id, successor.importance
-            decay = priors.decay(successor, query.scope.as_of)
-        superseded = succession.is_superseded(id)
-        counted = importance * decay
-        weight = _weight(counted, superseded, query.sort, priors.importance) * bonuses.get(candidate.row, 1.0)
-        choice = _Choice(candidate, successor, candidate.score * weight, weight, superseded, decay)
-        if id not in best or best[id].score < choice.score:
-            best[id] = choice
-    chosen = list(best.values())
-    if query.sort is Sort.RELEVANCE:
-        chosen.sort(key=lambda choice: -choice.score)
-    return chosen[: query.limit]
+    facts = corpus.facts(np.array(rows, dtype=np.int64))
+    importance, is_visible = facts.importance, facts.is_visible
+    heirs = _heirs(rows, query.scope, store, show_superseded=show_superseded)
+    decays = priors.decays(rows, store, query.scope.as_of)
+    counted = importance * decays
+    for place, heir in heirs.items():
+        if heir.successor is not None:
+            decays[place] = priors.decay(heir.successor, query.scope.as_of)
+            counted[place] = heir.successor.importance * decays[place]
+        if heir.superseded:
+            counted[place] = min(counted[place], SUPERSEDED_IMPORTANCE)
+    # The importance prior applies only to the order by relevance.
+    strength = priors.importance if query.sort is Sort.RELEVANCE else 0.0
+    weights = (1 - strength + strength * counted) * priors.bonuses(rows, store)
+    scores = np.array([candidate.score for candidate in fused]) * weights
+    chosen = _chosen(scores, is_visible, heirs, query)
+    # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
+    matched = store.rows([rows[place] for place in chosen])
+    return [
+        _resolved(fused[place], matched[rows[place]], heirs.get(place), scores[place], weights[place], decays[place])
+        for place in chosen
+        if rows[place] in matched
+    ]
+
+
+def _resolved(
+    fused: Candidate, matched: Memory, heir: _Heir | None, score: float, prior: float, decay: float
+) -> Resolved:
+    memory = matched if heir is None or heir.successor is None else heir.successor
+    stands_for = None if matched.id == memory.id else matched.id
+    superseded = heir is not None and heir.superseded
+    return Resolved(memory, matched, fused, float(score), float(prior), superseded, stands_for, float(decay))
+
+
+def _heirs(rows: Sequence[int], scope: Scope, store: OwnerStore, *, show_superseded: bool) -> dict[int, _Heir]:
+    """By place what is served for the candidates that have links of succession; most have none."""
+    chained = store.chained(rows)
+    if not chained:
+        return {}
+    succession = Succession(chained.values(), store, scope)
+    heirs = {}
+    for place, row in enumerate(rows):
+        if (id := chained.get(row)) is not None:
+            successor = None if show_superseded else _successor(id, succession, scope)
+            id = id if successor is None else successor.id
+            heirs[place] = _Heir(id, successor, succession.is_superseded(id))
+    return heirs
+
+
+def _chosen(scores: Floats, is_visible: Bools, heirs: Mapping[int, _Heir], query: Query) -> list[int]:
+    """The places to serve, best first; of those that lead to one memory the best, for the first of them."""
+    positions = np.arange(len(scores))
+    dropped = set() if is_visible.all() else set(np.flatnonzero(~is_visible).tolist())
+    groups: dict[str, list[int]] = {}
+    for place, heir in heirs.items():
+        groups.setdefault(heir.id, []).append(place)
+    for places in groups.values():
+        best = max(places, key=lambda place: scores[place])
+        positions[best] = places[0]
+        dropped.update(place for place in places if place != best)
+    order = np.lexsort((positions, -scores)) if query.sort is Sort.RELEVANCE else np.argsort(positions, kind="stable")
+    return list(islice((place for place in order.tolist() if place not in dropped), query.limit))
 
 
 def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:
@@ -243,11 +245,3 @@ def is_within(memory: Memory, scope: Scope) -> bool:
         return True
     moment = memory_time(memory)
     return (scope.since is None or scope.since <= moment) and (scope.until is None or moment < scope.until)
-
-
-def _weight(importance: float, superseded: bool, sort: Sort, strength: float) -> float:
-    """The importance prior, which applies only to the order by relevance."""
-    if sort is not Sort.RELEVANCE:
-        return 1.0
-    counted = min(importance, SUPERSEDED_IMPORTANCE) if superseded else importance
-    return 1 - strength + strength * counted

@@ -317,8 +317,8 @@ class Truth(Protocol):
         """The versions behind the row numbers of an index."""
         ...
 
-    def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
-        """The id and the importance of the versions behind the row numbers of an index."""
+    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+        """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
         ...
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:

@@ -208,10 +208,12 @@ class PostgresOwnerStore(OwnerTruth):
         sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row = ANY(?) ORDER BY row"
         return {row[0]: to_memory(row[1:]) for row in self._all(sql, list(map(int, rows)))}
 
-    def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
-        """The id and the importance of the versions behind the row numbers of an index."""
-        sql = "SELECT row, id, importance FROM versions WHERE owner = ? AND row = ANY(?)"
-        return {row: (id, importance) for row, id, importance in self._all(sql, list(map(int, rows)))}
+    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+        """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
+        links = "SELECT 1 FROM links WHERE links.owner = ? AND kind = 'supersedes'"
+        ends = " OR ".join(f"EXISTS ({links} AND {end} = versions.id)" for end in _ENDS)
+        sql = f"SELECT row, id FROM versions WHERE owner = ? AND row = ANY(?) AND ({ends})"
+        return dict(self._all(sql, list(map(int, rows)), self.owner, self.owner))
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""

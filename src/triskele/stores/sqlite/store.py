@@ -172,10 +172,19 @@ class SqliteOwnerStore(OwnerTruth):
         sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND row {_LISTED}"
         return {row[0]: to_memory(row[1:]) for row in self._all(sql, json.dumps(list(rows)))}
 
-    def importance(self, rows: Iterable[int]) -> dict[int, tuple[str, float]]:
-        """The id and the importance of the versions behind the row numbers of an index."""
-        sql = f"SELECT row, id, importance FROM versions WHERE +owner = ? AND row {_LISTED}"
-        return {row: (id, importance) for row, id, importance in self._all(sql, json.dumps(list(rows)))}
+    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+        """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
+        if not self._has_links():
+            return {}
+        links = "SELECT 1 FROM links WHERE links.owner = ?1 AND kind = 'supersedes'"
+        ends = " OR ".join(f"EXISTS ({links} AND {end} = versions.id)" for end in ("source", "target"))
+        sql = f"SELECT row, id FROM versions WHERE +owner = ?1 AND row {_IDS} AND ({ends})"
+        return dict(self._all(sql, json.dumps(list(rows))))
+
+    def _has_links(self) -> bool:
+        """Many stores have none at all: one look saves two for each memory."""
+        sql = "SELECT EXISTS (SELECT 1 FROM links WHERE owner = ?)"
+        return self._database.kept(sql, [self.owner]) != [(0,)]
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
@@ -198,8 +207,7 @@ class SqliteOwnerStore(OwnerTruth):
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
         """The links of any of these memories that are open now, or were at a moment."""
-        # Many stores have none at all: one look saves two for each memory.
-        if self._database.kept("SELECT EXISTS (SELECT 1 FROM links WHERE owner = ?)", [self.owner]) == [(0,)]:
+        if not self._has_links():
             return []
         condition, bindings = _NOW if known_at is None else standing(known_at)
         if kind is not None:
