@@ -19,6 +19,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
+from triskele.stores.postgres.heads import BEGINNING, Beginning
 from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
 SCHEMA = migrations.SCHEMA
@@ -178,6 +179,12 @@ class OwnerTransactions:
         """The address of the database without its password."""
         return self.connections.address
 
+    @property
+    def beginning(self) -> Beginning | None:
+        """What the snapshot of this thread has read as it began; None outside of one, and on a replica."""
+        found: Beginning | None = getattr(self._local, "beginning", None)
+        return found
+
     def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query; repeated if a killed server broke the connection."""
         if self._current() is None:
@@ -214,13 +221,23 @@ class OwnerTransactions:
             yield connection
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Let this thread read the database as of one moment, or a replica; inside, nothing may be written."""
+    def snapshot(self, model: str = "") -> Iterator[None]:
+        """Let this thread read the database as of one moment, or a replica; inside, nothing may be written.
+
+        `beginning` is read with it for a model. One inside another is part of it.
+        """
+        if self._current() is not None:
+            yield
+            return
         replica = self.connections.replica
         connection = None if replica is None else self._begun_at(replica)
         if replica is None or connection is None:
-            with self._entered(SNAPSHOT):
-                yield
+            with self._entered(SNAPSHOT, BEGINNING, {"owner": self.owner, "model": model}) as (_, [row]):
+                self._local.beginning = Beginning.of(model, row)
+                try:
+                    yield
+                finally:
+                    self._local.beginning = None
             return
         with ExitStack() as instead:
             self._local.connection, self._local.instead = connection, instead
