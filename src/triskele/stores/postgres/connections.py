@@ -25,6 +25,7 @@ from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, R
 SCHEMA = migrations.SCHEMA
 # The interval of retries after the server was killed.
 _POLL_S = 0.1
+_TURN_S = 1.0
 _CONNECT_TIMEOUT_S = 10
 # So long a primary that does not answer keeps a read from its replica.
 _PATIENCE_S = 1.0
@@ -88,6 +89,12 @@ class Connections:
             yield connection
             connection.execute("COMMIT")
 
+    def account_rows(self, sql: str, bindings: Bindings) -> list[Any]:
+        """The rows of a query over users and keys in one round trip: every request of a server makes one."""
+        how = {"ends": True, "sees_accounts": True}
+        with told(self.address), self.transaction(_READ, "", sql, bindings, **how) as (_, rows):
+            return rows
+
     @property
     def is_open(self) -> bool:
         """Whether the pool was not closed yet."""
@@ -119,6 +126,7 @@ class Connections:
         *,
         durable: bool = True,
         ends: bool = False,
+        sees_accounts: bool = False,
         patience_s: float | None = None,
     ) -> tuple[Connection, list[Any]]:
         """A connection on which a transaction has begun, or began and ended, and the rows of its first statement.
@@ -133,6 +141,8 @@ class Connections:
                 with connection.pipeline():
                     connection.execute(begin)
                     cursor = connection.execute(*settings)
+                    if sees_accounts:
+                        connection.execute(SEE_ACCOUNTS)
                     if first:
                         cursor = connection.execute(first, bindings)
                     if ends:
@@ -154,7 +164,7 @@ class Connections:
         """A connection of the pool; waits for a server that is starting again."""
         while True:
             try:
-                return self._pool.getconn(timeout=_POLL_S)
+                return self._pool.getconn(timeout=self._turn_s())
             except PoolTimeout:
                 if time.monotonic() > ends:
                     # The pool does not report the cause: a separate connection does.
@@ -163,6 +173,10 @@ class Connections:
                     raise StoreUnavailable(
                         f"every connection to the store {self.address} is in use: try again"
                     ) from None
+
+    def _turn_s(self) -> float:
+        """How long to wait in line: whoever asks again goes to its end, so not at once where all are in use."""
+        return _TURN_S if self._pool.get_stats()["pool_size"] >= self._pool.max_size else _POLL_S
 
 
 class OwnerTransactions:
