@@ -30,7 +30,7 @@ Open = Callable[[str], Engine]
 
 @pytest.fixture
 def open_as(tmp_path: Path, postgres_url: str) -> Iterator[Open]:
-    """Opens an engine of the same owner with a data folder of its own, and lets its worker run as on a server."""
+    """Opens engines of one owner with a data folder of their own each, as on a server; a test lets them embed."""
     with ExitStack() as stack:
 
         def open_one(home: str) -> Engine:
@@ -38,6 +38,8 @@ def open_as(tmp_path: Path, postgres_url: str) -> Iterator[Open]:
             engine = stack.enter_context(Engine(config.load(environment, store_url=postgres_url), tmp_path))
             engine.embed()
             engine.work_in_background()
+            # A recall takes it as running, and nothing happens by itself.
+            engine.runtime._worker.stop()
             return engine
 
         yield open_one
@@ -49,7 +51,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     execute, sent, own = psycopg.Connection.execute, list[str](), get_ident()
 
     def listed(connection: Any, query: Any, *rest: Any, **details: Any) -> Any:
-        # The worker asks too, at any time.
         if get_ident() != own:
             pass
         elif str(query).startswith("BEGIN ISOLATION"):
@@ -108,8 +109,6 @@ def test_a_model_that_a_recall_opens_is_given_what_it_lacks(open_as: Open, monke
     engine.embed()
     known = engine.semantic()
     assert known is not None
-    # The worker waits meanwhile: the recall is the first to see the other model.
-    engine.runtime._worker.stop()
 
     class Other:
         fingerprint = "other@1"
