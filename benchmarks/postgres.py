@@ -39,7 +39,7 @@ import apsw
 import numpy as np
 import psycopg
 import texts
-from recipe import DEPTH, QUERIES, Recipe
+from recipe import DEPTH, FORMS, Recipe
 
 from triskele import config
 from triskele.base.ids import content_hash
@@ -133,7 +133,7 @@ def _quality_of(dataset: Dataset, store: Path, url: str, home: Path) -> dict[str
     documents = {row: harness.document(memory.id) for row, memory in source.store.versions()}
     engines["database"].recall("anything", all_projects=True, logged=False)
     recipe = Recipe(url, known.dimensions)
-    for kind in QUERIES:
+    for kind in FORMS:
         arms[f"recipe {kind}"] = lambda query, kind=kind: _best(
             documents, recipe.ask(kind, query.text, known.encode_query(query.text).sentence, project=query.scope)
         )
@@ -300,7 +300,7 @@ def asked_in_turn(url: str, home: Path, questions: Sequence[str]) -> dict[str, A
                 arms[corpus] = partial(engine.recall, logged=False, project=project, all_projects=project is None)
                 if corpus == "database" and project is None:
                     arms["the one statement"] = _both_legs(engine)
-            for kind in QUERIES:
+            for kind in FORMS:
                 arms[f"recipe {kind}"] = partial(_ask_recipe, recipe, embedder, kind, owner, project)
             arms["encoding the question"] = embedder.encode_query
             label = f"{owner}{' small project' if project else ''}"
@@ -337,7 +337,7 @@ def _times(arms: Mapping[str, Callable[[str], object]], questions: Sequence[str]
                 call(text)
     found = {name: spent(took[name]) for name in arms}
     for name, figures in found.items():
-        for kind in QUERIES:
+        for kind in FORMS:
             # Of each question, so that what else the machine does falls out.
             ratios = [own[1] / other[1] for own, other in zip(took[name], took[f"recipe {kind}"], strict=True)]
             figures[f"cpu / recipe {kind}"] = round(statistics.median(ratios), 2)

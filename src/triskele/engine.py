@@ -294,21 +294,21 @@ class Engine:
         from triskele.recall.pipeline import pack
 
         settings = self.settings.recall
-        chosen = SHIPPED.legs if legs is None else frozenset(legs)
-        asked = Plan(legs=chosen, fusion=fusion, rerank=rerank)
-        plan = self.plan_in_force(asked, order=NEAR if near else order)
-        plan = plan.in_a_hurry() if hurried else replace(plan, patience_s=self.settings.rerank.timeout_s)
-        answer = self.ask(
-            text,
-            plan,
-            limit=settings.limit if limit is None else validation.check_limit(limit),
-            sort=sort,
-            show_superseded=show_superseded,
-            near=self.resolve(near) if near else "",
-            hurried=hurried,
-            embed_first=settings.embed_first,
-            **filters,
-        )
+        asked = Plan(legs=SHIPPED.legs if legs is None else frozenset(legs), fusion=fusion, rerank=rerank)
+        with self.runtime.moment():
+            plan = self.plan_in_force(asked, order=NEAR if near else order)
+            plan = plan.in_a_hurry() if hurried else replace(plan, patience_s=self.settings.rerank.timeout_s)
+            answer = self.ask(
+                text,
+                plan,
+                limit=settings.limit if limit is None else validation.check_limit(limit),
+                sort=sort,
+                show_superseded=show_superseded,
+                near=self.resolve(near) if near else "",
+                hurried=hurried,
+                embed_first=settings.embed_first,
+                **filters,
+            )
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
             self.after_answer.put(partial(agreement.note, self.store, answer))
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)

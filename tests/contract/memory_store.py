@@ -231,11 +231,12 @@ class MemoryOwnerStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        self._pinned.state = self._owned.state
+        outer = getattr(self._pinned, "state", None)
+        self._pinned.state = outer or self._owned.state
         try:
             yield
         finally:
-            self._pinned.state = None
+            self._pinned.state = outer
 
     def census(self) -> Census:
         standing = [each for each in self._now.versions.values() if each.known_to is None]

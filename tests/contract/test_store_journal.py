@@ -203,6 +203,20 @@ def test_inside_a_snapshot_nothing_changes(
     assert second.id in store.memories([second.id])
 
 
+def test_a_snapshot_inside_another_is_part_of_it(
+    open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory]
+) -> None:
+    store, other = open_store(), open_store()
+    with store.snapshot():
+        before = store.position()
+        other.apply([Add(make_memory("one"))], batch="one")
+        with store.snapshot():
+            assert store.position() == before
+        other.apply([Add(make_memory("two"))], batch="two")
+        assert store.position() == before
+    assert store.position() == other.position() != before
+
+
 def test_an_outcome_says_batch_project_and_sensitivity(store: OwnerStore, make_memory: Make) -> None:
     memory = make_memory("the boiler is in the cellar", project="house", sensitivity=Sensitivity.PRIVATE)
     other = make_memory("the boiler was serviced in May", project="garden")

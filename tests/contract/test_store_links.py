@@ -168,3 +168,41 @@ def test_links_of_very_many_memories_are_each_given_once(store: OwnerStore, do: 
     links = [_link(memories[place], memories[-1 - place], LinkKind.SEE_ALSO) for place in range(550)]
     do(*map(Connect, links))
     assert store.links([memory.id for memory in memories]) == links
+
+
+def test_every_snapshot_has_the_links_that_others_made_before_it(
+    open_store: Callable[..., OwnerStore], add: Make
+) -> None:
+    store, other = open_store(), open_store()
+    one, second, third = add(), add(), add()
+    ids = [one.id, second.id, third.id]
+
+    def seen(kind: LinkKind | None = None) -> list[Link]:
+        with store.snapshot():
+            return store.links(ids, kind=kind)
+
+    assert seen() == seen(LinkKind.SUPERSEDES) == []
+    related = _link(one, second, LinkKind.SEE_ALSO)
+    other.apply([Connect(related)], batch="one")
+    assert (seen(), seen(LinkKind.SUPERSEDES)) == ([related], [])
+    with store.snapshot():
+        # Of a moment before the next one, whatever others read meanwhile.
+        replaced = _link(third, one)
+        other.apply([Connect(replaced)], batch="two")
+        with other.snapshot():
+            assert other.links(ids, kind=LinkKind.SUPERSEDES) == [replaced]
+        assert store.links(ids) == [related]
+    assert (seen(), seen(LinkKind.SUPERSEDES)) == ([related, replaced], [replaced])
+    beside = _link(third, one, LinkKind.SEE_ALSO)
+    other.apply([Connect(beside)], batch="beside")
+    assert seen(LinkKind.SUPERSEDES) == [replaced]
+    moment = timestamps.now()
+    other.apply([Disconnect(related)], batch="three")
+    assert seen() == [replaced, beside]
+    with store.snapshot():
+        assert len(store.links([second.id], known_at=moment)) == 1
+    other.erase([third.id], batch="four")
+    assert seen() == []
+    again = _link(second, one)
+    other.apply([Connect(again)], batch="five")
+    assert seen(LinkKind.SUPERSEDES) == [again]

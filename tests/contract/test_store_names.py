@@ -242,3 +242,35 @@ def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Ma
     assert found["chart"].concept == helm.name
     assert len(found) == 5
     assert [merge.reason for merge in store.entities.merges([argos.name])] == ["plural", BY_HAND]
+
+
+def test_every_snapshot_has_the_names_that_others_read_before_it(
+    open_store: Callable[..., OwnerStore], add: Make
+) -> None:
+    store, other = open_store(), open_store()
+    keys = ["argo", "helm", "flux", "nobody"]
+
+    def seen() -> dict[str, str]:
+        with store.snapshot():
+            return {key: name.text for key, name in store.entities.find(keys).items()}
+
+    assert seen() == {}
+    add("one")
+    _read(other, {"one": [_named("Argo"), _named("Helm")]})
+    assert seen() == {"argo": "Argo", "helm": "Helm"}
+    second = add("two")
+    with store.snapshot():
+        _read(other, {"two": [_named("Flux")]})
+        assert store.entities.find(["flux"]) == {}
+    assert seen() == {"argo": "Argo", "helm": "Helm", "flux": "Flux"}
+    other.erase([second.id], batch="gone")
+    assert seen() == {"argo": "Argo", "helm": "Helm"}
+    with store.snapshot():
+        argo, helm = (store.entities.find(keys)[key] for key in ("argo", "helm"))
+    other.entities.regroup({argo.name: helm.name}, BY_HAND)
+    with store.snapshot():
+        assert store.entities.find(["argo"])["argo"].concept == helm.name
+    other.entities.forget()
+    other.entities.regroup({argo.name: argo.name}, BY_HAND)
+    with store.snapshot():
+        assert store.entities.find(["argo"])["argo"].concept == argo.name

@@ -1,4 +1,4 @@
-"""Prepared statements of a connection: one that failed must not fail for as long as the connection lives."""
+"""Connections of the pool: no prepared statement fails for ever, and whoever waits keeps its place in line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from triskele.errors import StoreUnavailable
-from triskele.stores.postgres.connections import _PREPARED_AFTER, Connections, OwnerTransactions
+from triskele.stores.postgres.connections import _POLL_S, _PREPARED_AFTER, _TURN_S, Connections, OwnerTransactions
 
 
 @pytest.fixture
@@ -49,3 +49,14 @@ def test_a_plan_that_another_instance_made_invalid_fails_once(
             assert transactions.all("SELECT size FROM public.measured") == []
         finally:
             connection.execute("DROP TABLE public.measured")
+
+
+def test_whoever_waits_for_a_connection_keeps_its_place_in_line(postgres_url: str) -> None:
+    connections = Connections(postgres_url, most=1)
+    try:
+        # A server that is starting is asked again soon.
+        assert connections._turn_s() == _POLL_S
+        with OwnerTransactions(connections, "alice").snapshot():
+            assert connections._turn_s() == _TURN_S
+    finally:
+        connections.close()

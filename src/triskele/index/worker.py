@@ -176,6 +176,7 @@ class Worker:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._has_wide_rows = True
+        self._model = ""
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
 
@@ -204,6 +205,7 @@ class Worker:
                 if self._is_shared:
                     self._settle(is_quiet)
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
+                    self._queue_for(semantic.embedder.fingerprint)
                     done = embed_waiting(self._store, semantic, limit=BATCH)
                     done += read_names(self._store, self._lexical, limit=BATCH)
                     done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._converted(semantic)
@@ -215,6 +217,12 @@ class Worker:
             except Exception:
                 # What could not be embedded now still waits, and the job keeps the error.
                 self._stop.wait(_IDLE_S)
+
+    def _queue_for(self, fingerprint: str) -> None:
+        """Queue what a model lacks that was put in force meanwhile: a recall may open it, and cannot write."""
+        if fingerprint != self._model:
+            self._store.vectors.queue_for(fingerprint)
+            self._model = fingerprint
 
     def _converted(self, semantic: SemanticIndex) -> int:
         """Convert rows of an earlier version; checked until none is left, since new ones are never written."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from triskele.base import timestamps
 from triskele.config import RecallSettings
 from triskele.errors import BadInput, NotFound
+from triskele.stores.derived import PLANS
 
 if TYPE_CHECKING:
     from triskele.stores.protocols import OwnerStore
@@ -27,8 +28,7 @@ EVIDENCE = ("speaker", "time")
 HURRIED_S = 0.15
 AS_RANKED, DIVERSE, MENTIONED, NEAR = "ranked", "diverse", "mentioned", "near"
 ORDERS = (AS_RANKED, DIVERSE, MENTIONED, NEAR)
-# The adopted plans, the one in force last; the evidence is stored apart because every recall reads the plans.
-PLANS = "plan"
+# The evidence of the adopted plans is stored apart from them because every recall reads the plans.
 HISTORY = "tuning"
 MOST_PLANS = 20
 MOST_HISTORY = 50

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -17,7 +17,7 @@ from triskele.base import timestamps
 from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
-from triskele.stores.derived import EMBED
+from triskele.stores.derived import EMBED, MODEL_IN_FORCE
 from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Query, Scope, Sort
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
 
-_KIND, _KEY = "model in force", "now"
+_KEY = "now"
 # So few are embedded before the clock is looked at again.
 _STEP = 16
 
@@ -52,7 +52,7 @@ class Switched:
 
 def switched(store: OwnerStore) -> Switched | None:
     """The last switch of models; None if there was none."""
-    found = store.documents.all(_KIND).get(_KEY)
+    found = store.documents.all(MODEL_IN_FORCE).get(_KEY)
     return Switched(**found) if found else None
 
 
@@ -74,7 +74,7 @@ def refuse_if_set(settings: Settings) -> None:
 def put_in_force(store: OwnerStore, name: str, before: str, evidence: dict[str, Any]) -> Switched:
     """Use another model from now on."""
     change = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence=evidence)
-    if not store.documents.swap(_KIND, _KEY, store.documents.all(_KIND).get(_KEY), asdict(change)):
+    if not store.documents.swap(MODEL_IN_FORCE, _KEY, store.documents.all(MODEL_IN_FORCE).get(_KEY), asdict(change)):
         raise Conflict("the model was switched meanwhile: check with `triskele models list`")
     return change
 
@@ -85,7 +85,7 @@ def roll_back(store: OwnerStore) -> Switched:
     if found is None:
         raise NotFound("no model was switched: there is nothing to return to")
     back = Switched(name=found.before, before=found.name, at=timestamps.to_text(timestamps.now()), evidence={})
-    store.documents.put(_KIND, {_KEY: Document(asdict(back))})
+    store.documents.put(MODEL_IN_FORCE, {_KEY: Document(asdict(back))})
     return back
 
 
@@ -129,6 +129,12 @@ class ModelRuntime:
     def is_at_work(self) -> bool:
         """Whether a thread of this process embeds what is written."""
         return self._worker is not None
+
+    def moment(self) -> AbstractContextManager[None]:
+        """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now."""
+        settings, is_open = self._settings.store, self._worker is not None and self._semantic is not None
+        is_reading = is_open and settings.corpus != DATABASE and self.services() is None
+        return self._store.snapshot() if is_reading else nullcontext()
 
     def semantic(self) -> SemanticIndex | None:
         """The local model and its indexes; None if no model is in force."""

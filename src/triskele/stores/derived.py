@@ -15,6 +15,9 @@ EMBED, NAMES = "embed", "names"
 MOST_TRIES = 5
 # The reason of a merge that a person made: nothing that is worked out later overrules it.
 BY_HAND = "user"
+# Kinds of documents that every recall reads: the adopted plans, and the model in force.
+PLANS, MODEL_IN_FORCE = "plan", "model in force"
+READ_BY_EVERY_RECALL = (PLANS, MODEL_IN_FORCE)
 
 
 class Job(NamedTuple):

@@ -164,8 +164,8 @@ class Accounts:
         if id is None:
             return None
         sql = f"SELECT hash, {_KEY}, {_USER} FROM keys JOIN users ON users.name = keys.user_name WHERE keys.id = %s"
-        with self._connections.accounts() as connection:
-            row = connection.execute(sql, [id]).fetchone()
+        rows = self._connections.account_rows(sql, [id])
+        row = rows[0] if rows else None
         if not is_proven(key, None if row is None else bytes(row[0])) or row is None:
             return None
         return _standing(row[1:])
@@ -193,9 +193,8 @@ class Accounts:
             f"SELECT {_KEY}, {_USER} FROM sessions JOIN keys ON keys.id = sessions.key"
             " JOIN users ON users.name = keys.user_name WHERE sessions.hash = %s AND sessions.expires_at > %s"
         )
-        with self._connections.accounts() as connection:
-            row = connection.execute(sql, [_session(text), _number(timestamps.now())]).fetchone()
-        return None if row is None else _standing(row)
+        rows = self._connections.account_rows(sql, [_session(text), _number(timestamps.now())])
+        return _standing(rows[0]) if rows else None
 
     def end_session(self, text: str) -> None:
         """End a session at once."""

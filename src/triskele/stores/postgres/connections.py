@@ -19,11 +19,13 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreClosed, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.stores.postgres import migrations
+from triskele.stores.postgres.heads import BEGINNING, Beginning
 from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
 SCHEMA = migrations.SCHEMA
 # The interval of retries after the server was killed.
 _POLL_S = 0.1
+_TURN_S = 1.0
 _CONNECT_TIMEOUT_S = 10
 # So long a primary that does not answer keeps a read from its replica.
 _PATIENCE_S = 1.0
@@ -87,6 +89,12 @@ class Connections:
             yield connection
             connection.execute("COMMIT")
 
+    def account_rows(self, sql: str, bindings: Bindings) -> list[Any]:
+        """The rows of a query over users and keys in one round trip: every request of a server makes one."""
+        how = {"ends": True, "sees_accounts": True}
+        with told(self.address), self.transaction(_READ, "", sql, bindings, **how) as (_, rows):
+            return rows
+
     @property
     def is_open(self) -> bool:
         """Whether the pool was not closed yet."""
@@ -118,6 +126,7 @@ class Connections:
         *,
         durable: bool = True,
         ends: bool = False,
+        sees_accounts: bool = False,
         patience_s: float | None = None,
     ) -> tuple[Connection, list[Any]]:
         """A connection on which a transaction has begun, or began and ended, and the rows of its first statement.
@@ -132,6 +141,8 @@ class Connections:
                 with connection.pipeline():
                     connection.execute(begin)
                     cursor = connection.execute(*settings)
+                    if sees_accounts:
+                        connection.execute(SEE_ACCOUNTS)
                     if first:
                         cursor = connection.execute(first, bindings)
                     if ends:
@@ -153,7 +164,7 @@ class Connections:
         """A connection of the pool; waits for a server that is starting again."""
         while True:
             try:
-                return self._pool.getconn(timeout=_POLL_S)
+                return self._pool.getconn(timeout=self._turn_s())
             except PoolTimeout:
                 if time.monotonic() > ends:
                     # The pool does not report the cause: a separate connection does.
@@ -162,6 +173,10 @@ class Connections:
                     raise StoreUnavailable(
                         f"every connection to the store {self.address} is in use: try again"
                     ) from None
+
+    def _turn_s(self) -> float:
+        """How long to wait in line: whoever asks again goes to its end, so not at once where all are in use."""
+        return _TURN_S if self._pool.get_stats()["pool_size"] >= self._pool.max_size else _POLL_S
 
 
 class OwnerTransactions:
@@ -177,6 +192,12 @@ class OwnerTransactions:
     def address(self) -> str:
         """The address of the database without its password."""
         return self.connections.address
+
+    @property
+    def beginning(self) -> Beginning | None:
+        """What the snapshot of this thread has read as it began; None outside of one, and on a replica."""
+        found: Beginning | None = getattr(self._local, "beginning", None)
+        return found
 
     def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query; repeated if a killed server broke the connection."""
@@ -214,13 +235,23 @@ class OwnerTransactions:
             yield connection
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Let this thread read the database as of one moment, or a replica; inside, nothing may be written."""
+    def snapshot(self, model: str = "") -> Iterator[None]:
+        """Let this thread read the database as of one moment, or a replica; inside, nothing may be written.
+
+        `beginning` is read with it for a model. One inside another is part of it.
+        """
+        if self._current() is not None:
+            yield
+            return
         replica = self.connections.replica
         connection = None if replica is None else self._begun_at(replica)
         if replica is None or connection is None:
-            with self._entered(SNAPSHOT):
-                yield
+            with self._entered(SNAPSHOT, BEGINNING, {"owner": self.owner, "model": model}) as (_, [row]):
+                self._local.beginning = Beginning.of(model, row)
+                try:
+                    yield
+                finally:
+                    self._local.beginning = None
             return
         with ExitStack() as instead:
             self._local.connection, self._local.instead = connection, instead

@@ -44,6 +44,9 @@ class PostgresDocuments:
 
     def all(self, kind: str) -> dict[str, Any]:
         """The values of a kind, ordered by key."""
+        beginning = self._transactions.beginning
+        if beginning is not None and kind in beginning.documents:
+            return _values(kind, beginning.documents[kind].items())
         return self._read(kind, "")
 
     def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:
@@ -80,11 +83,14 @@ class PostgresDocuments:
 
     def _read(self, kind: str, which: str, *bindings: Any) -> dict[str, Any]:
         sql = f"SELECT key, value FROM documents WHERE owner = %s AND kind = %s {which} ORDER BY key"
-        rows = self._transactions.all(sql, [self._owner, kind, *bindings])
-        try:
-            return {str(key): json.loads(str(value)) for key, value in rows}
-        except ValueError as error:
-            raise StoreDamaged(f"a document of kind {kind} is damaged ({error}): restore a backup") from error
+        return _values(kind, self._transactions.all(sql, [self._owner, kind, *bindings]))
+
+
+def _values(kind: str, rows: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    try:
+        return {str(key): json.loads(str(value)) for key, value in rows}
+    except ValueError as error:
+        raise StoreDamaged(f"a document of kind {kind} is damaged ({error}): restore a backup") from error
 
 
 def delete_about(connection: Connection, owner: str, ids: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
+from triskele.stores.postgres.heads import KnownKeys
 from triskele.stores.postgres.job_rows import complete_jobs, count_jobs, queue_all_names, waiting_keys
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory
@@ -60,6 +61,7 @@ class PostgresEntities:
     def __init__(self, transactions: OwnerTransactions) -> None:
         self._transactions = transactions
         self._owner = transactions.owner
+        self._keys = KnownKeys(transactions.all, transactions.owner)
 
     def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
         """Versions whose names are not read yet, in order of rows."""
@@ -94,6 +96,9 @@ class PostgresEntities:
 
     def find(self, keys: Iterable[str]) -> dict[str, Name]:
         """The names that are known under some keys."""
+        beginning = self._transactions.beginning
+        if beginning is not None:
+            keys = self._keys.among(keys, beginning)
         return {name.key: name for name in self._names("key", keys)}
 
     def akin(self, blocks: Iterable[str]) -> list[Name]:
@@ -174,8 +179,10 @@ class PostgresEntities:
 
     def _names(self, column: str, values: Iterable[Any]) -> list[Name]:
         kind = "text" if column in ("key", "block") else "bigint"
+        if not (listed := list(values)):
+            return []
         sql = f"SELECT {_NAME} FROM names WHERE owner = %s AND {column} = ANY(%s::{kind}[]) ORDER BY name"
-        return [Name(*row) for row in self._all(sql, list(values))]
+        return [Name(*row) for row in self._all(sql, listed)]
 
     def _all(self, sql: str, *bindings: Any) -> list[Any]:
         return self._transactions.all(sql, [self._owner, *bindings])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from triskele.base import timestamps
-from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
 from triskele.stores.owner_truth import OwnerTruth, common_prefix, standing
 from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
@@ -17,6 +17,7 @@ from triskele.stores.postgres.corpus_rows import PostgresCorpus
 from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.entity_rows import PostgresEntities
 from triskele.stores.postgres.fan_out import Performer, carry_out, in_order, refuse_shared, spread
+from triskele.stores.postgres.heads import HEADS, NEWEST_ENTRY, LinkEnds, to_heads
 from triskele.stores.postgres.job_rows import PostgresJobs
 from triskele.stores.postgres.postgres_rows import PostgresRows, PostgresWriter, marked
 from triskele.stores.postgres.replicas import OWNER_EPOCH
@@ -32,20 +33,6 @@ from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 Result = TypeVar("Result")
 _PAGE = 500
-_NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = %(owner)s ORDER BY seq DESC LIMIT 1), '')"
-_HEADS = ", ".join(
-    (
-        OWNER_EPOCH,
-        _NEWEST_ENTRY,
-        "(SELECT coalesce(max(slot), 0) FROM vectors WHERE owner = %(owner)s AND fingerprint = %(model)s)",
-        "(SELECT coalesce(max(mention), 0) FROM mentions WHERE owner = %(owner)s)",
-        "(SELECT coalesce(max(merge), 0) FROM merges WHERE owner = %(owner)s)",
-        *(
-            f"(SELECT count(*) FROM jobs WHERE owner = %(owner)s AND kind = '{kind}' AND tries < {MOST_TRIES})"
-            for kind in (EMBED, NAMES)
-        ),
-    )
-)
 _ENDS = ("source", "target")
 # What others share is counted for them.
 _OWN = "FROM versions WHERE owner = %(owner)s AND shared_by IS NULL"
@@ -97,7 +84,8 @@ class PostgresOwnerStore(OwnerTruth):
     def __init__(self, connections: Connections, owner: str) -> None:
         self.owner = owner
         self._transactions = transactions = OwnerTransactions(connections, owner)
-        self.snapshot = transactions.snapshot
+        self._model = ""
+        self._link_ends = LinkEnds(transactions.all, owner)
         self.written = transactions.written
         self.vectors = PostgresVectors(transactions)
         self.entities = PostgresEntities(transactions)
@@ -107,6 +95,10 @@ class PostgresOwnerStore(OwnerTruth):
         self.documents = PostgresDocuments(transactions)
         self.usage = PostgresUsage(transactions)
         self.shares = PostgresShares(transactions)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let this thread read the store as of one moment; inside, nothing may be written."""
+        return self._transactions.snapshot(self._model)
 
     def apply(
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
@@ -205,15 +197,18 @@ class PostgresOwnerStore(OwnerTruth):
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row = ANY(?) ORDER BY row"
-        return {row[0]: to_memory(row[1:]) for row in self._all(sql, list(map(int, rows)))}
+        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row = ANY(?::bigint[]) ORDER BY row"
+        return {row[0]: to_memory(row[1:]) for row in self._all(sql, _array(rows))}
 
     def chained(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
+        beginning = self._transactions.beginning
+        if beginning is not None and not self._link_ends.has_chains(beginning):
+            return {}
         links = "SELECT 1 FROM links WHERE links.owner = ? AND kind = 'supersedes'"
         ends = " OR ".join(f"EXISTS ({links} AND {end} = versions.id)" for end in _ENDS)
-        sql = f"SELECT row, id FROM versions WHERE owner = ? AND row = ANY(?) AND ({ends})"
-        return dict(self._all(sql, list(map(int, rows)), self.owner, self.owner))
+        sql = f"SELECT row, id FROM versions WHERE owner = ? AND row = ANY(?::bigint[]) AND ({ends})"
+        return dict(self._all(sql, _array(rows), self.owner, self.owner))
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
@@ -235,6 +230,10 @@ class PostgresOwnerStore(OwnerTruth):
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
         """The links of any of these memories that are open now, or were at a moment."""
+        if (beginning := self._transactions.beginning) is not None:
+            ids = self._link_ends.among(ids, kind, beginning)
+        if not ids:
+            return []
         condition, bindings = standing(known_at)
         if kind is not None:
             condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
@@ -251,7 +250,7 @@ class PostgresOwnerStore(OwnerTruth):
 
     def position(self) -> Cursor:
         """The cursor after the newest journal entry."""
-        [[newest]] = self._transactions.all(f"SELECT {_NEWEST_ENTRY}", {"owner": self.owner})
+        [[newest]] = self._transactions.all(f"SELECT {NEWEST_ENTRY}", {"owner": self.owner})
         return Cursor(newest)
 
     def epoch(self) -> str:
@@ -261,10 +260,13 @@ class PostgresOwnerStore(OwnerTruth):
 
     def heads(self, fingerprint: str = "") -> Heads:
         """How far the journal, the vectors of a model, mentions and jobs have come, all at one moment."""
-        [[epoch, journal, *numbers]] = self._transactions.all(
-            f"SELECT {_HEADS}", {"owner": self.owner, "model": fingerprint}
-        )
-        return Heads(str(epoch), Cursor(journal), *map(int, numbers))
+        if (beginning := self._transactions.beginning) is not None:
+            if beginning.model == fingerprint:
+                return beginning.heads
+            # The next snapshot probably asks for the same.
+            self._model = fingerprint
+        [row] = self._transactions.all(f"SELECT {HEADS}", {"owner": self.owner, "model": fingerprint})
+        return to_heads(row)
 
     def census(self) -> Census:
         """Counts of what is stored; `bytes` are those of the owner's own rows."""
@@ -295,3 +297,8 @@ class PostgresOwnerStore(OwnerTruth):
 
     def _all_now(self, sql: str, *bindings: Any) -> list[Any]:
         return self._transactions.all_now(marked(sql), [self.owner, *bindings])
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """Numbers as Postgres reads an array: the driver takes longer over a list than the server over its rows."""
+    return f"{{{','.join(map(str, map(int, numbers)))}}}"

@@ -258,7 +258,13 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let this thread read the file as of one moment; inside, nothing may be written."""
+        """Let this thread read the file as of one moment; inside, nothing may be written.
+
+        One inside another is part of it.
+        """
+        if self._local.is_still:
+            yield
+            return
         with self._explained():
             self._renew()
             connection = self.connection()

@@ -1,0 +1,163 @@
+"""How far the rows of an owner have come, read as a snapshot begins; and what is kept for as long as they stay there.
+
+Numbers of rows only rise within an epoch, and those of one owner become visible in their order. So what was read of the
+rows up to a number holds until a higher one is there. Erased rows begin another epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, READ_BY_EVERY_RECALL
+from triskele.stores.postgres.replicas import OWNER_EPOCH
+from triskele.stores.protocols import Cursor, Heads
+from triskele.types import LinkKind
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Kept = TypeVar("Kept")
+NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = %(owner)s ORDER BY seq DESC LIMIT 1), '')"
+HEADS = ", ".join(
+    (
+        OWNER_EPOCH,
+        NEWEST_ENTRY,
+        "(SELECT coalesce(max(slot), 0) FROM vectors WHERE owner = %(owner)s AND fingerprint = %(model)s)",
+        "(SELECT coalesce(max(mention), 0) FROM mentions WHERE owner = %(owner)s)",
+        "(SELECT coalesce(max(merge), 0) FROM merges WHERE owner = %(owner)s)",
+        *(
+            f"(SELECT count(*) FROM jobs WHERE owner = %(owner)s AND kind = '{kind}' AND tries < {MOST_TRIES})"
+            for kind in (EMBED, NAMES)
+        ),
+    )
+)
+_KINDS = ", ".join(f"'{kind}'" for kind in READ_BY_EVERY_RECALL)
+BEGINNING = (
+    f"SELECT {HEADS}, (SELECT coalesce(max(row), 0) FROM links WHERE owner = %(owner)s),"
+    " (SELECT coalesce(max(name), 0) FROM names WHERE owner = %(owner)s),"
+    " (SELECT json_agg(json_build_array(kind, key, value) ORDER BY key) FROM documents"
+    f" WHERE owner = %(owner)s AND kind IN ({_KINDS}))"
+)
+_LINKS = "SELECT source, target, kind FROM links WHERE owner = %s AND row > %s LIMIT %s"
+_KEYS = "SELECT key FROM names WHERE owner = %s AND name > %s LIMIT %s"
+# An owner with more of them is asked for each time.
+_MOST_LINKS = 20_000
+_MOST_NAMES = 500_000
+_NEVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the first statement of a snapshot has read: the heads for one model, and what every recall asks for."""
+
+    model: str
+    heads: Heads
+    link: int
+    name: int
+    documents: Mapping[str, Mapping[str, str]]
+
+    @staticmethod
+    def of(model: str, row: tuple[Any, ...]) -> Beginning:
+        """From the row of the statement."""
+        *heads, link, name, listed = row
+        documents: dict[str, dict[str, str]] = {kind: {} for kind in READ_BY_EVERY_RECALL}
+        for kind, key, value in listed or ():
+            documents[kind][key] = value
+        return Beginning(model, to_heads(heads), link, name, documents)
+
+
+def to_heads(row: Iterable[Any]) -> Heads:
+    """From the columns of `HEADS`."""
+    epoch, journal, *numbers = row
+    return Heads(str(epoch), Cursor(journal), *map(int, numbers))
+
+
+class _Followed(Generic[Kept]):
+    """Something small about the rows of a table, for one epoch and up to a number; None if there are too many rows.
+
+    Threads replace it as a whole: one whose snapshot is older leaves less, and the next one reads on from there.
+    """
+
+    def __init__(self, read: Callable[..., list[Any]], owner: str) -> None:
+        self._read = read
+        self._owner = owner
+        self._kept: tuple[str, int, Kept | None] = ("", 0, None)
+
+    def _up_to(self, epoch: str, newest: int, sql: str, most: int) -> Kept | None:
+        known, last, kept = self._kept
+        if known != epoch:
+            last, kept = 0, None
+        if last < newest:
+            rows = self._read(sql, [self._owner, last, most + 1])
+            kept = self._joined(kept, rows) if len(rows) + self._size(kept) <= most else None
+            last = _NEVER if kept is None else newest
+        elif kept is None and last == 0:
+            kept = self._joined(None, [])
+        self._kept = epoch, last, kept
+        return kept
+
+    def _size(self, kept: Kept | None) -> int:
+        raise NotImplementedError
+
+    def _joined(self, kept: Kept | None, rows: list[Any]) -> Kept:
+        raise NotImplementedError
+
+
+class LinkEnds(_Followed[dict[str, bool]]):
+    """The memories that ever had a link, and whether one of them says what supersedes what."""
+
+    def among(self, ids: Iterable[str], kind: LinkKind | None, beginning: Beginning) -> list[str]:
+        """Those of some memories that may have links of a kind, or of any: the others have none."""
+        known = self._up_to(beginning.heads.epoch, beginning.link, _LINKS, _MOST_LINKS)
+        if known is None:
+            return list(ids)
+        wants_chains = kind is LinkKind.SUPERSEDES
+        return [id for id in ids if (is_chained := known.get(id)) is not None and (is_chained or not wants_chains)]
+
+    def has_chains(self, beginning: Beginning) -> bool:
+        """Whether a memory may ever have replaced another."""
+        known = self._up_to(beginning.heads.epoch, beginning.link, _LINKS, _MOST_LINKS)
+        return known is None or any(known.values())
+
+    def _size(self, kept: dict[str, bool] | None) -> int:
+        return len(kept or ())
+
+    def _joined(self, kept: dict[str, bool] | None, rows: list[Any]) -> dict[str, bool]:
+        joined = dict(kept or {})
+        for source, target, kind in rows:
+            for id in (source, target):
+                joined[id] = joined.get(id, False) or kind == LinkKind.SUPERSEDES
+        return joined
+
+
+class KnownKeys(_Followed["NDArray[np.int64]"]):
+    """The keys of all names, as hashes: most words of a question are no name."""
+
+    def among(self, keys: Iterable[str], beginning: Beginning) -> list[str]:
+        """Those of some keys that are probably the key of a name: the others are certainly not."""
+        listed = list(keys)
+        known = self._up_to(beginning.heads.epoch, beginning.name, _KEYS, _MOST_NAMES)
+        if known is None or not listed:
+            return listed
+        hashes = _hashes(listed)
+        is_known = known.take(known.searchsorted(hashes), mode="clip") == hashes if len(known) else ()
+        return [key for key, is_it in zip(listed, is_known, strict=False) if is_it]
+
+    def _size(self, kept: NDArray[np.int64] | None) -> int:
+        return 0 if kept is None else len(kept)
+
+    def _joined(self, kept: NDArray[np.int64] | None, rows: list[Any]) -> NDArray[np.int64]:
+        import numpy as np
+
+        fresh = np.sort(_hashes([key for (key,) in rows]))
+        return fresh if kept is None else np.insert(kept, kept.searchsorted(fresh), fresh)
+
+
+def _hashes(keys: list[str]) -> NDArray[np.int64]:
+    # Imported here: only recalls need it.
+    import numpy as np
+
+    return np.fromiter(map(hash, keys), dtype=np.int64, count=len(keys))

@@ -1,0 +1,228 @@
+"""What a snapshot reads as it begins, and what is kept between snapshots: few statements, and never an old answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+import psycopg
+import pytest
+
+from triskele import config
+from triskele.base import timestamps
+from triskele.engine import Engine
+from triskele.index import local
+from triskele.recall import plan as plans
+from triskele.recall import runtime
+from triskele.recall.plan import Plan
+from triskele.stores.derived import EMBED, Named
+from triskele.stores.postgres import heads
+from triskele.stores.postgres.truth import PostgresOwnerStore, PostgresStore
+from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory
+
+Make = Callable[..., Memory]
+Open = Callable[[str], Engine]
+
+
+@pytest.fixture
+def open_as(tmp_path: Path, postgres_url: str) -> Iterator[Open]:
+    """Opens engines of one owner with a data folder of their own each, as on a server; a test lets them embed."""
+    with ExitStack() as stack:
+
+        def open_one(home: str) -> Engine:
+            environment = {"TRISKELE_HOME": str(tmp_path / home), "TRISKELE_PROJECT": "demo"}
+            engine = stack.enter_context(Engine(config.load(environment, store_url=postgres_url), tmp_path))
+            engine.embed()
+            engine.work_in_background()
+            # A recall takes it as running, and nothing happens by itself.
+            engine.runtime._worker.stop()
+            return engine
+
+        yield open_one
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements of this thread, without those that begin and end a transaction or set something in it."""
+    execute, sent, own = psycopg.Connection.execute, list[str](), get_ident()
+
+    def listed(connection: Any, query: Any, *rest: Any, **details: Any) -> Any:
+        if get_ident() != own:
+            pass
+        elif str(query).startswith("BEGIN ISOLATION"):
+            sent.append("snapshot")
+        elif not str(query).startswith(("BEGIN", "COMMIT", "ROLLBACK", "SELECT set_config")):
+            sent.append(str(query))
+        return execute(connection, query, *rest, **details)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", listed)
+    return sent
+
+
+def _link(source: Memory, target: Memory, kind: LinkKind = LinkKind.SUPERSEDES) -> Link:
+    return Link(source=source.id, kind=kind, target=target.id, known_from=timestamps.now())
+
+
+def _texts(engine: Engine, question: str) -> list[str]:
+    return [hit.memory.content for hit in engine.recall(question, logged=False).hits]
+
+
+def test_a_recall_is_one_transaction_of_few_statements(open_as: Open, asked: list[str]) -> None:
+    engine = open_as("first")
+    engine.remember("Releases go to the cluster by Argo CD")
+    engine.embed()
+    for _ in range(2):
+        engine.recall("how do releases get to the cluster?", logged=False)
+    asked.clear()
+    assert engine.recall("how do releases get to the cluster?", logged=False).hits
+    assert asked[:2] == ["snapshot", heads.BEGINNING]
+    # Importance of the candidates, and the texts of the hits.
+    assert [" FROM versions " in sql for sql in asked[2:]] == [True, True]
+
+
+def test_plan_and_links_of_another_instance_count_from_the_next_recall_on(open_as: Open) -> None:
+    first, second = open_as("first"), open_as("second")
+    old = second.remember("Releases go to the cluster by Helm")
+    second.embed()
+    assert _texts(first, "how do releases get to the cluster?") == ["Releases go to the cluster by Helm"]
+    new = second.remember("Now releases get to the cluster by Argo CD")
+    second.embed()
+    assert len(_texts(first, "how do releases get to the cluster?")) == 2
+    second.apply([Connect(Link(source=new.id, kind=LinkKind.SUPERSEDES, target=old.id, known_from=timestamps.now()))])
+    assert _texts(first, "how do releases get to the cluster?") == ["Now releases get to the cluster by Argo CD"]
+    semantic = second.semantic()
+    assert semantic is not None
+    fingerprint = semantic.embedder.fingerprint
+    plans.adopt(second.store, Plan(legs=frozenset({"lexical"})), fingerprint=fingerprint, questions=60)
+    assert first.recall("cluster", logged=False).hits[0].legs.keys() == {"lexical"}
+    plans.roll_back(second.store)
+    assert "dense" in first.recall("cluster", logged=False).hits[0].legs
+
+
+def test_a_model_that_a_recall_opens_is_given_what_it_lacks(open_as: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = open_as("first")
+    engine.remember("Releases go to the cluster by Argo CD")
+    engine.embed()
+    known = engine.semantic()
+    assert known is not None
+
+    class Other:
+        fingerprint = "other@1"
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(known.embedder, name)
+
+    monkeypatch.setattr(local, "_other", lambda _: Other())
+    runtime.put_in_force(engine.store, "other", "bundled", {})
+    engine.recall("how do releases get to the cluster?", logged=False)
+    opened = engine.semantic()
+    assert opened is not None and opened.embedder.fingerprint == "other@1"
+    engine.runtime._worker._queue_for(opened.embedder.fingerprint)
+    assert engine.store.jobs.count(EMBED) == 1
+
+
+def _owner(url: str, folder: Path) -> tuple[PostgresStore, PostgresOwnerStore]:
+    store = PostgresStore(url, folder=folder)
+    return store, store.of("me")
+
+
+def test_links_and_names_after_a_restore_are_those_of_the_backup(
+    postgres_url: str, tmp_path: Path, make_memory: Make
+) -> None:
+    store, owner = _owner(postgres_url, tmp_path)
+    one, other = make_memory("one"), make_memory("two")
+    owner.apply([Add(one), Add(other)], batch="one")
+    rows = [row for row, _ in owner.entities.unread()]
+    owner.entities.keep({rows[0]: [Named("argo", "a", "Argo", False, "name")]}, read=rows)
+    owner.apply([Connect(_link(one, other, LinkKind.SEE_ALSO))], batch="two")
+    store.maintenance.backup(tmp_path / "copy.backup")
+    third = make_memory("three")
+    owner.apply([Add(third), Connect(_link(third, one))], batch="three")
+    owner.entities.keep({rows[1]: [Named("helm", "h", "Helm", False, "name")]})
+    with owner.snapshot():
+        assert len(owner.links([one.id])) == 2
+        assert set(owner.entities.find(["argo", "helm"])) == {"argo", "helm"}
+    store.maintenance.restore(tmp_path / "copy.backup")
+    with owner.snapshot():
+        assert [link.kind for link in owner.links([one.id, third.id])] == [LinkKind.SEE_ALSO]
+        assert set(owner.entities.find(["argo", "helm"])) == {"argo"}
+    fresh = make_memory("four")
+    owner.apply([Add(fresh), Connect(_link(fresh, other))], batch="four")
+    with owner.snapshot():
+        assert [link.source for link in owner.links([other.id], kind=LinkKind.SUPERSEDES)] == [fresh.id]
+    store.close()
+
+
+def test_links_and_names_of_another_database_may_have_lower_numbers(
+    new_postgres: Callable[[], str], tmp_path: Path, make_memory: Make
+) -> None:
+    memories = [make_memory(str(number)) for number in range(2)]
+    stores = []
+    for made in (1, 9):
+        store, owner = _owner(new_postgres(), tmp_path)
+        owner.apply(list(map(Add, memories)), batch="one")
+        [row, *_] = [row for row, _ in owner.entities.unread()]
+        # Each link and each name takes a number.
+        for number in range(made):
+            link = _link(*memories, kind=LinkKind.SEE_ALSO)
+            owner.apply([Connect(link)], batch=str(number))
+            owner.apply([Disconnect(link)], batch=str(number))
+            owner.entities.keep({row: [Named(f"name {made} {number}", "n", "Name", False, "name")]})
+        stores.append((store, owner))
+    (few, source), (many, target) = stores
+    source.apply([Add(third := make_memory("three")), Connect(_link(third, memories[0]))], batch="last")
+    with target.snapshot():
+        assert target.links([memory.id for memory in memories]) == []
+        assert len(target.entities.find(["name 9 0", "name 9 8"])) == 2
+    few.maintenance.backup(tmp_path / "copy.backup")
+    many.maintenance.restore(tmp_path / "copy.backup")
+    with target.snapshot():
+        assert [link.source for link in target.links([third.id])] == [third.id]
+        assert len(target.entities.find(["name 1 0", "name 9 0"])) == 1
+    for store, _ in stores:
+        store.close()
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 100])
+def test_an_owner_with_too_many_links_and_names_is_asked_for_each(
+    postgres_url: str, tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(heads, "_MOST_LINKS", most)
+    monkeypatch.setattr(heads, "_MOST_NAMES", most)
+    store, owner = _owner(postgres_url, tmp_path)
+    memories = [make_memory(str(number)) for number in range(4)]
+    owner.apply(list(map(Add, memories)), batch="one")
+    rows = [row for row, _ in owner.entities.unread()]
+    for number, (row, source) in enumerate(zip(rows[1:], memories[1:], strict=True), start=1):
+        owner.apply([Connect(_link(source, memories[0], LinkKind.SEE_ALSO))], batch=str(number))
+        owner.entities.keep({row: [Named(f"name {number}", "n", f"Name {number}", False, "name")]})
+        with owner.snapshot():
+            assert len(owner.links([memories[0].id])) == number
+            assert len(owner.entities.find([f"name {each}" for each in range(5)])) == number
+    store.close()
+
+
+def test_what_is_kept_of_an_owner_is_not_seen_by_another(
+    postgres_url: str, tmp_path: Path, make_memory: Make, unfiltered: list[str]
+) -> None:
+    store, owner = _owner(postgres_url, tmp_path)
+    one, other = make_memory("one"), make_memory("two")
+    owner.apply([Add(one), Add(other), Connect(_link(one, other))], batch="one")
+    plans.adopt(owner, Plan(), fingerprint="model", questions=60)
+    stranger = store.of("you")
+    copy = replace(one, owner="you")
+    stranger.apply([Add(copy)], batch="two")
+    with owner.snapshot():
+        assert len(owner.links([one.id])) == 1
+    with stranger.snapshot():
+        beginning = stranger._transactions.beginning
+        assert beginning is not None
+        assert beginning.link == 0 and not any(beginning.documents.values())
+        assert stranger.links([one.id, other.id]) == []
+        assert plans.adopted(stranger) is None
+    assert heads.BEGINNING in unfiltered
+    store.close()
