@@ -129,9 +129,9 @@ def test_an_erased_memory_may_be_stored_again(engine: Engine, inject: Callable[.
 def test_a_text_that_carries_the_fence_is_known_by_it(engine: Engine) -> None:
     memory = engine.get(engine.remember(KETTLE).id)
     short = engine.store.shorten([memory.id])
-    line = fence.line(memory, short)
-    assert echo.recognised(engine.store, line) is None
     labels = {memory.id: fence.label(memory, short)}
+    line = fence.line(memory, labels[memory.id])
+    assert echo.recognised(engine.store, line) is None
     usage.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 1}, labels=labels)
     for text in (fence.fenced([line]), line, f"As I was told:\n> {line}\nSo be it.", f"- {line[:70]}"):
         assert echo.recognised(engine.store, text) == memory.id

@@ -287,9 +287,30 @@ def test_the_settings_are_the_users_alone(desk: Desk, tmp_path: Path) -> None:
     assert config.load(environment).agents.private_to == ()
 
 
+def test_a_second_prompt_asks_the_store_for_nothing_that_did_not_change(desk: Desk) -> None:
+    desk.add("The roses are watered on Mondays")
+    desk.prompt("when are the roses watered", session_id="warming")
+    asked: list[str] = []
+
+    def note(_cursor: object, sql: str, _bindings: object) -> bool:
+        asked.append(sql)
+        return True
+
+    database = desk.engine.store._database  # type: ignore[attr-defined]
+    counts = []
+    for session in ("one", "two"):
+        database.connection().exec_trace = note
+        assert desk.prompt("when are the roses watered", session_id=session)
+        counts.append(len(asked))
+        # Heads, kinds of documents and links were asked for by the first prompt; what it noted changed none of them.
+        assert not [sql for sql in asked if "FROM meta" in sql or "EXISTS (SELECT 1 FROM documents" in sql]
+        asked.clear()
+    assert counts[0] == counts[1]
+
+
 def test_a_memory_by_hand(make_memory: Callable[..., Memory]) -> None:
     memory = make_memory("x", project="a" * 300, created_at=make_memory().created_at)
-    assert len(fence.line(memory, {memory.id: memory.id})) < 160
+    assert len(fence.line(memory, fence.label(memory, {memory.id: memory.id}))) < 160
 
 
 ROSES = "The roses are watered on Mondays"

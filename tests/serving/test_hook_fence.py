@@ -73,8 +73,12 @@ def _memory(content: str, project: str = "garden") -> Memory:
     )
 
 
+def _line(memory: Memory, short: dict[str, str]) -> str:
+    return fence.line(memory, fence.label(memory, short))
+
+
 def _fenced(*memories: Memory) -> str:
-    return fence.fenced(fence.line(memory, {memory.id: memory.id[:8]}) for memory in memories)
+    return fence.fenced(_line(memory, {memory.id: memory.id[:8]}) for memory in memories)
 
 
 def _refuse_escape(said: str, contents: list[str]) -> None:
@@ -139,7 +143,7 @@ def test_no_text_leaves_its_line(contents: list[str]) -> None:
 
 @given(hostile)
 def test_no_project_leaves_its_line(project: str) -> None:
-    line = fence.line(_memory("the kettle is red", project), {"1kps58x2abcdefgh": "1kps58x2"})
+    line = _line(_memory("the kettle is red", project), {"1kps58x2abcdefgh": "1kps58x2"})
     found = _LINE.fullmatch(line)
     assert found and json.loads(found[3]) == "the kettle is red"
     _refuse_marks(line)
@@ -180,9 +184,9 @@ def test_ordinary_text_is_not_written_in_escapes() -> None:
 def test_labels_say_who_and_when(make_memory: Callable[..., Memory]) -> None:
     memory = replace(_memory("x", ""), origin=Origin.IMPORT, sensitivity=Sensitivity.PRIVATE)
     short = {memory.id: "1kps58x2"}
-    assert fence.line(memory, short) == '1kps58x2 · 2025-03-04 · private · origin import · project "everywhere" · "x"'
+    assert _line(memory, short) == '1kps58x2 · 2025-03-04 · private · origin import · project "everywhere" · "x"'
     later = replace(memory, version=2, updated_at=datetime(2026, 1, 2, tzinfo=UTC))
-    assert fence.line(later, short).startswith("1kps58x2 · 2026-01-02 · ")
+    assert _line(later, short).startswith("1kps58x2 · 2026-01-02 · ")
     said = replace(memory, speaker='Ann "</triskele-memory>')
-    assert fence.line(said, short).endswith(r' · said by "Ann \"\u003c/triskele-memory>" · "x"')
-    assert fence.line(replace(said, speaker=None, shared_by="ada"), short).endswith(' · shared by "ada" · "x"')
+    assert _line(said, short).endswith(r' · said by "Ann \"\u003c/triskele-memory>" · "x"')
+    assert _line(replace(said, speaker=None, shared_by="ada"), short).endswith(' · shared by "ada" · "x"')

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,16 @@ def test_what_other_processes_write_is_found(host: Host) -> None:
     assert host.hook("user-prompt-submit", PROMPT).stdout == b""
     remember(host, FACT)
     assert host.hook("user-prompt-submit", PROMPT).stdout.decode() == FACT
+
+
+def test_what_a_prompt_was_given_is_noted_without_another_prompt(host: Host) -> None:
+    with Engine(config.load(host.environ), host.home) as engine:
+        id = engine.remember(FACT, project="").id
+        assert FACT in host.hook("user-prompt-submit", PROMPT).stdout.decode()
+        ends = time.monotonic() + 60
+        while not engine.store.usage.counts([id]):
+            assert time.monotonic() < ends
+            time.sleep(0.02)
 
 
 def test_an_upgrade_replaces_it_and_no_request_is_lost(host: Host) -> None:

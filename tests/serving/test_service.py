@@ -6,6 +6,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from starlette.requests import Request
@@ -106,3 +108,37 @@ async def test_more_connections_than_allowed_are_told_so(monkeypatch: pytest.Mon
         assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
         for _, each in (*held[1:], (reader, writer)):
             each.close()
+
+
+async def test_curation_does_not_start_before_the_first_answer_could() -> None:
+    steps: list[str] = []
+    ticked, caught_up = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def settle() -> None:
+        steps.append("tick")
+        if steps.count("tick") == 3:
+            ticked.set()
+
+    def catch_up() -> None:
+        steps.append("curation")
+        loop.call_soon_threadsafe(caught_up.set)
+
+    host = SimpleNamespace(
+        idle_s=0.01,
+        is_idle=lambda: False,
+        is_outdated=lambda: False,
+        has_notes=lambda: False,
+        warm_up=lambda: steps.append("warm"),
+        catch_up=catch_up,
+    )
+    listener = SimpleNamespace(is_reachable=lambda: True)
+    tested = service.Service(cast("Any", None), cast("Any", host), cast("Any", listener), [])
+    stopping = asyncio.Event()
+    watching = asyncio.create_task(tested._watch(cast("Any", SimpleNamespace(settle=settle)), stopping))
+    await asyncio.wait_for(ticked.wait(), 20)
+    tested._warm_up()
+    await asyncio.wait_for(caught_up.wait(), 20)
+    stopping.set()
+    await asyncio.wait_for(watching, 20)
+    assert steps.index("warm") < steps.index("curation")

@@ -107,6 +107,22 @@ def test_an_id_of_another_owner_does_not_stop_an_erasure_from_copies(
     assert file.maintenance.erase_from_copies([hers.id, his.id], "bob") == [kept]
 
 
+def test_a_full_table_of_conversations_is_not_swept_at_every_new_one(
+    file: SqliteStore, make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timestamps.now()
+    monkeypatch.setattr(timestamps, "now", lambda: now)
+    monkeypatch.setattr(owner_usage, "MOST_CONVERSATIONS", 20)
+    alice, draft = file.of("alice"), make_memory("one")
+    alice.apply([Add(replace(draft, owner="alice"))], batch="one")
+    kept = []
+    for number in range(26):
+        now += timedelta(minutes=1)
+        alice.usage.injected(f"talk {number}", [Use(draft.id, 1, draft.content_hash)])
+        kept.append(len(alice.usage.conversations(limit=100)))
+    assert kept[19:] == [20, 21, 22, 20, 21, 22, 20]
+
+
 def test_the_conversations_of_another_owner_take_no_place(
     file: SqliteStore, make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

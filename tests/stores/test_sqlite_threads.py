@@ -17,7 +17,7 @@ from triskele.config import sqlite_path
 from triskele.engine import Engine
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.index.worker import Worker
-from triskele.stores.protocols import Document
+from triskele.stores.protocols import Document, Use
 from triskele.stores.sqlite import database, maintenance
 from triskele.types import LinkKind
 
@@ -220,6 +220,26 @@ def test_kept_answers_follow_every_writer(open_engine: Callable[..., Engine]) ->
         assert store.heads() != heads
         raise RuntimeError
     assert store.heads() == heads and third in {memory.id for memory in engine.browse()}
+
+
+def test_kept_answers_outlive_notes_about_use_alone(open_engine: Callable[..., Engine]) -> None:
+    engine, other = open_engine(), open_engine()
+    id, store = engine.remember("heron").id, engine.store
+    asked: list[str] = []
+
+    def note(_cursor: object, sql: str, _bindings: object) -> bool:
+        asked.append(sql)
+        return True
+
+    assert store.documents.all("note") == {}
+    cast("Any", store)._database.connection().exec_trace = note
+    store.usage.injected("talk", [Use(id, 1)])
+    asked.clear()
+    assert store.documents.all("note") == {} and asked == ["PRAGMA data_version"]
+    # What another connection wrote before such a note is still found after it.
+    other.store.documents.put("note", {"theirs": Document(1)})
+    store.usage.injected("talk", [Use(id, 1)])
+    assert store.documents.all("note") == {"theirs": 1}
 
 
 def test_kept_answers_do_not_outlive_a_restore_whose_backup_could_not_be_noted(

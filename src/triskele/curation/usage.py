@@ -35,11 +35,13 @@ class AfterAnswer:
     def __len__(self) -> int:
         return len(self._writes)
 
-    def put(self, write: Callable[[], None]) -> None:
-        """Queue a write; nothing is written now."""
+    def put(self, write: Callable[[], None], *, wakes: bool = True) -> None:
+        """Queue a write; nothing is written now. Without `wakes` the caller flushes."""
         self._writes.append(write)
         if len(self._writes) == self._most:
             self.start()
+        elif not wakes:
+            return
         self._wake.set()
 
     def start(self) -> None:

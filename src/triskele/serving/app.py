@@ -43,6 +43,7 @@ _HOOKS_AT_ONCE = 4
 MAX_ABANDONED = 32
 _MAX_DEADLINE_S = 30.0
 _IS_OWNER = "triskele.is_owner"
+_HOOK = "/hook/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,6 @@ class Application:
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
-                Route("/hook/{event}", self._hook, methods=["POST"]),
                 Route("/command", self._command, methods=["POST"]),
                 Route(SIGN_IN, self._sign_in, methods=["POST"]),
                 *mount.routes(self._api_context()),
@@ -109,8 +109,12 @@ class Application:
         return Guard(self._routed, rules, self._context.note_use, sessions)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(_HOOK):
+            # Past the routes and their middleware: every prompt waits for this one.
+            response = await self._hook(Request(scope, receive))
+            await response(scope, receive, send)
         # Mounted by hand: clients request /mcp, and a redirect to /mcp/ costs a second request.
-        if scope["path"] in ("/mcp", "/mcp/"):
+        elif scope["path"] in ("/mcp", "/mcp/"):
             await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
         elif is_page(scope["path"]):
             await self.pages(scope, receive, send)
@@ -121,8 +125,12 @@ class Application:
         return JSONResponse({"status": "ok", "version": __version__, "pid": os.getpid(), **self._context.state()})
 
     async def _hook(self, request: Request) -> Response:
+        event = request.scope["path"].removeprefix(_HOOK)
+        if request.method != "POST" or "/" in event or not event:
+            return refused(*((404, "Not Found") if request.method == "POST" else (405, "Method Not Allowed")))
         headers = {}
-        if release(request.headers.get("x-triskele-version", "")) > release(__version__):
+        told = request.headers.get("x-triskele-version", "")
+        if told != __version__ and release(told) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
         is_owner = bool(request.scope.get(_IS_OWNER))
         # The key determines the memory.
@@ -143,16 +151,13 @@ class Application:
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
         # After that the client has stopped waiting, and nothing counts as given.
         payload["answer_by"] = time.monotonic() + left_s
+        # What this process has open alone is written with the next prompt, or with the next tick of the service.
+        payload["is_written_later"] = self._context.policy is None
         text = ""
         with anyio.move_on_after(left_s):
             principal = request.scope[PRINCIPAL]
             text = await to_thread.run_sync(
-                self._respond,
-                request.path_params["event"],
-                payload,
-                principal,
-                abandon_on_cancel=True,
-                limiter=self._limiter,
+                self._respond, event, payload, principal, abandon_on_cancel=True, limiter=self._limiter
             )
         return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from triskele import config
 from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store, shown_url
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
+from triskele.serving.hook_client import NO_CHOICE
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -114,6 +115,15 @@ class EngineHost:
             # Its own changes come after the position, and need no second look.
             self._seen = position if Curator(engine).follow().is_done else None
 
+    def has_notes(self) -> bool:
+        """Whether an answer has left something to write."""
+        return not self.uses_server and self._engine is not None and len(self._engine.after_answer) > 0
+
+    def write_notes(self) -> None:
+        """Write what answers have left."""
+        if self._engine is not None:
+            self._engine.after_answer.flush()
+
     def note_use(self) -> None:
         """Record a request: the idle time starts again."""
         self._used_at = self._clock()
@@ -133,6 +143,14 @@ class EngineHost:
 
     def serves(self, choice: Sequence[str]) -> bool:
         """Whether this process serves what a client's environment chooses: store, owner, server, settings file."""
+        # Nearly all choose nothing.
+        return self._serves_usual if tuple(choice) == NO_CHOICE else self._serves(choice)
+
+    @cached_property
+    def _serves_usual(self) -> bool:
+        return self._serves(NO_CHOICE)
+
+    def _serves(self, choice: Sequence[str]) -> bool:
         store, owner, server, file = choice
         if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._watch.file.absolute():
             return False

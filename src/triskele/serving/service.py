@@ -75,6 +75,7 @@ class Service:
         self._listener = listener
         self._extra = extra
         self._token = standing_token(Path(place.file("token"))) if extra else None
+        self._is_warm = False
 
     def addresses(self) -> dict[str, str]:
         """Where the process can be reached, for people."""
@@ -187,6 +188,8 @@ class Service:
         except Exception as error:
             # The next request tries again.
             self._log(f"the store cannot be opened: {error_place(error)}")
+        finally:
+            self._is_warm = True
 
     async def _watch(self, lock: ResidentLock, stopping: asyncio.Event) -> None:
         tick_s = min(_TICK_S, self._host.idle_s / 4)
@@ -199,7 +202,12 @@ class Service:
             if is_over or not self._listener.is_reachable():
                 stopping.set()
             with suppress(Exception):
-                await asyncio.to_thread(self._host.catch_up)
+                if self._host.has_notes():
+                    # In the thread that answered last: a write over another connection voids all that its one holds.
+                    await to_thread.run_sync(self._host.write_notes)
+                # Not before: the first answer would wait for the modules of curation and learning.
+                if self._is_warm:
+                    await asyncio.to_thread(self._host.catch_up)
 
     def _log(self, line: str) -> None:
         hook_client.log(self._place, f"resident: {line}")

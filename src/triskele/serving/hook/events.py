@@ -1,7 +1,8 @@
 """Answers to hook events: one JSON document for the model, or nothing.
 
-A payload is the client's JSON. The server adds, where known, `client` (its name), `project` (named by the user) and
-`answer_by` (monotonic clock): after that time the client has stopped waiting, and nothing counts as given.
+A payload is the client's JSON. The server adds, where known, `client` (its name), `project` (named by the user),
+`answer_by` (monotonic clock: after that time the client has stopped waiting, and nothing counts as given) and
+`is_written_later` (whether it flushes by itself what an answer leaves to write).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _user_prompt_submit(engine: Engine, payload: Mapping[str, Any]) -> str:
     memories = injection.for_prompt(engine, query, conversation)
     budget = engine.settings.agents.budget_tokens
     given = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
-    return NOTHING if _is_late(payload) else _given(engine, given, conversation)
+    return NOTHING if _is_late(payload) else _given(engine, given, conversation, payload)
 
 
 def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
@@ -77,7 +78,7 @@ def _session_start(engine: Engine, payload: Mapping[str, Any]) -> str:
     memories = [*lost, *injection.standing(engine, conversation)]
     budget = injection.start_budget(engine, lost)
     given = injection.injection(engine, "SessionStart", memories, budget=budget)
-    return NOTHING if _is_late(payload) else _given(engine, given, conversation)
+    return NOTHING if _is_late(payload) else _given(engine, given, conversation, payload)
 
 
 def _pre_compact(engine: Engine, payload: Mapping[str, Any]) -> str:
@@ -108,7 +109,7 @@ def _is_late(payload: Mapping[str, Any]) -> bool:
     return isinstance(ends, float) and time.monotonic() > ends
 
 
-def _given(engine: Engine, given: Injection, conversation: Conversation) -> str:
+def _given(engine: Engine, given: Injection, conversation: Conversation, payload: Mapping[str, Any]) -> str:
     if given.memories:
         engine.after_answer.put(
             partial(
@@ -120,7 +121,8 @@ def _given(engine: Engine, given: Injection, conversation: Conversation) -> str:
                 labels=given.labels,
                 client=conversation.client,
                 project=conversation.project,
-            )
+            ),
+            wakes=not payload.get("is_written_later"),
         )
     return given.document
 

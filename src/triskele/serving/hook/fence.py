@@ -40,15 +40,18 @@ _TAG = re.compile(
 )
 _CODE_FENCE = re.compile("[`\u02cb\u1fef\uff40]{3,}|[~\uff5e\u223c\u02dc]{3,}|\uff02")
 
+# Made once: `json.dumps` with an option makes one at every call.
+as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def fenced(lines: Iterable[str]) -> str:
     """The whole text to inject."""
     return "\n".join((OPENING, SAYS, *lines, CLOSING))
 
 
-def line(memory: Memory, short: Mapping[str, str]) -> str:
-    """One memory as quoted data."""
-    return f"{label(memory, short)} · {quoted(memory.content)}"
+def line(memory: Memory, label: str) -> str:
+    """One memory as quoted data after its label."""
+    return f"{label} · {quoted(memory.content)}"
 
 
 def label(memory: Memory, short: Mapping[str, str]) -> str:
@@ -63,7 +66,7 @@ def label(memory: Memory, short: Mapping[str, str]) -> str:
 
 def quoted(text: str) -> str:
     """A text as a JSON string on one line in which nothing looks like the end of a quotation or of the fence."""
-    said = json.dumps(visible(text), ensure_ascii=False)
+    said = as_json(visible(text))
     return _CODE_FENCE.sub(_escaped, _TAG.sub(_escaped, said))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -174,12 +174,14 @@ def injection(engine: Engine, event: str, memories: Iterable[Memory], *, budget:
     """As many of these memories as fit the budget, in their order."""
     wanted = list({memory.id: memory for memory in memories}.values())
     short = engine.store.shorten(memory.id for memory in wanted)
-    room, characters = budget - tokens_of(fence.fenced(())), MOST_CHARACTERS - len(_document(event, ()))
+    tokens, length = _frame(event)
+    room, characters = budget - tokens, MOST_CHARACTERS - length
+    labels = {memory.id: fence.label(memory, short) for memory in wanted}
     chosen: list[tuple[Memory, str, int]] = []
     for memory in wanted:
-        line = fence.line(memory, short)
+        line = fence.line(memory, labels[memory.id])
         # The document is JSON: it escapes the line once more, and the line break after it.
-        tokens, length = tokens_of(line), len(_quoted(line))
+        tokens, length = tokens_of(line), len(fence.as_json(line))
         if len(chosen) < engine.settings.agents.most and tokens <= room and length < characters:
             chosen.append((memory, line, tokens))
             room, characters = room - tokens, characters - length
@@ -187,17 +189,19 @@ def injection(engine: Engine, event: str, memories: Iterable[Memory], *, budget:
         return Injection()
     taken, lines, tokens_each = zip(*chosen, strict=True)
     ids = [memory.id for memory in taken]
-    labels = {memory.id: fence.label(memory, short) for memory in taken}
+    labels = {id: labels[id] for id in ids}
     return Injection(tuple(taken), dict(zip(ids, tokens_each, strict=True)), labels, _document(event, lines))
+
+
+@cache
+def _frame(event: str) -> tuple[int, int]:
+    """Tokens of the fence and characters of the document around the lines."""
+    return tokens_of(fence.fenced(())), len(_document(event, ()))
 
 
 def _document(event: str, lines: Sequence[str]) -> str:
     """The JSON that clients read; they reject other keys."""
-    return _quoted({"hookSpecificOutput": {"hookEventName": event, "additionalContext": fence.fenced(lines)}})
-
-
-def _quoted(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return fence.as_json({"hookSpecificOutput": {"hookEventName": event, "additionalContext": fence.fenced(lines)}})
 
 
 def _not_in_context(memories: Sequence[Memory], conversation: Conversation) -> list[Memory]:

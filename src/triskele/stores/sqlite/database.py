@@ -187,11 +187,15 @@ class Database:
         return list(known[question])
 
     def _note_state(self, connection: apsw.Connection) -> None:
-        """Forget what was kept if the file has changed: the one number tells of other connections, one of this."""
+        """Forget what was kept if the file has changed."""
         with self._explained():
-            state = connection.execute("PRAGMA data_version").get, connection.total_changes()
+            state = self._state(connection)
         if state != self._local.state:
             self._local.kept, self._local.state = {}, state
+
+    def _state(self, connection: apsw.Connection) -> tuple[int, int]:
+        """Two numbers that change with the file: the one by other connections, the other by this one."""
+        return connection.execute("PRAGMA data_version").get, connection.total_changes()
 
     def forget_kept(self) -> None:
         """Ask everything again: neither number tells of pages that are copied over this connection."""
@@ -229,15 +233,22 @@ class Database:
                 raise
 
     @contextmanager
-    def noting(self) -> Iterator[apsw.Connection]:
-        """A transaction that waits for neither writers nor the disk: a power failure may lose it, and nothing else."""
+    def noting(self, *, keeps: bool = False) -> Iterator[apsw.Connection]:
+        """A transaction that waits for neither writers nor the disk: a power failure may lose it, and nothing else.
+
+        `keeps`: it writes nothing that an answer in `kept` depends on, so that they still hold.
+        """
         with self._explained():
             self._renew()
             connection = self.connection()
             connection.pragma("synchronous", "normal")
         try:
             with self.writing(wait=False):
+                before = self._state(connection)
                 yield connection
+            if keeps and self._local.state == before:
+                # Not asked again: another connection may have written since.
+                self._local.state = before[0], connection.total_changes()
         finally:
             with self._explained():
                 connection.pragma("synchronous", "full")

@@ -32,7 +32,7 @@ class SqliteUsage(OwnerUsage):
 
     @contextmanager
     def _noting(self) -> Iterator[UsageRows]:
-        with self._database.noting() as connection:
+        with self._database.noting(keeps=True) as connection:
             yield _SqliteUsageRows(connection, self._owner)
 
 
@@ -49,9 +49,10 @@ class _SqliteUsageRows(UsageRows):
         return self._connection.changes()
 
     def drop_old(self, new: str, kept: int, kept_when_over: int, most: int) -> bool:
-        # A look is cheaper than the deletion, which sorts all of them.
+        # A look is cheaper than the deletion, which sorts all of them and looks through all fingerprints: some more
+        # than `most` may gather, so that a full table is not swept at every new conversation.
         due = "SELECT count(*) > ? OR min(at) < ? OR min(iif(ended, at, NULL)) < ? FROM conversations WHERE owner = ?"
-        if not self._connection.execute(due, [most, kept, kept_when_over, self.owner]).get:
+        if not self._connection.execute(due, [most + most // 10, kept, kept_when_over, self.owner]).get:
             return False
         sql = (
             # Never the new one itself: after a clock was set back, it is the oldest of all.
