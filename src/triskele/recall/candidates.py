@@ -104,6 +104,15 @@ def conversation_share(neighbours: Ints) -> float:
     return float((neighbours[:, :2] >= 0).any(axis=1).mean()) if len(neighbours) else 0.0
 
 
+def without_names(encoded: EncodedQuery, corpus: Corpus, facts: Facts) -> EncodedQuery:
+    """The query as late interaction matches it: in conversations the names of those who speak weigh little."""
+    turns = conversation_share(facts.neighbours)
+    if SPEAKER not in encoded.plan.evidence or not turns or facts.speakers.max(initial=-1) < 0:
+        return encoded
+    spans = evidence.name_spans(encoded.query.text, corpus.speakers(distinct(facts.speakers).tolist()))
+    return encoded.with_less(spans, 1 - turns * (1 - evidence.NAME_SHARE)) if spans else encoded
+
+
 def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:
     """The weights of the legs: those of the plan, or by the share of turns and of words foreign to the model."""
     given = {leg: weight for leg, weight in (encoded.plan.weights or {}).items() if leg != GRAPH}
