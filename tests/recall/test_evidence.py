@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +69,25 @@ def test_evidence_is_a_contribution_that_the_reason_names(engine: Engine) -> Non
     hit = ask(engine, "What did we repair in the cellar in June 2025?").hits[0]
     assert hit.legs["time"].contribution > 0
     assert "from about the time that the query asks for" in hit.reason
+
+
+def test_an_address_counts_less_than_what_the_person_says(tmp_path: Path) -> None:
+    turns = {
+        "Morning, Tom!": "Ines",
+        "It is raining here.": "Tom",
+        "Oh no. Poor Tom.": "Ines",
+        "The roof leaks.": "Tom",
+    }
+    with Engine(load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "chat"}), tmp_path) as chat:
+        for position, (text, speaker) in enumerate(turns.items()):
+            chat.remember(text, speaker=speaker, session="monday", position=position)
+        chat.embed()
+        with_names, without = (
+            {hit.memory.content: hit.legs["late"].score for hit in ask(chat, "What leaks at Tom's?", legs).hits}
+            for legs in (("time",), ("speaker", "time"))
+        )
+    fall = {text: with_names[text] - without[text] for text in turns}
+    assert fall["Morning, Tom!"] > fall["The roof leaks."] + 0.02
 
 
 def test_a_plan_can_leave_evidence_out(engine: Engine) -> None:

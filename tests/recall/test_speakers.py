@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from triskele.base import timestamps
 from triskele.index.corpus import Facts
-from triskele.recall import evidence
-from triskele.types import Role
+from triskele.models.embedders import Encoding
+from triskele.recall import candidates, evidence
+from triskele.recall.legs import EncodedQuery
+from triskele.recall.plan import Plan
+from triskele.types import Query, Role, Scope
 
 ANN, BOB, NOBODY = 4, 9, -1
 USER, ASSISTANT = (list(Role).index(role) for role in (Role.USER, Role.ASSISTANT))
@@ -20,19 +24,22 @@ class Names:
         return {code: name for code, name in {ANN: "Ann Miller", BOB: "bob"}.items() if code in codes}
 
 
-def shares(text: str, said_by: list[int], roles: list[int] | None = None) -> list[float] | None:
+def facts_of(said_by: list[int], roles: list[int] | None = None, before: list[int] | None = None) -> Facts:
     count = len(said_by)
-    facts = Facts(
+    return Facts(
         is_visible=np.ones(count, dtype=np.bool_),
         importance=np.zeros(count, dtype=np.float32),
         sessions=np.zeros(count, dtype=np.int64),
-        neighbours=np.zeros((count, 0), dtype=np.int64),
+        neighbours=np.array(before or [-1] * count, dtype=np.int64)[:, None],
         speakers=np.array(said_by, dtype=np.int64),
         roles=np.array(roles or [-1] * count, dtype=np.int64),
         times=np.zeros(count, dtype=np.int64),
     )
+
+
+def shares(text: str, said_by: list[int], roles: list[int] | None = None) -> list[float] | None:
     corpus: Any = Names()
-    found = evidence.by_speaker(text, facts, corpus)
+    found = evidence.by_speaker(text, facts_of(said_by, roles), corpus)
     return None if found is None else found.tolist()
 
 
@@ -71,3 +78,38 @@ def test_first_person_prefers_the_user() -> None:
 
 def test_memories_without_roles_are_all_alike() -> None:
     assert shares("Where did I park?", [NOBODY, NOBODY]) is None
+
+
+def weights(text: str, said_by: list[int], before: list[int], plan: Plan | None = None) -> list[float]:
+    """The weights of a query's words in late interaction, where all of them weigh the same at first."""
+    spans, start = [], 0
+    for word in text.split():
+        start = text.index(word, start)
+        spans.append((start, start + len(word)))
+    count = len(spans)
+    encoding = Encoding(np.zeros(2), np.zeros((count, 2)), np.zeros(count), np.array(spans, dtype=np.int32))
+    even = np.full(count, 1 / count, dtype=np.float32)
+    encoded = EncodedQuery(Query(text=text, scope=Scope(as_of=timestamps.now())), plan or Plan(), encoding, even)
+    corpus: Any = Names()
+    matched = candidates.without_names(encoded, corpus, facts_of(said_by, before=before))
+    return [round(float(weight / matched.token_weights.max()), 3) for weight in matched.token_weights]
+
+
+def test_in_a_conversation_names_of_its_speakers_weigh_little() -> None:
+    share = evidence.NAME_SHARE
+    turns = [ANN, BOB], [10, 20]
+    assert weights("did Ann sail", *turns) == [1, share, 1]
+    assert weights("did BOB meet ann Miller", *turns) == [1, share, 1, share, share]
+    assert weights("did Carl sail", *turns) == [1, 1, 1]
+    assert weights("did annual Bobby sail", *turns) == [1, 1, 1, 1]
+
+
+def test_names_weigh_less_by_the_share_of_turns_and_keep_their_weight_in_single_memories() -> None:
+    assert weights("did Ann sail", [ANN, BOB], [-1, -1]) == [1, 1, 1]
+    assert weights("did Ann sail", [ANN, BOB], [10, -1]) == [1, (1 + evidence.NAME_SHARE) / 2, 1]
+    assert weights("did Ann sail", [NOBODY, NOBODY], [10, 20]) == [1, 1, 1]
+    assert weights("did Ann sail", [ANN, BOB], [10, 20], Plan(evidence=frozenset({"time"}))) == [1, 1, 1]
+
+
+def test_a_query_of_names_alone_keeps_its_weights() -> None:
+    assert weights("Ann bob", [ANN, BOB], [10, 20]) == [1, 1]

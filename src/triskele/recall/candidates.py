@@ -91,16 +91,25 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
     most, reach = encoded.rescored, encoded.reach
     rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
     facts = corpus.facts(rows, reach=reach)
-    sessions, neighbours = facts.sessions, facts.neighbours
+    sessions, neighbours, speakers = facts.sessions, facts.neighbours, facts.speakers
     # A single turn says little: its neighbours may raise it from further below.
     share = conversation_share(neighbours[:most])
     order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
-    return rows[order], Turns(sessions[order], neighbours[order])
+    return rows[order], Turns(sessions[order], neighbours[order], speakers[order])
 
 
 def conversation_share(neighbours: Ints) -> float:
     """The share of some rows that have a neighbouring turn."""
     return np.count_nonzero((neighbours[:, :2] >= 0).any(axis=1)) / len(neighbours) if len(neighbours) else 0.0
+
+
+def without_names(encoded: EncodedQuery, corpus: Corpus, turns: Turns) -> EncodedQuery:
+    """The query as late interaction matches it: in conversations the names of those who speak weigh little."""
+    share = conversation_share(turns.neighbours)
+    if SPEAKER not in encoded.plan.evidence or not share or turns.speakers.max(initial=-1) < 0:
+        return encoded
+    spans = evidence.name_spans(encoded.query.text, corpus.speakers(distinct(turns.speakers).tolist()))
+    return encoded.with_less(spans, 1 - share * (1 - evidence.NAME_SHARE)) if spans else encoded
 
 
 def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:

@@ -17,6 +17,9 @@ SPEAKER, TIME, REVIEW = "speaker", "time", "review"
 UNKNOWN_SHARE = 0.5
 # A suggestion is recorded in two turns, the one that makes it and the one that answers it: both are evidence.
 ASSISTANT_SHARE = 0.4
+# Between people a name is mostly an address (“Thanks, Dave!”), so that it matches the words of the other one. Whose
+# words are asked for counts as evidence; in late interaction the name keeps this share of its weight.
+NAME_SHARE = 0.25
 # People write about events days before and after they happen: outside the period evidence falls to 1/e within a week
 # and half the length of the period.
 _WEEK = 7 * 86_400_000_000
@@ -40,9 +43,19 @@ _WORD = re.compile(r"\w+")
 
 def speaker_asked(text: str, names: Mapping[int, str]) -> int | None:
     """The only one of some speakers that a query names, in full or by the first name."""
-    words = f" {' '.join(_WORD.findall(text.casefold()))} "
-    named = [code for code, name in names.items() if any(f" {call} " in words for call in _calls(name))]
+    named = _named(text, names)
     return named[0] if len(named) == 1 else None
+
+
+def name_spans(text: str, names: Mapping[int, str]) -> list[tuple[int, int]]:
+    """Where the words of a query stand that name any of some speakers."""
+    words = {word for code in _named(text, names) for word in _WORD.findall(names[code].casefold())}
+    return [found.span() for found in _WORD.finditer(text) if found.group().casefold() in words] if words else []
+
+
+def _named(text: str, names: Mapping[int, str]) -> list[int]:
+    words = f" {' '.join(_WORD.findall(text.casefold()))} "
+    return [code for code, name in names.items() if any(f" {call} " in words for call in _calls(name))]
 
 
 def role_asked(text: str) -> Role | None:

@@ -55,10 +55,11 @@ class LateScores:
 
 
 class Turns(NamedTuple):
-    """The conversations of some rows, and the turns next to each; as in `Facts`."""
+    """The conversations of some rows, the turns next to each, and who speaks; as in `Facts`."""
 
     sessions: Ints
     neighbours: Ints
+    speakers: Ints
 
 
 def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, turns: Turns | None = None) -> LateScores:
@@ -68,7 +69,7 @@ def late(encoded: EncodedQuery, rows: Ints, corpus: Corpus, turns: Turns | None 
     """
     if turns is None:
         facts = corpus.facts(rows, reach=encoded.reach)
-        turns = Turns(facts.sessions, facts.neighbours)
+        turns = Turns(facts.sessions, facts.neighbours, facts.speakers)
     is_next = turns.neighbours >= 0
     if is_next.any():
         own, best, counts = _with_turns(encoded, rows, turns.neighbours, is_next, corpus)

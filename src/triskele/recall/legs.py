@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -73,8 +73,19 @@ class EncodedQuery:
 
     def weight_between(self, start: int, stop: int) -> float:
         """The weight of the query's tokens between two places in its text."""
+        return float(self.token_weights[self._is_between(start, stop)].sum())
+
+    def with_less(self, spans: Iterable[tuple[int, int]], share: float) -> EncodedQuery:
+        """The same query, the tokens between some places with a share of their weight; unchanged if nothing is left."""
+        weights = self.token_weights.copy()
+        for start, stop in spans:
+            weights[self._is_between(start, stop)] *= share
+        total = float(weights.sum())
+        return replace(self, token_weights=weights / np.float32(total)) if total > _SAME else self
+
+    def _is_between(self, start: int, stop: int) -> NDArray[np.bool_]:
         spans = self.encoding.spans
-        return float(self.token_weights[(spans[:, 0] >= start) & (spans[:, 1] <= stop)].sum())
+        return (spans[:, 0] >= start) & (spans[:, 1] <= stop)
 
 
 def respelled(text: str, corpus: Words) -> tuple[str, frozenset[str]]:

@@ -172,11 +172,12 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     weights = candidates.leg_weights(encoded, in_conversation)
     scored = Scored.of(pool, lexical, dense, weights, nearness)
     seeds: tuple[int, ...] = ()
+    matched = candidates.without_names(encoded, corpus, turns)
     if plan.rerank != OFF:
-        scored = scored.with_late(late(encoded, pool, corpus, turns))
+        scored = scored.with_late(late(matched, pool, corpus, turns))
     table, waiting = scored.table, scored.waiting
     if plan.rerank != OFF and GRAPH in plan.legs:
-        scored, table, seeds = candidates.with_graph(encoded, corpus, scored)
+        scored, table, seeds = candidates.with_graph(matched, corpus, scored)
     fused = candidates.with_evidence(encoded, corpus, table).fused()
     if len(waiting):
         fused = candidates.stand_in(fused, weights, set(waiting.tolist()))
