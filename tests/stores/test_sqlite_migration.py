@@ -31,9 +31,9 @@ from triskele.stores.derived import EMBED
 from triskele.stores.protocols import VAULT
 from triskele.stores.rows import VERSION_COLUMNS, from_link, from_memory, row_hash
 from triskele.stores.sqlite import schema
-from triskele.stores.sqlite.database import index_folder
 from triskele.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.sqlite.store_file import index_folder
 from triskele.types import USER, Add, Answer, Link, LinkKind, Memory, Revise, Role, Sensitivity
 
 Make = Callable[..., Memory]

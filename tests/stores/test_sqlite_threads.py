@@ -18,7 +18,7 @@ from triskele.engine import Engine
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.index.worker import Worker
 from triskele.stores.protocols import Document, Use
-from triskele.stores.sqlite import database, maintenance
+from triskele.stores.sqlite import maintenance, store_file
 from triskele.types import LinkKind
 
 THREADS = 8
@@ -163,7 +163,7 @@ def test_a_store_that_another_process_sets_up_is_waited_for(
         with file_lock(lock, timeout_s=timeout_s) as is_held:
             yield is_held
 
-    monkeypatch.setattr(database, "file_lock", noticed)
+    monkeypatch.setattr(store_file, "file_lock", noticed)
     with ThreadPoolExecutor(1) as pool:
         with file_lock(tmp_path / "new.db.lock", timeout_s=0) as is_held:
             assert is_held

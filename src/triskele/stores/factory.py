@@ -10,7 +10,7 @@ from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, Settings, shown_url, sqlite_path, variable_of
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocols import Store
-from triskele.stores.sqlite import database, lost_writes, maintenance
+from triskele.stores.sqlite import lost_writes, maintenance, store_file
 from triskele.stores.sqlite.store import SqliteStore
 
 
@@ -80,15 +80,15 @@ class _Sqlite:
 
     def exists(self, settings: Settings) -> bool:
         path = sqlite_path(settings.store.url)
-        database.refuse_lost(path, self._traces(settings))
-        return database.exists(path)
+        store_file.refuse_lost(path, self._traces(settings))
+        return store_file.exists(path)
 
     def index_folder(self, settings: Settings) -> Path:
-        return database.index_folder(sqlite_path(settings.store.url), settings.memory.owner)
+        return store_file.index_folder(sqlite_path(settings.store.url), settings.memory.owner)
 
     def replace_damaged(self, settings: Settings, source: Path) -> Path | None:
         path = sqlite_path(settings.store.url)
-        if not (database.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
+        if not (store_file.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
             raise StoreUnavailable(f"{path} is not a database, and nothing shows that it was: nothing was moved")
         return maintenance.replace_damaged(
             path,

@@ -33,11 +33,12 @@ from triskele.stores.rows import (
 )
 from triskele.stores.sqlite import copies, lost_writes
 from triskele.stores.sqlite.archive_file import SqliteArchive
-from triskele.stores.sqlite.database import Database, replace, told
+from triskele.stores.sqlite.database import Database, told
 from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS
 from triskele.stores.sqlite.ownership import INDEX_OWNER
 from triskele.stores.sqlite.schema import is_empty, migrate
 from triskele.stores.sqlite.sqlite_rows import UNSCRUBBED, SqliteRows
+from triskele.stores.sqlite.store_file import replace
 from triskele.stores.writer import Writer
 from triskele.types import USER
 
