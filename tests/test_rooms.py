@@ -74,8 +74,13 @@ def _imports(tree: ast.AST) -> Iterator[Import]:
 
 
 @cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def _imports_of(path: Path) -> tuple[Import, ...]:
-    return tuple(_imports(ast.parse(path.read_text())))
+    return tuple(_imports(_tree(path)))
 
 
 def _files() -> list[Path]:
@@ -157,9 +162,8 @@ def test_the_rules_of_writing_hold_no_statement() -> None:
 
 def test_files_and_functions_stay_small() -> None:
     for path in SOURCE.rglob("*.py"):
-        text = path.read_text()
-        assert text.count("\n") <= 500, f"{path.name} is too long"
-        for node in ast.walk(ast.parse(text)):
+        assert path.read_text().count("\n") <= 500, f"{path.name} is too long"
+        for node in ast.walk(_tree(path)):
             if isinstance(node, ast.FunctionDef):
                 size = (node.end_lineno or 0) - node.lineno + 1
                 assert size <= 70, f"{path.name}:{node.name} has {size} lines"
@@ -187,7 +191,7 @@ def test_a_recall_runs_through_few_files(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_two_public_classes_share_a_name() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in SOURCE.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in _tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(SOURCE)))
     shared = {name: paths for name, paths in places.items() if len(paths) > 1}

@@ -67,7 +67,7 @@ def test_a_large_index_settles_once_the_store_was_quiet_for_long(
 
 
 def test_an_index_that_grew_ranks_as_one_that_was_built_at_once(engine: Engine) -> None:
-    for start in range(0, 1200, 100):
+    for start in range(0, 600, 100):
         _fill(engine, 100, start=start)
         engine.lexical.catch_up()
     questions = ["gamma", "alpha zeta note63", "theta beta", "note5 note66 kappa"]

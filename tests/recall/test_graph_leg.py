@@ -33,8 +33,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     folder = tmp_path_factory.mktemp("connections")
     settings = load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"})
     with Engine(settings, folder) as opened:
-        for text in (BRIDGE, FAR, NAMED, *CROWD):
-            opened.remember(text)
+        opened.remember_all(map(opened.draft, (BRIDGE, FAR, NAMED, *CROWD)))
         opened.remember("Marta Lindqvist keeps bees", project="elsewhere")
         opened.embed()
         yield opened
