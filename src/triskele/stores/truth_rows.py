@@ -31,6 +31,7 @@ from triskele.stores.rows import (
 )
 from triskele.types import Link, Memory, Sensitivity
 
+PLACES = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
 _JOURNAL_MARKS = ",".join("?" * (len(JOURNAL_COLUMNS.split(",")) + 2))
 
 
@@ -174,13 +175,12 @@ class TruthRows(ABC):
 
     def places(self) -> list[KnownPlace]:
         """Every place whose project is known, oldest first."""
-        sql = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
-        return [_to_place(row) for row in self._all(sql)]
+        return [to_place(row) for row in self._all(PLACES)]
 
     def place(self, number: int) -> KnownPlace | None:
         """A place by its number."""
         found = self._one(f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? AND place = ?", number)
-        return _to_place(found) if found else None
+        return to_place(found) if found else None
 
     def insert_place(self, key: str, project: str, at: datetime) -> None:
         """Write the project of a new place."""
@@ -248,5 +248,6 @@ class TruthRows(ABC):
         return found
 
 
-def _to_place(row: Row) -> KnownPlace:
+def to_place(row: Row) -> KnownPlace:
+    """A place from its number and its columns."""
     return KnownPlace(row[0], row[1], row[2], from_micros(row[3]))

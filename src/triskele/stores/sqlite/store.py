@@ -27,6 +27,7 @@ from triskele.stores.sqlite.ownership import FIRST
 from triskele.stores.sqlite.sqlite_rows import SqliteRows
 from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
+from triskele.stores.truth_rows import PLACES, to_place
 from triskele.stores.writer import Writer, claim_places, replace_sealed
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
@@ -145,8 +146,7 @@ class SqliteOwnerStore(OwnerTruth):
 
     def places(self) -> list[KnownPlace]:
         """The places whose project is known, oldest first."""
-        with self._database.reading() as connection:
-            return SqliteRows(connection, self.owner).places()
+        return [to_place(row) for row in self._database.kept(PLACES, [self.owner])]
 
     def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
