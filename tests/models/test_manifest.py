@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from triskele.errors import ModelUnavailable
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
 from triskele.models.manifest import GRAPH_FILE, TOKENIZER_FILE, read_manifest, read_verified
+
+WEIGHTS_SHA256 = "262b0e6b18ad29880c6428d1119a3800fcd494ae904f829002c6fff321c838d2"
 
 
 @pytest.fixture
@@ -34,9 +37,49 @@ def test_the_fingerprint_follows_name_and_weights_and_nothing_of_the_machine(fol
     assert BundledEmbedder(folder).fingerprint == BundledEmbedder().fingerprint
     path = folder / "manifest.json"
     changed = json.loads(path.read_text())
-    changed["sha256"][GRAPH_FILE] = "0" * 64
+    changed["weights"] = "0" * 64
     path.write_text(json.dumps(changed))
-    assert BundledEmbedder(folder).fingerprint != BundledEmbedder().fingerprint
+    assert BundledEmbedder(folder).fingerprint == f"{changed['name']}@{'0' * 16}"
+    del changed["weights"]
+    path.write_text(json.dumps(changed))
+    assert BundledEmbedder(folder).fingerprint == f"{changed['name']}@{changed['sha256'][GRAPH_FILE][:16]}"
+
+
+def test_the_graph_holds_the_weights_whose_identity_it_keeps() -> None:
+    """The digest is that of the file with the checksum b5a815a1…, in which these weights shipped first."""
+    assert BundledEmbedder().fingerprint == "triskele-minilm-l6-2@b5a815a18232429c"
+    graph = _fields((MODEL_FOLDER / GRAPH_FILE).read_bytes())[7][0]
+    tensors = {fields[8][0].decode(): fields[9][0] for fields in map(_fields, _fields(graph)[5]) if 9 in fields}
+    learned = sorted(name for name in tensors if "." in name or name in ("words", "positions", "projection"))
+    digest = hashlib.sha256(b"".join(name.encode() + tensors[name] for name in learned))
+    assert len(learned) == 102 and digest.hexdigest() == WEIGHTS_SHA256
+
+
+def _fields(message: bytes) -> dict[int, list[bytes]]:
+    """The fields of a protocol buffer that hold bytes, by number."""
+    found: dict[int, list[bytes]] = {}
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            value |= (message[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if message[at - 1] < 128:
+                return value
+
+    while at < len(message):
+        key = number()
+        if key & 7 == 2:
+            size = number()
+            found.setdefault(key >> 3, []).append(message[at : at + size])
+            at += size
+        elif key & 7 == 0:
+            number()
+        else:
+            at += 4
+    return found
 
 
 @pytest.mark.parametrize("file", [GRAPH_FILE, TOKENIZER_FILE])

@@ -51,3 +51,37 @@ def test_averaged_encoder_with_kept_tokens(monkeypatch, tmp_path: Path, bert: Pa
     assert ((sentence * expected.numpy()).sum(-1) > 0.99).all()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["sha256"]["minilm.onnx"] == hashlib.sha256(graph.read_bytes()).hexdigest()
+
+
+def test_a_rewritten_encoder_keeps_weights_and_identity(monkeypatch, tmp_path: Path, bert: Path) -> None:
+    out = tmp_path / "out"
+    encoder.save(encoder.load(bert), tmp_path / "trained")
+    run(monkeypatch, "encoder", bert, out, "--weights", f"{tmp_path / 'trained'}:0.5")
+    graph = out / "minilm.onnx"
+    first, rows = graph.read_bytes(), IDS[:1].numpy()
+    expected = onnxruntime.InferenceSession(first).run(None, {"input_ids": rows, "attention_mask": np.ones_like(rows)})
+    run(monkeypatch, "rewrite", out)
+    found = onnxruntime.InferenceSession(str(graph)).run(None, {"input_ids": rows})
+    for after, before in zip(found, expected, strict=True):
+        assert ((after * before).sum(-1) > 0.999).all()
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["weights"] == hashlib.sha256(first).hexdigest() != manifest["sha256"]["minilm.onnx"]
+    assert manifest["sha256"]["minilm.onnx"] == hashlib.sha256(graph.read_bytes()).hexdigest()
+
+
+def test_a_rewritten_cross_encoder_gives_the_same_logits(monkeypatch, tmp_path: Path, bert: Path) -> None:
+    torch.manual_seed(1)
+    cross.save(cross.CrossEncoder(transformer.load(bert)).eval(), tmp_path / "trained", bert)
+    run(monkeypatch, "cross", tmp_path / "trained", bert, tmp_path / "out")
+    graph, rows = tmp_path / "out" / "model.onnx", IDS[:1].numpy()
+    given = {"input_ids": rows, "attention_mask": np.ones_like(rows)}
+    (expected,) = onnxruntime.InferenceSession(str(graph)).run(["logits"], given)
+    rewritten = onnxruntime.InferenceSession(export.rewritten(graph).SerializeToString())
+    assert np.allclose(rewritten.run(["logits"], {"input_ids": rows})[0], expected, atol=1e-3)
+
+
+def test_a_graph_of_kept_tokens_is_not_rewritten(monkeypatch, tmp_path: Path, bert: Path) -> None:
+    encoder.save(encoder.load(bert), tmp_path / "trained")
+    run(monkeypatch, "encoder", bert, tmp_path / "out", "--weights", f"{tmp_path / 'trained'}:0.5", "--kept")
+    with pytest.raises(SystemExit, match="kept"):
+        run(monkeypatch, "rewrite", tmp_path / "out")

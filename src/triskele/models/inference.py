@@ -35,13 +35,15 @@ if TYPE_CHECKING:
 # Bounds the tokenizer's work; 64 windows hold about 65,000 characters of English text.
 MAX_CHARACTERS = 250_000
 MAX_WINDOWS = 64
-BATCH_TOKENS = 4096
+# More at once costs more per token: the activations of a layer no longer fit the cache.
+BATCH_TOKENS = 512
 SPECIAL_TOKENS = 2
 # What the bundled cross-encoder was trained to read of each part; the rest is cut.
 QUERY_TOKENS, TEXT_TOKENS, DATE_TOKENS, TURN_TOKENS = 48, 192, 16, 40
 TURNS_BEFORE = 2
 # A token is rarely longer than this: the tokenizer need not read what is cut anyway.
 _TOKEN_CHARACTERS = 20
+_MASK = "attention_mask"
 _SENTENCE = "sentence_embedding"
 _HIDDEN = ("token_embeddings", "last_hidden_state")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -148,13 +150,16 @@ class BundledRuntime:
     first: int
     last: int
     capacity: int
+    # Rows are never padded; graphs of earlier releases declare a mask all the same.
+    is_masked: bool
 
     @classmethod
     def load(cls, folder: Path, manifest: Manifest, threads: int = 1) -> Self:
         """Verify the files of a model folder and load them."""
         session, tokenizer = _open_verified(folder / GRAPH_FILE, manifest.graph_sha256, manifest, threads)
         first, last = tokenizer.encode("").ids
-        return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS)
+        is_masked = any(entry.name == _MASK for entry in session.get_inputs())
+        return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS, is_masked)
 
     def encode(self, texts: Sequence[str], most_windows: int = MAX_WINDOWS) -> list[Encoding]:
         """Encode texts in their order; long texts are encoded in windows."""
@@ -176,7 +181,7 @@ class BundledRuntime:
         """Both outputs for rows of equal length, special tokens added."""
         ids = np.empty((len(rows), len(rows[0]) + SPECIAL_TOKENS), dtype=np.int64)
         ids[:, 0], ids[:, 1:-1], ids[:, -1] = self.first, rows, self.last
-        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        inputs = {"input_ids": ids} | ({_MASK: np.ones_like(ids)} if self.is_masked else {})
         sentences, tokens = self.session.run(["sentence", "tokens"], inputs)
         if not (np.isfinite(sentences).all() and np.isfinite(tokens).all()):
             raise ModelUnavailable("The bundled model returned NaN or infinite values. Reinstall triskele.")
@@ -231,7 +236,7 @@ class CrossRuntime:
         for _, same in groupby(sorted(range(len(rows)), key=lambda at: len(rows[at])), key=lambda at: len(rows[at])):
             places = list(same)
             ids = np.array([rows[place] for place in places], dtype=np.int64)
-            outputs = run(self.session, {"input_ids": ids, "attention_mask": np.ones_like(ids)}, self.folder)
+            outputs = run(self.session, {"input_ids": ids, _MASK: np.ones_like(ids)}, self.folder)
             found[places] = checked_scores("The bundled cross-encoder", outputs["logits"], len(places))
         return found
 
@@ -318,7 +323,7 @@ class ExportedRuntime:
             [[*self.before, *t.prompt, *t.ids[w.start : w.stop].tolist(), *self.after] for t, w in rows], dtype=np.int64
         )
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int64), ids.shape)
-        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        given = {"input_ids": ids, _MASK: np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         outputs = run(self.session, given | {"position_ids": positions}, self.export.folder)
         name = str(self.export.folder)
         hidden = next((outputs[n].astype(np.float32, copy=False) for n in _HIDDEN if n in outputs), None)

@@ -25,6 +25,8 @@ class Manifest:
     max_tokens: int
     graph_sha256: str
     tokenizer_sha256: str
+    # The checksum of the first file with these weights: a graph that only computes the same in another form keeps it.
+    weights_sha256: str
     # Only the bundled folder has a cross-encoder in addition to its embedding model.
     cross_name: str = ""
     cross_sha256: str = ""
@@ -32,7 +34,7 @@ class Manifest:
     @property
     def fingerprint(self) -> str:
         """The model's name and a hash of its weights."""
-        return f"{self.name}@{self.graph_sha256[:16]}"
+        return f"{self.name}@{self.weights_sha256[:16]}"
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -47,6 +49,7 @@ def read_manifest(folder: Path) -> Manifest:
             max_tokens=int(found["max_tokens"]),
             graph_sha256=str(found["sha256"][GRAPH_FILE]),
             tokenizer_sha256=str(found["sha256"][TOKENIZER_FILE]),
+            weights_sha256=str(found.get("weights", found["sha256"][GRAPH_FILE])),
             cross_name=str(found.get("cross", "")),
             cross_sha256=str(found["sha256"].get(CROSS_FILE, "")),
         )
