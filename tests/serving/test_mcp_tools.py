@@ -123,7 +123,6 @@ async def test_what_a_tool_recalled_is_not_stored_again(open_engine: Open) -> No
     engine.remember(f"{ARGO}. The sync runs every three minutes.")
     async with connected(engine) as agent:
         await agent.call("memory_recall", query="how do we deploy?")
-        engine.after_answer.flush()
         said = await agent.refusal("memory_store", content="the sync runs every three minutes!")
         other = await agent.call("memory_store", content="The sync runs every nine minutes now")
     assert "which recall returned" in said

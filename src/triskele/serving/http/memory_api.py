@@ -22,6 +22,8 @@ from triskele.types import JournalEntry, Link, LinkKind, Memory, Outcome, Sort
 def remember(call: Call) -> Outcome:
     """Store one memory; an agent may not store text that recall returned to it."""
     if call.client:
+        # What was given a moment ago may wait to be noted.
+        call.engine.after_answer.flush()
         echo.refuse(call.engine.store, call.body.content, project=call.body.project)
     return call.engine.remember(**given(call.body))
 
@@ -29,6 +31,7 @@ def remember(call: Call) -> Outcome:
 def remember_all(call: Call) -> list[Outcome]:
     """Store several memories in one transaction; an agent may not store text that recall returned to it."""
     if call.client:
+        call.engine.after_answer.flush()
         for each in call.body.memories:
             echo.refuse(call.engine.store, each.content, project=each.project)
     drafts = [call.engine.draft(**given(each)) for each in call.body.memories]

@@ -75,6 +75,8 @@ def memory_store(
     who.admit_memory()
     _refuse_long(who, content)
     place = who.written_to(project, everywhere)
+    # What was given a moment ago may wait to be noted.
+    who.engine.after_answer.flush()
     echo.refuse(who.engine.store, content, project=place)
     older = who.get(supersedes) if supersedes else None
     if older is not None:
