@@ -39,6 +39,8 @@ class Role(StrEnum):
 TRUST = (Origin.USER, Origin.AGENT, Origin.IMPORT, Origin.TOOL, Origin.WEB)
 # The most open first.
 CLOSENESS = (Sensitivity.OPEN, Sensitivity.PRIVATE, Sensitivity.SECRET)
+# The kind of the documents that hold adopted plans.
+PLANS = "plan"
 
 
 def is_raised(before: Sensitivity, after: Sensitivity) -> bool:

@@ -13,8 +13,9 @@ import pytest
 from triskele import config
 from triskele.engine import Engine
 from triskele.index import local
+from triskele.models import manifest as manifests
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
-from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE
+from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, read_manifest
 from triskele.stores.derived import EMBED
 
 # The last field of the file, a remark on the model: it changes the checksum and nothing else.
@@ -24,26 +25,21 @@ TEXTS = ("The kettle is red.", "The weir opens at dawn.", "Nora keeps the keys o
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> BundledEmbedder:
-    """The model in a file of its own, from before its manifest named the weights."""
+    """The model in a file of its own, which shipped first."""
     folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "earlier"))
     graph = (folder / GRAPH_FILE).read_bytes() + REMARK
     (folder / GRAPH_FILE).write_bytes(graph)
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    del manifest["weights"]
     manifest["sha256"][GRAPH_FILE] = hashlib.sha256(graph).hexdigest()
     (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
     return BundledEmbedder(folder)
 
 
-def _later(earlier: BundledEmbedder, tmp_path: Path, states_weights: bool) -> BundledEmbedder:
-    """What ships after it: another file, with the identity of the earlier one or without."""
-    folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "later"))
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    del manifest["weights"]
-    if states_weights:
-        manifest["weights"] = hashlib.sha256((tmp_path / "earlier" / GRAPH_FILE).read_bytes()).hexdigest()
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
-    return BundledEmbedder(folder)
+def _later(earlier: BundledEmbedder, known: bool, monkeypatch: pytest.MonkeyPatch) -> BundledEmbedder:
+    """What ships after it: another file, known to hold the same weights or not."""
+    first, later = (read_manifest(folder).graph_sha256 for folder in (earlier._folder, MODEL_FOLDER))
+    monkeypatch.setattr(manifests, "SAME_WEIGHTS", {later: first[:16]} if known else {})
+    return BundledEmbedder()
 
 
 @pytest.fixture
@@ -56,20 +52,20 @@ def open_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Bund
     return opened
 
 
-@pytest.mark.parametrize(("states_weights", "waiting"), [(True, 0), (False, len(TEXTS))])
+@pytest.mark.parametrize(("known", "waiting"), [(True, 0), (False, len(TEXTS))])
 def test_only_other_weights_are_embedded_again(
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     earlier: BundledEmbedder,
     open_with: Callable[[BundledEmbedder], Engine],
-    states_weights: bool,
+    known: bool,
     waiting: int,
 ) -> None:
     with open_with(earlier) as engine:
         for text in TEXTS:
             engine.remember(text)
         assert engine.embed() == len(TEXTS)
-    with open_with(_later(earlier, tmp_path, states_weights)) as engine:
+    with open_with(_later(earlier, known, monkeypatch)) as engine:
         answer = engine.recall("what colour has the pot for tea?", logged=False)
         assert answer.waiting == waiting == engine.store.jobs.count(EMBED)
         legs = {leg for hit in answer.hits for leg in hit.legs}
-        assert ("dense" in legs) == states_weights
+        assert ("dense" in legs) == known

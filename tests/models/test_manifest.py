@@ -11,7 +11,7 @@ import pytest
 
 from triskele.errors import ModelUnavailable
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
-from triskele.models.manifest import GRAPH_FILE, TOKENIZER_FILE, read_manifest, read_verified
+from triskele.models.manifest import GRAPH_FILE, SAME_WEIGHTS, TOKENIZER_FILE, read_manifest, read_verified
 
 WEIGHTS_SHA256 = "262b0e6b18ad29880c6428d1119a3800fcd494ae904f829002c6fff321c838d2"
 
@@ -37,10 +37,18 @@ def test_the_fingerprint_follows_name_and_weights_and_nothing_of_the_machine(fol
     assert BundledEmbedder(folder).fingerprint == BundledEmbedder().fingerprint
     path = folder / "manifest.json"
     changed = json.loads(path.read_text())
-    changed["weights"] = "0" * 64
+    changed["weights"] = changed["sha256"][GRAPH_FILE] = "0" * 64
     path.write_text(json.dumps(changed))
     assert BundledEmbedder(folder).fingerprint == f"{changed['name']}@{'0' * 16}"
-    del changed["weights"]
+
+
+def test_a_folder_cannot_claim_the_identity_of_other_weights(folder: Path) -> None:
+    graph = (folder / GRAPH_FILE).read_bytes() + b"\x32\x01x"
+    (folder / GRAPH_FILE).write_bytes(graph)
+    path = folder / "manifest.json"
+    changed = json.loads(path.read_text())
+    changed["weights"] = SAME_WEIGHTS[changed["sha256"][GRAPH_FILE]]
+    changed["sha256"][GRAPH_FILE] = hashlib.sha256(graph).hexdigest()
     path.write_text(json.dumps(changed))
     assert BundledEmbedder(folder).fingerprint == f"{changed['name']}@{changed['sha256'][GRAPH_FILE][:16]}"
 

@@ -21,6 +21,8 @@ from triskele.models.bundled import BundledEmbedder
 from triskele.recall.concepts.lookup import about
 from triskele.recall.plan import Plan
 from triskele.serving.graph_view import graph_view
+from triskele.serving.hook import injection
+from triskele.serving.hook.injection import Conversation
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.sharing import shares_of
 from triskele.types import Action, Add, LinkKind
@@ -256,3 +258,23 @@ def test_an_archive_holds_ones_own_memories_alone(open_as: Open, tmp_path: Path)
             assert moved.inspect(deep=True).findings == ()
             assert moved.census().memories == engine.census().memories
     assert not any(word in (tmp_path / "bob.archive").read_text() for word in ("heron", "otter"))
+
+
+@pytest.mark.parametrize("supersedes", [False, True])
+def test_untrusted_memories_lend_no_confidence_also_where_one_replaces_another(open_as: Open, supersedes: bool) -> None:
+    alice, bob = open_as("alice"), open_as("bob")
+    question = "at which early hour does the orchard shop deploy its apple catalogue pages?"
+    told = "The orchard shop deploys its apple catalogue pages at an early hour"
+    old = alice.remember(f"{told}: eight").id
+    new = alice.remember(f"{told}: nine", supersedes=old if supersedes else None).id
+    bob.remember("Early trains are late in May")
+    bob.remember("The dentist has moved to Bregenz")
+    for engine in (alice, bob):
+        engine.embed()
+    conversation = Conversation.of(bob, {"prompt": question, "project": "demo", "session_id": ""})
+    alone = injection.recalled(bob, question, conversation).confidence
+    for id in (old, new):
+        _shares(alice).share("memory", id, "user", "bob")
+    bob.embed()
+    assert bob.recall(question).confidence > 0.9
+    assert injection.recalled(bob, question, conversation).confidence == pytest.approx(alone, abs=0.05)

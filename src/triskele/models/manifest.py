@@ -13,6 +13,9 @@ MANIFEST_FILE = "manifest.json"
 GRAPH_FILE = "minilm.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 CROSS_FILE = "cross.onnx"
+# The identity of a graph that computes earlier weights in another form is that of their first file: stores keep their
+# vectors. A table by checksum, not an entry of the manifest, because a folder could claim any identity.
+SAME_WEIGHTS = {"e4d9020de23bb79bc764eea630cdccfee05f618b757369f29fb38e9d9c3354b3": "b5a815a18232429c"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,6 @@ class Manifest:
     max_tokens: int
     graph_sha256: str
     tokenizer_sha256: str
-    # The checksum of the first file with these weights: a graph that only computes the same in another form keeps it.
-    weights_sha256: str
     # Only the bundled folder has a cross-encoder in addition to its embedding model.
     cross_name: str = ""
     cross_sha256: str = ""
@@ -34,7 +35,7 @@ class Manifest:
     @property
     def fingerprint(self) -> str:
         """The model's name and a hash of its weights."""
-        return f"{self.name}@{self.weights_sha256[:16]}"
+        return f"{self.name}@{SAME_WEIGHTS.get(self.graph_sha256, self.graph_sha256[:16])}"
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -49,7 +50,6 @@ def read_manifest(folder: Path) -> Manifest:
             max_tokens=int(found["max_tokens"]),
             graph_sha256=str(found["sha256"][GRAPH_FILE]),
             tokenizer_sha256=str(found["sha256"][TOKENIZER_FILE]),
-            weights_sha256=str(found.get("weights", found["sha256"][GRAPH_FILE])),
             cross_name=str(found.get("cross", "")),
             cross_sha256=str(found["sha256"].get(CROSS_FILE, "")),
         )

@@ -264,8 +264,9 @@ def _trusted(
     if users is None:
         return resolved, found
     kept = [each for each in resolved if each.memory.shared_by is None or each.memory.shared_by in users]
-    left_out = {each.fused.row for each in resolved} - {each.fused.row for each in kept}
-    return kept, replace(found, fused=[each for each in found.fused if each.row not in left_out])
+    # Of memories that supersede each other one hit is made of several candidates: all others go too.
+    rows = {each.fused.row for each in kept}
+    return kept, replace(found, fused=[each for each in found.fused if each.row in rows])
 
 
 def _within(scope: Scope) -> Period | None:

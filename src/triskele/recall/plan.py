@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from triskele.base import timestamps
 from triskele.config import RecallSettings
 from triskele.errors import BadInput, NotFound
-from triskele.stores.derived import PLANS
+from triskele.types import PLANS
 
 if TYPE_CHECKING:
     from triskele.stores.protocols import OwnerStore

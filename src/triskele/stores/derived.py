@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from triskele.types import Memory
+from triskele.types import PLANS, Memory
 
 # Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row.
 EMBED, NAMES = "embed", "names"
@@ -16,7 +16,7 @@ MOST_TRIES = 5
 # The reason of a merge that a person made: nothing that is worked out later overrules it.
 BY_HAND = "user"
 # Kinds of documents that every recall reads: the adopted plans, and the model in force.
-PLANS, MODEL_IN_FORCE = "plan", "model in force"
+MODEL_IN_FORCE = "model in force"
 READ_BY_EVERY_RECALL = (PLANS, MODEL_IN_FORCE)
 
 

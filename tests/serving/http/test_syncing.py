@@ -95,6 +95,7 @@ def test_show_and_list_say_that_a_memory_is_in_conflict(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "400")
 
     def said(*arguments: str) -> str:
         done = CliRunner().invoke(cli, list(arguments), prog_name="triskele")
