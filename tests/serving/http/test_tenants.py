@@ -121,23 +121,25 @@ def test_no_write_of_an_agent_waits_for_curation(server: Server, monkeypatch: py
 
     def follow(curator: Curator) -> Curated:
         began.set()
-        held.wait(30)
+        held.wait()
         ended.append(curator._store.owner)
         return Curated()
 
     monkeypatch.setattr(Curator, "follow", follow)
     ada, bob = server.user("ada"), server.user("bob")
     server.tool(ada, "memory_store", content="Herons nest in the tower")
-    assert began.wait(30)
-    for key in (ada, bob):
-        for number in range(2):
-            assert '"id"' in server.tool(key, "memory_store", content=f"Tower {number} has a clock")
-        with triskele.connect(server.url, key) as memory:
-            agent = memory.acting_as("client:test")
-            agent.remember("The mill has two wheels")
-            agent.remember_all([{"content": "The weir opens at dawn"}])
-    assert ended == []
-    held.set()
+    try:
+        assert began.wait(30)
+        for key in (ada, bob):
+            for number in range(2):
+                assert '"id"' in server.tool(key, "memory_store", content=f"Tower {number} has a clock")
+            with triskele.connect(server.url, key) as memory:
+                agent = memory.acting_as("client:test")
+                agent.remember("The mill has two wheels")
+                agent.remember_all([{"content": "The weir opens at dawn"}])
+        assert ended == []
+    finally:
+        held.set()
     server.tenants.after_writes.flush()
     assert ended == ["ada", "ada", "bob"]
 
