@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 
 import apsw
+import pytest
 
 from triskele.curation import usage
 from triskele.curation.usage import AfterAnswer
 from triskele.engine import Engine
-from triskele.errors import StoreUnavailable
+from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.stores.sqlite.store import SqliteOwnerStore
 from triskele.types import LinkKind
 
@@ -88,6 +89,20 @@ def test_a_refused_write_is_dropped_and_the_next_goes_on() -> None:
     after.put(partial(written.append, 1))
     after.close()
     assert (written, len(after)) == ([1], 0)
+
+
+def test_a_fault_of_one_note_reaches_nobody_and_the_store_is_closed(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    id = engine.remember("the kettle is red").id
+    answer = engine.recall("kettle")
+    for write in (lambda: 1 // 0, partial(usage.note_recall, engine.store, answer)):
+        engine.after_answer.put(write, wakes=False)
+    engine.after_answer.flush()
+    assert engine.store.usage.counts([id])[id].recalled == 1
+    engine.after_answer.put(lambda: 1 // 0, wakes=False)
+    engine.close()
+    with pytest.raises(StoreClosed):
+        engine.get(id)
 
 
 def test_a_faulty_write_does_not_end_the_thread() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.serving.file_memory import FileMemory
@@ -47,6 +49,15 @@ def test_a_file_is_its_paragraphs(folder: FileMemory, engine: Engine) -> None:
     ]
     assert call(folder, "view", view_range=[4, -1]).split("\n")[1:] == ["     4\tThe cat sleeps."]
     assert f"\t{PATH}" in call(folder, "view", "/memories")
+
+
+def test_what_was_given_a_moment_ago_is_not_written_into_a_file(folder: FileMemory, engine: Engine) -> None:
+    memory = engine.get(engine.remember("The roses drink on Mondays.", project="garden").id)
+    note = partial(usage.note_injection, engine.store, [memory], conversation="talk", tokens={memory.id: 9})
+    engine.after_answer.put(note, wakes=False)
+    with pytest.raises(BadInput, match="this repeats memory"):
+        call(folder, "create", file_text="The cat sleeps.\n\nThe roses drink on Mondays.")
+    assert contents(engine) == ["The roses drink on Mondays."]
 
 
 def test_an_edit_keeps_what_it_does_not_touch_and_can_be_undone(folder: FileMemory, engine: Engine) -> None:

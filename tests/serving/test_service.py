@@ -142,3 +142,31 @@ async def test_curation_does_not_start_before_the_first_answer_could() -> None:
     stopping.set()
     await asyncio.wait_for(watching, 20)
     assert steps.index("warm") < steps.index("curation")
+
+
+async def test_a_fault_in_what_answers_left_does_not_keep_curation() -> None:
+    caught_up, loop = asyncio.Event(), asyncio.get_running_loop()
+    written: list[str] = []
+
+    def write_notes() -> None:
+        written.append("notes")
+        raise ValueError("a fault")
+
+    host = SimpleNamespace(
+        idle_s=0.01,
+        is_idle=lambda: False,
+        is_outdated=lambda: False,
+        has_notes=lambda: True,
+        write_notes=write_notes,
+        warm_up=lambda: None,
+        catch_up=lambda: loop.call_soon_threadsafe(caught_up.set),
+    )
+    listener = SimpleNamespace(is_reachable=lambda: True)
+    tested = service.Service(cast("Any", None), cast("Any", host), cast("Any", listener), [])
+    tested._warm_up()
+    stopping = asyncio.Event()
+    watching = asyncio.create_task(tested._watch(cast("Any", SimpleNamespace(settle=lambda: None)), stopping))
+    await asyncio.wait_for(caught_up.wait(), 20)
+    stopping.set()
+    await asyncio.wait_for(watching, 20)
+    assert written

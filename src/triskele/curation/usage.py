@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from triskele.curation import echo
-from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import OwnerStore, Use
 from triskele.types import Answer, Memory
 
@@ -18,7 +17,7 @@ _LEAVING_S = 5.0
 
 
 class AfterAnswer:
-    """A bounded queue of small writes; those that a busy or read-only store refuses are dropped.
+    """A bounded queue of small writes; one that fails, as on a busy or read-only store, is dropped.
 
     They are written by `flush`, by `close`, or by a thread once `start` was called. A full queue starts the thread.
     """
@@ -52,10 +51,11 @@ class AfterAnswer:
                 self._thread.start()
 
     def flush(self) -> None:
-        """Write what waits; a refused write is dropped."""
+        """Write what waits; a write that fails is dropped."""
         with self._flushing:
             while self._writes:
-                with suppress(StoreUnavailable, OSError):
+                # Its fault must not keep the others, nor reach whoever flushes: a prompt, a write, a close.
+                with suppress(Exception):
                     self._writes.popleft()()
 
     def close(self) -> None:
@@ -72,9 +72,7 @@ class AfterAnswer:
             self._wake.clear()
             # The answer leaves first.
             self._stop.wait(_DELAY_S)
-            # A fault of one write must not keep the others, or end the thread.
-            with suppress(Exception):
-                self.flush()
+            self.flush()
             if self._writes:
                 self._wake.set()
 

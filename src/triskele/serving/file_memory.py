@@ -145,6 +145,8 @@ class FileMemory:
         paragraphs = [part for part in _PARAGRAPH.split(validation.clean(text, "the file")) if part.strip()]
         if not paragraphs:
             raise BadInput(f"{path} would be empty: delete it instead")
+        # What was given a moment ago may wait to be noted.
+        self.engine.after_answer.flush()
         limit = self.engine.settings.memory.max_characters
         pieces = [piece for part in paragraphs for piece in _within(part, limit)]
         changes, now = list[Change](), timestamps.now()

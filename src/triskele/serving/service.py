@@ -205,6 +205,7 @@ class Service:
                 if self._host.has_notes():
                     # In the thread that answered last: a write over another connection voids all that its one holds.
                     await to_thread.run_sync(self._host.write_notes)
+            with suppress(Exception):
                 # Not before: the first answer would wait for the modules of curation and learning.
                 if self._is_warm:
                     await asyncio.to_thread(self._host.catch_up)

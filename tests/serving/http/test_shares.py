@@ -329,6 +329,27 @@ def test_an_untrusted_hit_does_not_keep_away_what_would_be_given_without_it(serv
         assert _given(his, question) == alone
 
 
+def test_silence_is_blamed_on_a_writer_but_not_on_a_share_that_does_not_count(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada"), server.user("bob")
+    question = "where does the zeppelin land?"
+    event = ("user-prompt-submit", {"prompt": question, "session_id": "7"})
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        shared = hers.remember(FACT).id
+        hers.store.shares.share("memory", shared, "user", "bob")
+        own = his.remember("In the evening my zeppelin lands beside the lake in Zurich, as it always does").id
+        assert "Zurich" in _given(his, question, session="7") and _given(his, question, session="7") == ""
+        told = explain(server.tenants.engine("bob"), *event)
+        assert [each.memory.id for each in told.considered] == [shared, own]
+        assert told.verdict == "silent: everything relevant is in the conversation already"
+        # Now the best hit of his own is hers by its words.
+        written = his.remember("The hangar is closed").id
+        his.store.shares.share("memory", written, "user", "ada", access="write")
+        hers.edit(written, content="The zeppelin does land where the zeppelins land")
+        told = explain(server.tenants.engine("bob"), *event)
+        assert next(each.memory.id for each in told.considered if not each.memory.shared_by) == written
+        assert told.verdict == "silent: the best hit is written by a user whom you do not trust"
+
+
 def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_trusted(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     question = "where does the zeppelin land?"

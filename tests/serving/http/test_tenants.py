@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from loopback_server import serving
 import triskele
 from triskele import config
 from triskele.config import ServerSettings, Settings
+from triskele.curation.curator import Curated, Curator
 from triskele.errors import BadInput
 from triskele.serving.app import AppContext, Application
 from triskele.serving.http.api import OPERATIONS
@@ -106,12 +108,60 @@ def test_what_a_user_writes_is_compared_and_proposed(server: Server) -> None:
         # The first write of a user is where curation begins to look.
         for content in ("Herons nest in the tower", "The shop runs on Helm", "The shop does not run on Helm"):
             memory.remember(content)
-            server.tenants.engine("ada").after_answer.flush()
+            server.tenants.after_writes.flush()
         assert memory.statistics()[1].proposals == 1
         server.tool(key, "memory_store", content="Herons do not nest in the tower", everywhere=True)
-        server.tenants.engine("ada").after_answer.flush()
+        server.tenants.after_writes.flush()
         proposed = server.tenants.engine("ada").proposals.list()
         assert [each.kind for each in proposed] == ["supersede"] * 2
+
+
+def test_no_write_of_an_agent_waits_for_curation(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, held, ended = threading.Event(), threading.Event(), list[str]()
+
+    def follow(curator: Curator) -> Curated:
+        began.set()
+        held.wait()
+        ended.append(curator._store.owner)
+        return Curated()
+
+    monkeypatch.setattr(Curator, "follow", follow)
+    ada, bob = server.user("ada"), server.user("bob")
+    server.tool(ada, "memory_store", content="Herons nest in the tower")
+    try:
+        assert began.wait(30)
+        for key in (ada, bob):
+            for number in range(2):
+                assert '"id"' in server.tool(key, "memory_store", content=f"Tower {number} has a clock")
+            with triskele.connect(server.url, key) as memory:
+                agent = memory.acting_as("client:test")
+                agent.remember("The mill has two wheels")
+                agent.remember_all([{"content": "The weir opens at dawn"}])
+        assert ended == []
+    finally:
+        held.set()
+    server.tenants.after_writes.flush()
+    assert ended == ["ada", "ada", "bob"]
+
+
+def test_a_fault_in_the_curation_of_one_user_does_not_keep_the_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, held, curated = threading.Event(), threading.Event(), list[str]()
+
+    def follow(curator: Curator) -> Curated:
+        began.set()
+        held.wait(30)
+        curated.append(curator._store.owner)
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(Curator, "follow", follow)
+    for name in ("ada", "bob", "eve"):
+        server.tool(server.user(name), "memory_store", content="Herons nest in the tower")
+        assert began.wait(30)
+    held.set()
+    server.tenants.after_writes.flush()
+    assert curated == ["ada", "bob", "eve"]
 
 
 REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {

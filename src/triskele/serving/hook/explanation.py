@@ -97,8 +97,8 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
             f"silent: the confidence {answer.confidence:.2f} is below agents.least_confidence"
             f" ({settings.least_confidence:g})"
         )
-    elif answer.hits[0].memory.id in untrusted:
-        verdict = "silent: the best hit is shared or written by a user whom you do not trust"
+    elif next(hit.memory.id for hit in answer.hits if conversation.trusts(hit.memory)) in untrusted:
+        verdict = "silent: the best hit is written by a user whom you do not trust"
     else:
         verdict = "silent: everything relevant is in the conversation already"
     return Explanation(

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
-from triskele.errors import TriskeleError
+from triskele.curation.usage import AfterAnswer
 from triskele.serving.http.access import Access, Principal
 from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores import factory
@@ -60,8 +59,10 @@ class Tenants:
         self._opening: dict[str, threading.Lock] = {}
         self._windows: dict[str, _Window] = {}
         self._counts: dict[str, _Counted] = {}
-        self._to_curate: set[str] = set()
-        self._curating = threading.Lock()
+        self._to_curate: dict[str, Engine] = {}
+        # Not the queue of an engine: a write waits until that one is empty.
+        self.after_writes = AfterAnswer()
+        self.after_writes.start()
         self._is_closed = False
 
     @property
@@ -178,24 +179,23 @@ class Tenants:
     def wrote(self, principal: Principal) -> None:
         """Let curation compare what a user wrote with what is near, once the answer is out."""
         engine = self.engine_of(principal)
-        owner = engine.store.owner
         with self._mutex:
-            # A full queue drops its oldest: nothing waits in an empty one.
-            is_queued = owner in self._to_curate and len(engine.after_answer) > 0
-            self._to_curate.add(owner)
-        if not is_queued:
-            engine.after_answer.put(partial(self._curate, engine))
+            self._to_curate[engine.store.owner] = engine
+        self.after_writes.put(self._curate)
 
-    def _curate(self, engine: Engine) -> None:
+    def _curate(self) -> None:
+        """Curate for all who wait, one at a time: questions of people need the processor and the connections."""
         from triskele.curation.curator import Curator
 
-        # One user at a time: questions that people ask need the processor and the connections.
-        with self._curating, suppress(TriskeleError):
-            with self._mutex:
-                self._to_curate.discard(engine.store.owner)
+        while (engine := self._next_to_curate()) is not None:
             # A bounded step: what is left of a large import follows with the next writes.
-            if not self._is_closed:
-                Curator(engine).follow()
+            Curator(engine).follow()
+
+    def _next_to_curate(self) -> Engine | None:
+        with self._mutex:
+            if self._is_closed or not self._to_curate:
+                return None
+            return self._to_curate.pop(next(iter(self._to_curate)))
 
     def audit(self, access: Access) -> None:
         """Add a request to the audit log."""
@@ -238,6 +238,7 @@ class Tenants:
         with self._mutex:
             self._is_closed = True
             engines, self._engines = list(self._engines.values()), OrderedDict()
+        self.after_writes.close()
         for engine in engines:
             _close(engine)
         if self._store is not None:
