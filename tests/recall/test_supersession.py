@@ -79,6 +79,20 @@ def test_a_candidate_outside_the_scope_takes_no_place(engine: Engine) -> None:
     assert [each.fused.row for each in resolved] == rows[:2]
 
 
+def test_an_older_version_outside_the_scope_does_not_take_the_place_of_the_newer_one(tmp_path: Path) -> None:
+    settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_MODEL": "none"})
+    with Engine(settings, tmp_path) as engine:
+        replaced = engine.remember("the mill stands")
+        id = engine.remember("the mill turns", supersedes=replaced.id).id
+        engine.edit(id, content="the mill turns at dawn")
+        older, newer = (row for row, _ in engine.store.versions([id]))
+        query = Query(text="mill", scope=engine.scope(), limit=2)
+        corpus = engine.runtime.sources(query, SHIPPED).corpus(query.scope)
+        fused = [Candidate(older, 0.9, {}), Candidate(newer, 0.8, {})]
+        resolved = resolve(fused, query, engine.store, corpus, priors=Priors())
+    assert [(each.fused.row, each.memory.content) for each in resolved] == [(newer, "the mill turns at dawn")]
+
+
 def test_other_orders_are_left_as_they_are(engine: Engine) -> None:
     scores = [float(number) for number in range(COUNT)]
     everything = served(engine, scores, COUNT, Sort.RECENCY)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -96,6 +98,36 @@ def test_what_is_set_for_one_statement_of_a_recall_ends_with_it(address: str, tm
         store.close()
     isolated = "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')"
     assert _on_every_connection(address, isolated) == [("read committed", "on")] * CONNECTIONS
+
+
+@pytest.mark.parametrize("has_replica", [False, True])
+def test_a_read_or_write_that_has_ended_holds_no_connection_of_the_pooler(
+    address: str,
+    tmp_path: Path,
+    make_memory: Callable[..., Memory],
+    monkeypatch: pytest.MonkeyPatch,
+    has_replica: bool,
+) -> None:
+    fetch = psycopg.Pipeline._fetch_gen
+
+    def late(pipeline: Any, *, flush: bool) -> Any:
+        # As on a busy machine: the answer is there before the driver sends its Flush.
+        if flush and pipeline.result_queue:
+            select.select([pipeline.pgconn.socket], [], [], 5)
+        return fetch(pipeline, flush=flush)
+
+    # Each with connections of its own, and one more than the pooler has to the server.
+    read_url = address if has_replica else ""
+    stores = [PostgresStore(address, folder=tmp_path, read_url=read_url) for _ in range(CONNECTIONS + 1)]
+    monkeypatch.setattr(psycopg.Pipeline, "_fetch_gen", late)
+    for number, store in enumerate(stores):
+        assert len(list(store.of("alice").versions())) == number
+        memory = make_memory(str(number), owner="alice")
+        assert store.of("alice").apply([Add(memory)], batch=memory.id)
+    for store in stores:
+        assert len(list(store.of("alice").versions())) == len(stores)
+    for store in stores:
+        store.close()
 
 
 def test_engines_of_two_users_work_at_once(address: str, tmp_path: Path) -> None:

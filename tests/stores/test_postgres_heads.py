@@ -26,6 +26,8 @@ from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory
 
 Make = Callable[..., Memory]
 Open = Callable[[str], Engine]
+# In the first of an epoch everything is asked for, the second keeps, and the third uses what is kept.
+_SNAPSHOTS = range(3)
 
 
 @pytest.fixture
@@ -143,13 +145,15 @@ def test_links_and_names_after_a_restore_are_those_of_the_backup(
     third = make_memory("three")
     owner.apply([Add(third), Connect(_link(third, one))], batch="three")
     owner.entities.keep({rows[1]: [Named("helm", "h", "Helm", False, "name")]})
-    with owner.snapshot():
-        assert len(owner.links([one.id])) == 2
-        assert set(owner.entities.find(["argo", "helm"])) == {"argo", "helm"}
+    for _ in _SNAPSHOTS:
+        with owner.snapshot():
+            assert len(owner.links([one.id])) == 2
+            assert set(owner.entities.find(["argo", "helm"])) == {"argo", "helm"}
     store.maintenance.restore(tmp_path / "copy.backup")
-    with owner.snapshot():
-        assert [link.kind for link in owner.links([one.id, third.id])] == [LinkKind.SEE_ALSO]
-        assert set(owner.entities.find(["argo", "helm"])) == {"argo"}
+    for _ in _SNAPSHOTS:
+        with owner.snapshot():
+            assert [link.kind for link in owner.links([one.id, third.id])] == [LinkKind.SEE_ALSO]
+            assert set(owner.entities.find(["argo", "helm"])) == {"argo"}
     fresh = make_memory("four")
     owner.apply([Add(fresh), Connect(_link(fresh, other))], batch="four")
     with owner.snapshot():
@@ -175,14 +179,16 @@ def test_links_and_names_of_another_database_may_have_lower_numbers(
         stores.append((store, owner))
     (few, source), (many, target) = stores
     source.apply([Add(third := make_memory("three")), Connect(_link(third, memories[0]))], batch="last")
-    with target.snapshot():
-        assert target.links([memory.id for memory in memories]) == []
-        assert len(target.entities.find(["name 9 0", "name 9 8"])) == 2
+    for _ in _SNAPSHOTS:
+        with target.snapshot():
+            assert target.links([memory.id for memory in memories]) == []
+            assert len(target.entities.find(["name 9 0", "name 9 8"])) == 2
     few.maintenance.backup(tmp_path / "copy.backup")
     many.maintenance.restore(tmp_path / "copy.backup")
-    with target.snapshot():
-        assert [link.source for link in target.links([third.id])] == [third.id]
-        assert len(target.entities.find(["name 1 0", "name 9 0"])) == 1
+    for _ in _SNAPSHOTS:
+        with target.snapshot():
+            assert [link.source for link in target.links([third.id])] == [third.id]
+            assert len(target.entities.find(["name 1 0", "name 9 0"])) == 1
     for store, _ in stores:
         store.close()
 
@@ -200,10 +206,55 @@ def test_an_owner_with_too_many_links_and_names_is_asked_for_each(
     for number, (row, source) in enumerate(zip(rows[1:], memories[1:], strict=True), start=1):
         owner.apply([Connect(_link(source, memories[0], LinkKind.SEE_ALSO))], batch=str(number))
         owner.entities.keep({row: [Named(f"name {number}", "n", f"Name {number}", False, "name")]})
-        with owner.snapshot():
-            assert len(owner.links([memories[0].id])) == number
-            assert len(owner.entities.find([f"name {each}" for each in range(5)])) == number
+        for _ in _SNAPSHOTS:
+            with owner.snapshot():
+                assert len(owner.links([memories[0].id])) == number
+                assert len(owner.entities.find([f"name {each}" for each in range(5)])) == number
     store.close()
+
+
+def test_links_and_keys_are_read_in_the_second_snapshot_of_an_epoch_unless_they_are_many(
+    postgres_url: str, tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, owner = _owner(postgres_url, tmp_path)
+    memories = [make_memory(str(number)) for number in range(3)]
+    owner.apply([*map(Add, memories), Connect(_link(memories[0], memories[1]))], batch="one")
+    rows = [row for row, _ in owner.entities.unread()]
+    owner.entities.keep({rows[0]: [Named("argo", "a", "Argo", False, "name")]})
+    links, keys = _counted(owner._link_ends, monkeypatch), _counted(owner.entities._keys, monkeypatch)
+
+    def read() -> tuple[list[int], list[int]]:
+        links.clear()
+        keys.clear()
+        with owner.snapshot():
+            for _ in range(2):
+                assert owner.chained(rows).keys() == set(rows[:2])
+                assert len(owner.links([memory.id for memory in memories])) == 1
+                assert set(owner.entities.find(["argo", "helm"])) == {"argo"}
+        return list(links), list(keys)
+
+    assert [read() for _ in range(3)] == [([], []), ([1], [1]), ([], [])]
+    owner.erase([memories[2].id], batch="two")
+    assert [read() for _ in range(3)] == [([], []), ([1], [1]), ([], [])]
+    monkeypatch.setattr(heads, "_MOST_LINKS", 0)
+    monkeypatch.setattr(heads, "_MOST_NAMES", 0)
+    owner.apply([Add(fourth := make_memory("four"))], batch="three")
+    owner.erase([fourth.id], batch="four")
+    # No row comes: the server has counted them.
+    assert [read() for _ in range(3)] == [([], []), ([0], [0]), ([], [])]
+    store.close()
+
+
+def _counted(followed: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each of its statements gave."""
+    counts, read = list[int](), followed._read
+
+    def counting(*asked: Any) -> list[Any]:
+        counts.append(len(rows := read(*asked)))
+        return rows
+
+    monkeypatch.setattr(followed, "_read", counting)
+    return counts
 
 
 def test_what_is_kept_of_an_owner_is_not_seen_by_another(
@@ -216,13 +267,14 @@ def test_what_is_kept_of_an_owner_is_not_seen_by_another(
     stranger = store.of("you")
     copy = replace(one, owner="you")
     stranger.apply([Add(copy)], batch="two")
-    with owner.snapshot():
-        assert len(owner.links([one.id])) == 1
-    with stranger.snapshot():
-        beginning = stranger._transactions.beginning
-        assert beginning is not None
-        assert beginning.link == 0 and not any(beginning.documents.values())
-        assert stranger.links([one.id, other.id]) == []
-        assert plans.adopted(stranger) is None
+    for _ in _SNAPSHOTS:
+        with owner.snapshot():
+            assert len(owner.links([one.id])) == 1
+        with stranger.snapshot():
+            beginning = stranger._transactions.beginning
+            assert beginning is not None
+            assert beginning.link == 0 and not any(beginning.documents.values())
+            assert stranger.links([one.id, other.id]) == []
+            assert plans.adopted(stranger) is None
     assert heads.BEGINNING in unfiltered
     store.close()

@@ -20,7 +20,7 @@ from triskele import config
 from triskele.base import timestamps
 from triskele.curation.usage import note_recall
 from triskele.engine import Engine
-from triskele.errors import BadInput, StoreUnavailable
+from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.http.mount import POSITION_HEADER
 from triskele.stores.corpus_store import VectorQuery, WeightedTerms
@@ -28,8 +28,9 @@ from triskele.stores.postgres import connections, replicas
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.replicas import Position
+from triskele.stores.postgres.truth import PostgresStore
 from triskele.stores.sharing import shares_of
-from triskele.types import Scope
+from triskele.types import Add, Memory, Scope
 
 Open = Callable[..., Engine]
 _WAIT_S = 60.0
@@ -354,6 +355,24 @@ def test_failover_by_hand(open_as: Open, replica: PostgresProcess, primary: Post
         assert len(_contents(open_as("other", _at(replica, url)))) == 2
     finally:
         primary.start()
+
+
+def test_a_closed_store_asks_its_replica_for_nothing(
+    postgres_url: str, tmp_path: Path, make_memory: Callable[..., Memory]
+) -> None:
+    store = PostgresStore(postgres_url, folder=tmp_path, read_url=postgres_url)
+    owner = store.of("me")
+    with owner.snapshot():
+        assert owner._transactions.beginning is None, "read from the primary"
+    store.close()
+    for use in (
+        owner.snapshot().__enter__,
+        owner.census,
+        owner.epoch,
+        lambda: owner.apply([Add(make_memory())], batch="late"),
+    ):
+        with pytest.raises(StoreClosed, match="was closed: open it again"):
+            use()
 
 
 def test_another_database_is_no_replica(open_as: Open, url: str, primary: PostgresProcess) -> None:

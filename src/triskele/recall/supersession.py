@@ -211,7 +211,8 @@ def _chosen(scores: Floats, is_visible: Bools, heirs: Mapping[int, _Heir], query
     dropped = set() if is_visible.all() else set(np.flatnonzero(~is_visible).tolist())
     groups: dict[str, list[int]] = {}
     for place, heir in heirs.items():
-        groups.setdefault(heir.id, []).append(place)
+        if place not in dropped:
+            groups.setdefault(heir.id, []).append(place)
     for places in groups.values():
         best = max(places, key=lambda place: scores[place])
         positions[best] = places[0]

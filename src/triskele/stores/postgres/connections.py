@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
@@ -91,8 +91,10 @@ class Connections:
 
     def account_rows(self, sql: str, bindings: Bindings) -> list[Any]:
         """The rows of a query over users and keys in one round trip: every request of a server makes one."""
-        how = {"ends": True, "sees_accounts": True}
-        with told(self.address), self.transaction(_READ, "", sql, bindings, **how) as (_, rows):
+        with (
+            told(self.address),
+            self.transaction(_READ, "", sql, bindings, ends=True, sees_accounts=True) as (_, rows),
+        ):
             return rows
 
     @property
@@ -129,9 +131,10 @@ class Connections:
         sees_accounts: bool = False,
         patience_s: float | None = None,
     ) -> tuple[Connection, list[Any]]:
-        """A connection on which a transaction has begun, or began and ended, and the rows of its first statement.
+        """A connection on which a transaction has begun, or began and `ends`, and the rows of its first statement.
 
-        All of that goes in one round trip; a connection that a killed server left behind is replaced.
+        Only one that writes nothing may end here. All of that goes in one round trip, but for the end behind a pooler.
+        A connection that a killed server left behind is replaced.
         """
         settings = self.settings_of(owner, durable=durable)
         until = time.monotonic() + (self.timeout_s if patience_s is None else patience_s)
@@ -145,7 +148,8 @@ class Connections:
                         connection.execute(SEE_ACCOUNTS)
                     if first:
                         cursor = connection.execute(first, bindings)
-                    if ends:
+                    # Behind a pooler `give_back` ends it: see `is_direct`.
+                    if ends and is_direct(connection):
                         connection.execute("COMMIT")
                 return connection, cursor.fetchall() if first else []
             except psycopg.OperationalError as error:
@@ -270,6 +274,8 @@ class OwnerTransactions:
                 self.connections.transaction(_READ, self.owner, *asked, ends=True, patience_s=_PATIENCE_S) as (_, rows),
             ):
                 newest: list[Any] | None = rows
+        except StoreClosed:
+            raise
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, psycopg.Error) or not is_lost(error.__cause__):
                 return None
@@ -318,7 +324,7 @@ class OwnerTransactions:
             if not owners or self.connections.replica is None:
                 connection.execute("COMMIT")
                 return
-            with connection.pipeline():
+            with connection.pipeline() if is_direct(connection) else nullcontext():
                 connection.execute("COMMIT")
                 cursor = connection.execute(WRITTEN)
             [[position]] = cursor.fetchall()
@@ -363,6 +369,15 @@ def prepare_if_direct(connection: Connection) -> None:
     [process] = connection.execute("SELECT pg_backend_pid()").fetchone() or [None]
     if process == connection.info.backend_pid:
         connection.prepare_threshold = _PREPARED_AFTER
+
+
+def is_direct(connection: Connection) -> bool:
+    """Whether a pipeline may end a transaction: only where `prepare_if_direct` has found no pooler in between.
+
+    The driver sends a Flush after the Sync of a pipeline. If the transaction has ended by then, PgBouncer takes another
+    connection to the server for that Flush alone, and keeps it from all others until this client asks again.
+    """
+    return connection.prepare_threshold is not None
 
 
 # The loop in `_borrowed` tries again; the pool itself would wait ever longer.

@@ -6,9 +6,10 @@ rows up to a number holds until a higher one is there. Erased rows begin another
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, READ_BY_EVERY_RECALL
 from triskele.stores.postgres.replicas import OWNER_EPOCH
@@ -41,8 +42,14 @@ BEGINNING = (
     " (SELECT json_agg(json_build_array(kind, key, value) ORDER BY key) FROM documents"
     f" WHERE owner = %(owner)s AND kind IN ({_KINDS}))"
 )
-_LINKS = "SELECT source, target, kind FROM links WHERE owner = %s AND row > %s LIMIT %s"
-_KEYS = "SELECT key FROM names WHERE owner = %s AND name > %s LIMIT %s"
+# Rows past a number, or none if there are more than `most`: then only the server has gone over them.
+_UNLESS_MANY = (
+    "SELECT {columns} {rows} AND (SELECT count(*) FROM (SELECT {rows} LIMIT %(most)s + 1) AS past) <= %(most)s"
+)
+_LINKS = _UNLESS_MANY.format(
+    columns="source, target, kind", rows="FROM links WHERE owner = %(owner)s AND row > %(last)s"
+)
+_KEYS = _UNLESS_MANY.format(columns="key", rows="FROM names WHERE owner = %(owner)s AND name > %(last)s")
 # An owner with more of them is asked for each time.
 _MOST_LINKS = 20_000
 _MOST_NAMES = 500_000
@@ -75,62 +82,79 @@ def to_heads(row: Iterable[Any]) -> Heads:
     return Heads(str(epoch), Cursor(journal), *map(int, numbers))
 
 
-class _Followed(Generic[Kept]):
+class _Followed(ABC, Generic[Kept]):
     """Something small about the rows of a table, for one epoch and up to a number; None if there are too many rows.
 
-    Threads replace it as a whole: one whose snapshot is older leaves less, and the next one reads on from there.
+    It is read in the second snapshot of an epoch: a process that asks once, or whose epochs are short, would read more
+    than it saves. Threads replace it as a whole: one whose snapshot is older leaves less, and the next one reads on.
     """
 
     def __init__(self, read: Callable[..., list[Any]], owner: str) -> None:
         self._read = read
         self._owner = owner
+        self._first: Beginning | None = None
         self._kept: tuple[str, int, Kept | None] = ("", 0, None)
 
-    def _up_to(self, epoch: str, newest: int, sql: str, most: int) -> Kept | None:
+    def _up_to(self, newest: int, beginning: Beginning, sql: str, most: int) -> Kept | None:
+        epoch = beginning.heads.epoch
         known, last, kept = self._kept
         if known != epoch:
-            last, kept = 0, None
+            self._first, self._kept = beginning, (epoch, 0, None)
+            return None
+        if self._first is beginning:
+            return None
         if last < newest:
-            rows = self._read(sql, [self._owner, last, most + 1])
-            kept = self._joined(kept, rows) if len(rows) + self._size(kept) <= most else None
-            last = _NEVER if kept is None else newest
+            bindings = {"owner": self._owner, "last": last, "most": max(most - self._size(kept), 0)}
+            # The newest of them is past `last`: none means too many.
+            rows = self._read(sql, bindings)
+            kept = self._joined(kept, rows) if rows else None
+            last = newest if rows else _NEVER
         elif kept is None and last == 0:
             kept = self._joined(None, [])
         self._kept = epoch, last, kept
         return kept
 
+    @abstractmethod
     def _size(self, kept: Kept | None) -> int:
-        raise NotImplementedError
+        """How much is kept."""
 
+    @abstractmethod
     def _joined(self, kept: Kept | None, rows: list[Any]) -> Kept:
-        raise NotImplementedError
+        """What is kept together with further rows."""
 
 
-class LinkEnds(_Followed[dict[str, bool]]):
+class _Ends(NamedTuple):
+    """Memories with links, by whether one of them says what supersedes what; and whether one does so at all."""
+
+    is_chained: Mapping[str, bool]
+    has_chains: bool
+
+
+class LinkEnds(_Followed[_Ends]):
     """The memories that ever had a link, and whether one of them says what supersedes what."""
 
     def among(self, ids: Iterable[str], kind: LinkKind | None, beginning: Beginning) -> list[str]:
         """Those of some memories that may have links of a kind, or of any: the others have none."""
-        known = self._up_to(beginning.heads.epoch, beginning.link, _LINKS, _MOST_LINKS)
+        known = self._up_to(beginning.link, beginning, _LINKS, _MOST_LINKS)
         if known is None:
             return list(ids)
-        wants_chains = kind is LinkKind.SUPERSEDES
-        return [id for id in ids if (is_chained := known.get(id)) is not None and (is_chained or not wants_chains)]
+        wants_chains, of = kind is LinkKind.SUPERSEDES, known.is_chained
+        return [id for id in ids if (is_chained := of.get(id)) is not None and (is_chained or not wants_chains)]
 
     def has_chains(self, beginning: Beginning) -> bool:
         """Whether a memory may ever have replaced another."""
-        known = self._up_to(beginning.heads.epoch, beginning.link, _LINKS, _MOST_LINKS)
-        return known is None or any(known.values())
+        known = self._up_to(beginning.link, beginning, _LINKS, _MOST_LINKS)
+        return known is None or known.has_chains
 
-    def _size(self, kept: dict[str, bool] | None) -> int:
-        return len(kept or ())
+    def _size(self, kept: _Ends | None) -> int:
+        return 0 if kept is None else len(kept.is_chained)
 
-    def _joined(self, kept: dict[str, bool] | None, rows: list[Any]) -> dict[str, bool]:
-        joined = dict(kept or {})
+    def _joined(self, kept: _Ends | None, rows: list[Any]) -> _Ends:
+        joined = {} if kept is None else dict(kept.is_chained)
         for source, target, kind in rows:
             for id in (source, target):
                 joined[id] = joined.get(id, False) or kind == LinkKind.SUPERSEDES
-        return joined
+        return _Ends(joined, any(joined.values()))
 
 
 class KnownKeys(_Followed["NDArray[np.int64]"]):
@@ -139,12 +163,14 @@ class KnownKeys(_Followed["NDArray[np.int64]"]):
     def among(self, keys: Iterable[str], beginning: Beginning) -> list[str]:
         """Those of some keys that are probably the key of a name: the others are certainly not."""
         listed = list(keys)
-        known = self._up_to(beginning.heads.epoch, beginning.name, _KEYS, _MOST_NAMES)
+        known = self._up_to(beginning.name, beginning, _KEYS, _MOST_NAMES)
         if known is None or not listed:
             return listed
+        if not len(known):
+            return []
         hashes = _hashes(listed)
-        is_known = known.take(known.searchsorted(hashes), mode="clip") == hashes if len(known) else ()
-        return [key for key, is_it in zip(listed, is_known, strict=False) if is_it]
+        is_known = known.take(known.searchsorted(hashes), mode="clip") == hashes
+        return [key for key, is_it in zip(listed, is_known, strict=True) if is_it]
 
     def _size(self, kept: NDArray[np.int64] | None) -> int:
         return 0 if kept is None else len(kept)
