@@ -145,7 +145,7 @@ def _session(folder: Path) -> list[tuple[int, str]]:
     say("undo", "--json")
     say("edit", ids[0], "--private")
     say("undo")
-    say("show", ids[0])
+    say("history", ids[0])
     notes = folder / "notes.jsonl"
     notes.write_text("".join(json.dumps({"content": f"imported fact {n}"}) + "\n" for n in range(205)))
     say("import", str(notes), "--dry-run", "--json")
