@@ -256,7 +256,7 @@ class Engine:
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
         """Undo a batch, or this actor's last change to the project; `wider` as in `undo.plan`. It can be undone."""
         planned = undo.plan(self.store, self.actor, self.project if project is None else project, batch, **wider)
-        return self.apply(planned.changes, undoes=planned.entries[0].seq)
+        return planned.told(self.apply(planned.changes, undoes=planned.entries[0].seq))
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Apply changes as one journaled transaction."""

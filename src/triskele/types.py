@@ -275,7 +275,8 @@ class JournalEntry:
     """One entry of the append-only journal; `seq` identifies it, the versions that it names hold the text.
 
     Where a place was bound, `id` is `place NUMBER` and `other` the project that it belonged to. Where an owner shared
-    or unshared, `other` is `user NAME` or `group NAME`, and of a tag `id` is `tag NAME`.
+    or unshared, `other` is `user NAME` or `group NAME`, and of a tag `id` is `tag NAME`. Where an edit changed the
+    sensitivity, `other` is the one before.
     """
 
     seq: int
@@ -289,6 +290,11 @@ class JournalEntry:
     batch: str
     undoes: int | None = None
     actor: str = USER
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The id, and of a link also the memory at its other end."""
+        return (self.id,) if self.link_kind is None or self.other is None else (self.id, self.other)
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,7 +327,8 @@ class Writer:
             self.state.sealed[revised.id, revised.version] = kept._replace(version=revised.version)
         self._put(revised, sealed)
         action = Action.EDITED if latest.known_to is None else Action.RESTORED
-        return self._note(action, revised, version=revised.version, previous=base)
+        changed = None if latest.sensitivity is revised.sensitivity else latest.sensitivity.value
+        return self._note(action, revised, former=changed, version=revised.version, previous=base)
 
     def _connect(self, link: Link) -> Outcome:
         source, _ = self._latest(link.source), self._latest(link.target)
@@ -411,8 +412,16 @@ class Writer:
         if memory.owner != self.owner:
             _unknown(memory.id)
 
-    def _note(self, action: Action, memory: Memory, *, link: Link | None = None, **details: int | None) -> Outcome:
-        kind, other = (link.kind, link.target) if link else (None, None)
+    def _note(
+        self,
+        action: Action,
+        memory: Memory,
+        *,
+        link: Link | None = None,
+        former: str | None = None,
+        **details: int | None,
+    ) -> Outcome:
+        kind, other = (link.kind, link.target) if link else (None, former)
         seq = self._write_entry(action, memory.id, link_kind=kind, other=other, **details)
         return self._outcome(action, memory, seq=seq, version=details.get("version"))
 

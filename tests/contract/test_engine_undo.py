@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,21 @@ from triskele.base.ids import content_hash
 from triskele.curation.undo import UndoPlan, plan
 from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.types import Action, Add, Forget, LinkKind, Memory, Revise, client_actor
+from triskele.stores.protocols import OwnerStore
+from triskele.stores.writer import Writer
+from triskele.types import (
+    USER,
+    Action,
+    Add,
+    Forget,
+    LinkKind,
+    Memory,
+    Outcome,
+    Revise,
+    Sensitivity,
+    Withdraw,
+    client_actor,
+)
 
 
 @pytest.fixture
@@ -229,3 +244,110 @@ def test_a_plan_names_texts_projects_and_who_changed_them(engine: Engine) -> Non
     planned = _planned(engine, anyone=True)
     assert (planned.size, planned.projects, planned.is_own(engine.actor)) == (1, [engine.project], False)
     assert [memory.content for entry in planned.entries for memory in planned.named(entry)] == ["second text"] * 2
+
+
+def _states(engine: Engine, id: str) -> tuple[str, Sensitivity]:
+    memory = engine.get(id)
+    return memory.content, memory.sensitivity
+
+
+def test_the_users_undo_opens_again_and_goes_on_to_earlier_changes(engine: Engine) -> None:
+    id = engine.remember("one").id
+    engine.edit(id, content="two")
+    engine.edit(id, sensitivity=Sensitivity.PRIVATE)
+    engine.edit(id, content="three")
+    engine.edit(id, sensitivity=Sensitivity.OPEN)
+    engine.edit(id, content="four", sensitivity=Sensitivity.PRIVATE)
+    closed, opened = Sensitivity.PRIVATE, Sensitivity.OPEN
+    for expected in (("three", opened), ("three", closed), ("two", closed), ("two", opened), ("one", opened)):
+        assert [outcome.action for outcome in engine.undo()] == [Action.EDITED]
+        assert _states(engine, id) == expected
+    assert [outcome.action for outcome in engine.undo()] == [Action.FORGOTTEN]
+    with pytest.raises(NotFound):
+        engine.undo()
+
+
+def test_taking_back_an_opening_closes_every_version(engine: Engine) -> None:
+    id = engine.remember("one", sensitivity=Sensitivity.PRIVATE).id
+    engine.edit(id, sensitivity=Sensitivity.OPEN)
+    assert [outcome.action for outcome in engine.undo()] == [Action.EDITED]
+    assert {version.sensitivity for version in engine.store.history(id)} == {Sensitivity.PRIVATE}
+    engine.undo(_last_batch(engine))
+    assert _states(engine, id) == ("one", Sensitivity.OPEN)
+    engine.undo(_last_batch(engine))
+    assert {version.sensitivity for version in engine.store.history(id)} == {Sensitivity.PRIVATE}
+
+
+def test_a_closing_is_not_taken_back_over_a_later_one(engine: Engine) -> None:
+    id = engine.remember("one").id
+    closing = engine.edit(id, sensitivity=Sensitivity.PRIVATE)
+    engine.edit(id, sensitivity=Sensitivity.OPEN)
+    with pytest.raises(Conflict, match="changed later"):
+        engine.undo(closing.batch)
+    assert _states(engine, id) == ("one", Sensitivity.OPEN)
+
+
+def test_a_client_never_opens_again_what_it_made_private(engine: Engine) -> None:
+    agent = engine.acting_as(client_actor("agent"))
+    added = agent.remember("one")
+    with_text = agent.edit(added.id, content="two", sensitivity=Sensitivity.PRIVATE)
+    assert [outcome.sensitivity for outcome in agent.undo(with_text.batch)] == [Sensitivity.PRIVATE]
+    assert _states(engine, added.id) == ("one", Sensitivity.PRIVATE)
+    other = agent.remember("other")
+    closing = agent.edit(other.id, sensitivity=Sensitivity.PRIVATE)
+    for batch in (None, closing.batch):
+        with pytest.raises(Conflict, match=f"{other.id} stays private.*triskele edit {other.id} --open"):
+            agent.undo(batch)
+    with pytest.raises(Conflict, match=f"the change before it is batch {other.batch}") as refused:
+        agent.undo()
+    assert refused.value.remedy == f"batch {other.batch}"
+    assert [outcome.action for outcome in agent.undo(other.batch)] == [Action.FORGOTTEN]
+    assert [outcome.sensitivity for outcome in engine.undo(_last_batch(engine))] == [Sensitivity.PRIVATE]
+
+
+def test_a_client_with_nothing_before_a_closing_is_told_so(engine: Engine) -> None:
+    agent, id = engine.acting_as(client_actor("agent")), engine.remember("one").id
+    agent.edit(id, sensitivity=Sensitivity.PRIVATE)
+    with pytest.raises(Conflict, match=r"--open`\)$"):
+        agent.undo()
+    assert [outcome.action for outcome in engine.undo(anyone=True)] == [Action.EDITED]
+    assert _states(engine, id) == ("one", Sensitivity.OPEN)
+
+
+def test_a_closing_that_an_earlier_release_journaled_is_taken_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = Writer._note
+
+    def without_class(
+        self: Writer, action: Action, memory: Memory, *, other: str | None = None, **rest: Any
+    ) -> Outcome:
+        return note(self, action, memory, **rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "_note", without_class)
+        id = engine.remember("one", sensitivity=Sensitivity.PRIVATE).id
+        engine.edit(id, sensitivity=Sensitivity.OPEN)
+        engine.edit(id, sensitivity=Sensitivity.PRIVATE)
+    for expected in (Sensitivity.OPEN, Sensitivity.PRIVATE):
+        engine.undo()
+        assert _states(engine, id) == ("one", expected)
+
+
+def test_every_store_keeps_the_class_that_an_edit_changed(
+    store: OwnerStore, add: Callable[..., Memory], do: Callable[..., list[Outcome]]
+) -> None:
+    memory = add("one", owner="me")
+    closed = replace(_saying(memory, "two"), sensitivity=Sensitivity.PRIVATE)
+    do(Revise(closed, base=1), Withdraw(memory.id))
+    assert store.journal(id=memory.id)[-1].other == "open"
+    assert {version.sensitivity for version in store.history(memory.id)} == {Sensitivity.PRIVATE}
+    taken = plan(store, USER, "any", all_projects=True)
+    outcomes = store.apply(taken.changes, batch="undo", undoes=taken.entries[0].seq)
+    assert [outcome.sensitivity for outcome in taken.told(outcomes)] == [Sensitivity.OPEN]
+    standing = store.history(memory.id)[-1]
+    assert (standing.content, standing.sensitivity) == ("one", Sensitivity.OPEN)
+    again = plan(store, USER, "any", "undo")
+    outcomes = store.apply(again.changes, batch="again", undoes=again.entries[0].seq)
+    assert [outcome.action for outcome in again.told(outcomes)] == [Action.EDITED]
+    assert {version.sensitivity for version in store.history(memory.id)} == {Sensitivity.PRIVATE}

@@ -75,6 +75,7 @@ def test_a_moved_folder_is_told_in_plain_words(run: Run, work_in: WorkIn, monkey
     told = run("history").out
     assert f"moved · by you · batch {batch}" in told and f"the folder {folder} (before: project api)" in told
     undone = run("undo", "--batch", batch).out
+    assert undone.startswith("Undoing 3 changes by you")
     assert f"moved the folder {folder} (before: project api)" in undone
     assert f"Moved the folder {folder} back to project api." in undone
     assert "Moved the repository github.com/acme/api back to project api." in undone

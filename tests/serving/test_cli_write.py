@@ -240,10 +240,31 @@ def test_an_undo_counts_the_changes_that_it_lists(run: Run, add: Add, tmp_path: 
     heading, *lines = run("undo", "--yes").out.splitlines()
     assert heading.startswith("Undoing 3 changes by an import")
     assert [line.split()[0] for line in lines[:4]] == ["added", "added", "linked", "Forgot"]
-    # The new memory and the link to the older one are one change.
+    # A new memory and its link to the older one are two changes of one memory: no consent is needed.
     older = add("Deploys happen on Tuesday")
     run("add", "Deploys happen daily", "--supersedes", older)
+    heading, *lines = run("undo").out.splitlines()
+    assert heading.startswith("Undoing 2 changes by you")
+    assert [line.split()[0] for line in lines[:3]] == ["added", "linked", "Forgot"]
     assert run("undo").out.startswith("Undoing a change by you")
+
+
+def test_undo_opens_again_what_was_made_private_and_reaches_what_came_before(run: Run, add: Add) -> None:
+    add("an older fact")
+    id = add("The staging database runs PostgreSQL 14")
+    run("edit", id, "--private")
+    assert run("show", id, "--json").json["sensitivity"] == "private"
+    said = run("undo").out
+    assert "version 2: The staging database runs PostgreSQL 14 (before: open)" in said
+    assert "Restored the earlier details of" in said and "PostgreSQL 14 (now open)" in said
+    assert run("show", id, "--json").json["sensitivity"] == "open"
+    run("edit", id, "It runs PostgreSQL 15", "--private")
+    assert "Restored the earlier text of" in run("undo").out
+    shown = run("show", id, "--json").json
+    assert (shown["content"], shown["sensitivity"]) == ("The staging database runs PostgreSQL 14", "open")
+    assert "Nothing to change" not in run("undo").out
+    assert "an older fact" in run("undo").out
+    assert run("undo").is_refused(1, "nothing to undo")
 
 
 def test_a_change_of_another_actor_needs_anyone_and_consent(

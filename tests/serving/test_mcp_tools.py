@@ -240,6 +240,22 @@ async def test_forgetting_is_undone_by_its_batch(open_engine: Open) -> None:
         assert {each["action"] for each in last["changes"]} == {"forgotten"}
 
 
+async def test_an_undo_never_makes_a_private_memory_open(open_engine: Open) -> None:
+    engine = open_engine()
+    async with connected(engine) as agent:
+        earlier = await agent.call("memory_store", content="The boat is blue")
+        id = (await agent.call("memory_store", content="The boat leaks"))["id"]
+        added = engine.store.newest_entries()[0].batch
+        closed = await agent.call("memory_update", id=id, sensitivity="private")
+        for arguments in ({}, {"batch": closed["batch"]}):
+            refusal = await agent.refusal("memory_undo", **arguments)
+            assert f"{id} stays private" in refusal and f"triskele edit {id} --open" in refusal
+        assert f"the change before it is batch {added}" in await agent.refusal("memory_undo")
+        assert engine.get(id).sensitivity is Sensitivity.PRIVATE
+        gone = await agent.call("memory_undo", batch=earlier["batch"])
+        assert [each["action"] for each in gone["changes"]] == ["forgotten"]
+
+
 async def test_counts(open_engine: Open) -> None:
     async with connected(open_engine()) as agent:
         await agent.store("One fact")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from triskele import validation
 from triskele.base import timestamps
@@ -25,7 +26,11 @@ from triskele.types import (
     JournalEntry,
     Link,
     Memory,
+    Outcome,
     Revise,
+    Sensitivity,
+    Withdraw,
+    is_raised,
 )
 
 _PAGE = 500
@@ -76,6 +81,11 @@ class UndoPlan:
         numbers = _numbers(entry) or [max((number for id, number in self.versions if id == entry.id), default=0)]
         return [self.versions[entry.id, number] for number in numbers if (entry.id, number) in self.versions]
 
+    def told(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """The outcomes without those of withdrawals, which follow a change of the same memory."""
+        told = zip(self.changes, outcomes, strict=True)
+        return [outcome for change, outcome in told if not isinstance(change, Withdraw)]
+
     def is_own(self, actor: str) -> bool:
         """Whether this actor made the changes."""
         return self.entries[0].actor in own_actors(actor)
@@ -91,14 +101,16 @@ def plan(store: OwnerStore, actor: str, project: str, batch: str | None = None, 
     name = None if batch is None else validation.check_name(batch, "the batch")
     scope = UndoScope.of(actor, validation.check_name(project, "the project"), **wider)
     entries = _undoable(store, name, actor, scope)
-    changes = inverse(entries, store)
-    ids = sorted({entry.id for entry in entries} | {entry.other for entry in entries if entry.other})
+    changes = inverse(entries, store, actor)
+    if not changes:
+        raise _stays_private(entries[0].id)
+    ids = sorted({id for entry in entries for id in entry.ends})
     versions = {(memory.id, memory.version): memory for _, memory in store.versions(ids)}
     return UndoPlan(tuple(entry for entry in entries if entry.action not in LASTING), tuple(changes), versions)
 
 
 def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope) -> list[JournalEntry]:
-    name = _last_undoable(store, scope) if batch is None else batch
+    name = _last_undoable(store, scope, actor) if batch is None else batch
     entries = store.journal(batch=name, limit=2**31) if name else []
     if actor != USER and any(entry.actor != actor for entry in entries):
         raise NotFound(f"batch {batch} is not this client's: a client can undo only its own changes")
@@ -107,13 +119,15 @@ def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope
     return entries
 
 
-def _last_undoable(store: OwnerStore, scope: UndoScope) -> str | None:
+def _last_undoable(store: OwnerStore, scope: UndoScope, actor: str) -> str | None:
     """The newest batch in the scope that is neither undone nor an undo.
 
-    An erasure and a sealing cannot be undone, and no older batch is undone instead: the error names it.
+    An erasure and a sealing cannot be undone, nor by a client a closing, and no older batch is undone instead: the
+    error names it.
     """
     cancelled: set[int] = set()
     final: Action | None = None
+    closed = ""
     for entries in _batches_backwards(store):
         first = entries[0]
         if _start(first, store) in cancelled:
@@ -125,26 +139,38 @@ def _last_undoable(store: OwnerStore, scope: UndoScope) -> str | None:
             final = final or next((each for each in _FINAL if any(entry.action is each for entry in entries)), None)
             if all(entry.action in LASTING for entry in entries):
                 continue
-            if final is None:
+            changes = _inverse_of(store, first.batch, actor) if final or closed or actor != USER else None
+            if not (final or closed or changes == []):
                 return first.batch
-            if _is_undoable(store, first.batch):
-                raise _final(final, first.batch)
+            if changes:
+                raise _final(final, first.batch) if final else _stays_private(closed, first.batch)
+            closed = closed or first.id
     if final is not None:
         raise _final(final)
+    if closed:
+        raise _stays_private(closed)
     return None
 
 
-def _is_undoable(store: OwnerStore, batch: str) -> bool:
+def _inverse_of(store: OwnerStore, batch: str, actor: str) -> list[Change] | None:
+    """The changes that undo a batch; None if it cannot be undone."""
     try:
-        return bool(inverse(store.journal(batch=batch, limit=2**31), store))
+        return inverse(store.journal(batch=batch, limit=2**31), store, actor)
     except TriskeleError:
-        return False
+        return None
 
 
 def _final(action: Action, earlier: str = "") -> Conflict:
     said = f"the last change {action} a memory, which cannot be undone"
     if not earlier:
         return Conflict(f"{said}, and there is nothing before it to undo")
+    return Conflict(f"{said}; the change before it is batch {earlier}", remedy=f"{IN_BATCH}{earlier}")
+
+
+def _stays_private(id: str, earlier: str = "") -> Conflict:
+    said = f"{id} stays private: only the user can make it more open (`triskele edit {id} --open`)"
+    if not earlier:
+        return Conflict(said)
     return Conflict(f"{said}; the change before it is batch {earlier}", remedy=f"{IN_BATCH}{earlier}")
 
 
@@ -165,20 +191,26 @@ def _numbers(entry: JournalEntry) -> list[int]:
     return [number for number in (entry.version, entry.previous) if number is not None]
 
 
-def inverse(entries: Sequence[JournalEntry], store: OwnerStore) -> list[Change]:
-    """The changes that restore every memory and link of a batch to its earlier state."""
+def inverse(entries: Sequence[JournalEntry], store: OwnerStore, actor: str = USER) -> list[Change]:
+    """The changes that restore every memory and link of a batch to its earlier state.
+
+    Only the user opens again what was made private; none are left if a client undoes just that.
+    """
     of_memories: dict[str, list[JournalEntry]] = {}
     for entry in entries:
         if entry.link_kind is None and entry.action not in LASTING:
             of_memories.setdefault(entry.id, []).append(entry)
     links = [entry for entry in reversed(entries) if entry.link_kind is not None]
-    ends = {end for entry in links for end in (entry.id, entry.other) if end is not None}
-    histories = {id: history for id in {*of_memories, *ends} if (history := store.history(id))}
+    ends = {end for entry in links for end in entry.ends}
+    histories = {
+        id: _as_written(store, history, actor) for id in {*of_memories, *ends} if (history := store.history(id))
+    }
     texts = {(row.id, row.version): row.sealed_as for row in store.sealed(sorted(histories))}
-    changes = [_before(store, own, histories[id], texts) for id, own in of_memories.items() if id in histories]
+    known = [(own, histories[id]) for id, own in of_memories.items() if id in histories]
+    changes = [change for own, history in known for change in _before(store, own, history, texts, actor)]
     changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
     changes += [_bound_back(entry) for entry in reversed(entries) if entry.action is Action.BOUND]
-    if not changes:
+    if not (changes or known):
         done = entries[-1].action if entries[-1].action in LASTING else "erased"
         raise BadInput(f"{entries[0].id} was {done}: this cannot be undone")
     return changes
@@ -189,8 +221,9 @@ def _before(
     entries: Sequence[JournalEntry],
     history: Sequence[Memory],
     texts: Mapping[tuple[str, int], int],
-) -> Change:
-    """The change from a memory's state after the batch to its state before it."""
+    actor: str,
+) -> list[Change]:
+    """The changes from a memory's state after the batch to its state before it."""
     first, last, now = entries[0], entries[-1], history[-1]
     number = last.previous if last.action is Action.FORGOTTEN else last.version
     # Two secrets with equal titles are the same only if their sealed texts are equal.
@@ -203,14 +236,56 @@ def _before(
     is_forgotten = now.known_to is not None
     was_absent = first.action in (Action.ADDED, Action.RESTORED)
     if was_absent and is_forgotten:
-        return Forget(now.id)
+        return [Forget(now.id)]
     if not is_as_left or is_forgotten != (last.action is Action.FORGOTTEN):
         later = store.journal(id=now.id, limit=2**31)[-1].batch
         raise Conflict(f"memory {now.id} was changed later: undo batch {later} first", remedy=f"{IN_BATCH}{later}")
     if was_absent:
-        return Forget(now.id)
+        return [Forget(now.id)]
     [previous] = [version for version in history if version.version == first.previous]
-    return Revise(previous, base=now.version)
+    return _restoring(previous, now, actor)
+
+
+def _restoring(previous: Memory, now: Memory, actor: str) -> list[Change]:
+    """The changes to an earlier version; only the user makes a private memory open again."""
+    if actor != USER and now.sensitivity is Sensitivity.PRIVATE:
+        if previous.sensitivity is Sensitivity.OPEN:
+            previous = replace(previous, sensitivity=Sensitivity.PRIVATE)
+        if now.known_to is None and same_words(previous, now):
+            return []
+    changes: list[Change] = [Revise(previous, base=now.version)]
+    if previous.sensitivity is Sensitivity.PRIVATE and is_raised(now.sensitivity, Sensitivity.PRIVATE):
+        changes.append(Withdraw(now.id))
+    return changes
+
+
+def _as_written(store: OwnerStore, history: Sequence[Memory], actor: str) -> Sequence[Memory]:
+    """The versions with the classes that they had when written: making a memory private closed the older ones too.
+
+    To a client a private memory has been private always.
+    """
+    is_closed = history[-1].sensitivity is Sensitivity.PRIVATE
+    if (is_closed and actor != USER) or all(each.sensitivity is not Sensitivity.PRIVATE for each in history):
+        return history
+    entries = store.journal(id=history[-1].id, limit=2**31)
+    edits = {entry.version: entry for entry in entries if entry.action in (Action.EDITED, Action.RESTORED)}
+    versions = [history[-1]]
+    for newer, older in pairwise(reversed(history)):
+        former = older.sensitivity
+        if newer.version in edits and newer.sensitivity is former is Sensitivity.PRIVATE:
+            former = _class_before(edits[newer.version], newer, older, versions[-1].sensitivity)
+        versions.append(replace(older, sensitivity=former))
+    return versions[::-1]
+
+
+def _class_before(edit: JournalEntry, newer: Memory, older: Memory, after: Sensitivity) -> Sensitivity:
+    """The class before an edit, of two that may have been closed since."""
+    if edit.other is not None:
+        return Sensitivity(edit.other)
+    # Journals of earlier releases do not name it, but an edit that changed nothing else changed the class.
+    if edit.action is Action.EDITED and same_words(newer, older):
+        return Sensitivity.PRIVATE if after is Sensitivity.OPEN else Sensitivity.OPEN
+    return after
 
 
 def _opposite(entry: JournalEntry) -> Change:

@@ -157,7 +157,9 @@ class Writer:
         else:
             self._keep_sealed(revised, sealed)
         action = Action.EDITED if standing is not None else Action.RESTORED
-        return self._note(action, revised, version=revised.version, previous=latest.version)
+        # A later closing also closes the older versions: the journal keeps the class that the edit changed.
+        changed = latest.sensitivity.value if latest.sensitivity is not revised.sensitivity else None
+        return self._note(action, revised, version=revised.version, previous=latest.version, other=changed)
 
     def _is_same(self, standing: Memory, memory: Memory) -> bool:
         """Equal in words and, behind equal titles, in the sealed text."""
@@ -239,8 +241,9 @@ class Writer:
         version: int | None = None,
         previous: int | None = None,
         link: Link | None = None,
+        other: str | None = None,
     ) -> Outcome:
-        kind, other = (link.kind.value, link.target) if link else (None, None)
+        kind, other = (link.kind.value, link.target) if link else (None, other)
         seq = self.write_entry(action, memory.id, version=version, previous=previous, kind=kind, other=other)
         return self._outcome(action, memory, version=version, seq=seq)
 

@@ -143,6 +143,9 @@ def _session(folder: Path) -> list[tuple[int, str]]:
     say("undo", "--batch", "nonsense")
     say("forget", ids[2])
     say("undo", "--json")
+    say("edit", ids[0], "--private")
+    say("undo")
+    say("history", ids[0])
     notes = folder / "notes.jsonl"
     notes.write_text("".join(json.dumps({"content": f"imported fact {n}"}) + "\n" for n in range(205)))
     say("import", str(notes), "--dry-run", "--json")

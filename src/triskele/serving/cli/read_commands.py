@@ -275,7 +275,7 @@ def _named(entry: JournalEntry) -> tuple[str, ...]:
     """The memories that an entry names: an entry of a share also names its reader, and may be about a tag."""
     if entry.action in (Action.SHARED, Action.UNSHARED):
         return () if entry.id.startswith(OF_A_TAG) else (entry.id,)
-    return (entry.id,) if entry.other is None else (entry.id, entry.other)
+    return entry.ends
 
 
 def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> dict[str, Any]:

@@ -142,9 +142,8 @@ def _outcome(outcome: Outcome, short: Short, closing: str) -> Text:
 
 
 def undo_summary(planned: UndoPlan) -> str:
-    """A batch in a few words: how much, by whom, where and when; what changes one memory is one change."""
-    many = counted(len(planned.entries) if planned.size > 1 else 1, "change")
-    first = planned.entries[0]
+    """A batch in a few words: how much, by whom, where and when."""
+    many, first = counted(len(planned.entries), "change"), planned.entries[0]
     return f"{many} by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)}"
 
 
@@ -152,7 +151,7 @@ def undo_plan(planned: UndoPlan, places: Sequence[KnownPlace], short: Short) -> 
     """What an undo takes back: each change with its text."""
     first = planned.entries[0]
     heading = f"Undoing a change by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)}:"
-    if planned.size > 1:
+    if len(planned.entries) > 1:
         heading = f"Undoing {undo_summary(planned)}:"
     lines: list[RenderableType] = [note(heading)]
     for entry in planned.entries[:SHOWN_OUTCOMES]:
@@ -185,6 +184,7 @@ def undone(
         if each.action is Action.EDITED and len(history) > 1:
             what = "text" if history[-1].content != history[-2].content else "details"
             done = f"Restored the earlier {what} of"
+            said += f" (now {history[-1].sensitivity})" if entry is not None and entry.other else ""
         lines.append(Text(f"{done} ") + Text(short.get(each.id, each.id), style=ID) + note(said))
     lines += _more(len(outcomes) - SHOWN_OUTCOMES)
     if batch := next((each.batch for each in outcomes if each.batch), ""):
@@ -257,7 +257,8 @@ def _detail(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory], sho
     found = _versions_of(entry, versions)
     version = f"version {entry.version}: " if entry.version is not None and entry.version > 1 else ""
     gone = "(its owner ended the share)" if entry.action is Action.UNSHARED else "(nothing is left of it)"
-    return version + one_line(shown_content(found[0], False)) if found else gone
+    before = f" (before: {entry.other})" if entry.action is Action.EDITED and entry.other else ""
+    return version + one_line(shown_content(found[0], False)) + before if found else gone
 
 
 def why_not(found: WhyNot, change: str | None) -> RenderableType:

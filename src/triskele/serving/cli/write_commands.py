@@ -271,14 +271,16 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
 @click.option("--all-projects", is_flag=True, help="The last change of any project.")
 @click.option("--anyone", is_flag=True, help="The last change of anyone, agents included.")
 @click.option(
-    "--yes", is_flag=True, help="Undo without asking; without a terminal needed for several changes, or another's."
+    "--yes",
+    is_flag=True,
+    help="Undo without asking; without a terminal needed for several memories, or another's change.",
 )
 @common
 def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: bool, yes: bool) -> None:
     """Undo your last change here, or a batch such as an import.
 
-    "Here" is the current project and what is stored for every project. It shows the change, and asks first if there
-    are several or if someone else made it.
+    "Here" is the current project and what is stored for every project. It shows the change, and asks first if it
+    changes several memories or if someone else made it.
     """
     with invocation.open_existing() as engine:
         try:
@@ -329,7 +331,7 @@ def _confirm_undo(invocation: Invocation, engine: Engine, planned: UndoPlan) -> 
 def _show_plan(invocation: Invocation, engine: Engine, planned: UndoPlan) -> None:
     from triskele.serving.cli import reports
 
-    ids = {id for entry in planned.entries for id in (entry.id, entry.other) if id is not None}
+    ids = {id for entry in planned.entries for id in entry.ends}
     invocation.write(reports.undo_plan(planned, engine.store.places(), engine.store.shorten(ids)))
 
 
@@ -378,7 +380,7 @@ def _report_changes(
     from triskele.serving.cli import render, reports
 
     entries = _entries(engine, outcomes)
-    ids = {each.id for each in outcomes} | {entry.other for entry in entries.values() if entry.other}
+    ids = {each.id for each in outcomes} | {id for entry in entries.values() for id in entry.ends}
     short = engine.store.shorten(ids)
     shown = reports.changes(outcomes, entries, short, copies=copies, erased=engine.erased_copies, sent=sent)
     return invocation.write(shown, *render.time_lines((more or {}).get("times", {})))

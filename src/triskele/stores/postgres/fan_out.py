@@ -395,7 +395,8 @@ class _Spread:
                     version=entry.version,
                     previous=entry.previous,
                     kind=entry.kind,
-                    other=entry.other,
+                    # Which class it had before is for its owner alone.
+                    other=entry.other if entry.kind else None,
                 )
         return numbers
 
