@@ -389,7 +389,9 @@ class _Source:
     def refuse_unknown(self) -> None:
         """Refuse a setting that does not exist, because it is probably misspelled."""
         for key, (_, origin) in self.given.items():
-            raise BadInput(f"unknown setting {key} in {origin}: check its spelling")
+            if any(known.startswith(f"{key}.") for known in self.origins):
+                raise BadInput(f"{key} in {origin} must be a section [{key}]: `triskele config unset {key}` removes it")
+            raise BadInput(f"unknown setting {key} in {origin}: correct it or run `triskele config unset {key}`")
 
 
 def _holds_nul(value: object) -> bool:

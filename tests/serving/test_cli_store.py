@@ -234,6 +234,58 @@ def test_config_set_corrects_a_file_that_cannot_be_read(run: Run, home: Path) ->
     assert file.read_text() == "[recall\n"
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    ["recall = 5\n", "recall = 'x'\n", "[[recall]]\nlimit = 1\n[[recall]]\nlimit = 2\n", "recall = [1]\n"],
+)
+def test_config_corrects_a_section_that_is_none(run: Run, home: Path, wrong: str) -> None:
+    home.mkdir(parents=True)
+    file = home / "config.toml"
+    text = f"project = 'shop' # mine\n{wrong}[memory]\nowner = 'ada'\n"
+    file.write_text(text)
+    assert run("config").is_refused(2, f"recall in {file} must be a section [recall]")
+    changed = run("config", "set", "recall.limit", "5")
+    assert changed.code == 0 and f"recall was not a section in {file}" in changed.err
+    rest = "project = 'shop' # mine\n[memory]\nowner = 'ada'\n"
+    assert file.read_text() == rest + "\n[recall]\nlimit = 5\n"
+    for key in ("recall", "recall.limit"):
+        file.write_text(text)
+        assert run("config", "unset", key).code == 0
+        assert file.read_text() == rest
+    assert run("config", "unset", "recall").is_refused(2, "unknown setting 'recall'")
+    file.write_text("[memory]\nowner = 'ada'\n[memory.categories]\nx = 1\n[project]\nx = 1\n")
+    assert run("config", "set", "project", "shop").is_refused(2, "setting memory.categories must be a list")
+    assert run("config", "set", "memory.categories", "a,b").code == 0
+    assert run("config", "get", "project").out == "shop\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ("[recal]\nlimit = 5\n", "recal.limit"),
+        ("[recal]\nlimit = 5\n", "recal"),
+        ("[hosted]\nfoo = 1\n", "hosted.foo"),
+        ("[hosted.foo]\nbar = 1\n", "hosted.foo"),
+        ("[hosted]\n'foo.bar' = 1\n", "hosted.foo.bar"),
+        ("home = '/x'\n", "home"),
+        ("recal.limit = 5\n", "recal.limit"),
+    ],
+)
+def test_config_unset_removes_misspelt_settings(run: Run, home: Path, wrong: str, key: str) -> None:
+    home.mkdir(parents=True)
+    file = home / "config.toml"
+    file.write_text(f"{wrong}[memory]\nowner = 'ada' # me\n")
+    assert run("list").is_refused(2, f"in {file}: correct it or run `triskele config unset ")
+    assert run("config", "unset", key).code == 0
+    assert run("config", "get", "memory.owner").out == "ada\n" and "# me" in file.read_text()
+    assert run("config", "unset", "memory").is_refused(2, "unknown setting 'memory'")
+    assert run("config", "unset", "recal.limit").is_refused(2, "did you mean recall.limit?")
+    file.write_text("[hosted]\nfoo = 1\n")
+    assert run("config", "unset", "hosted.foo", "--json").json["value"] is None
+    file.write_text("[hosted]\nfoo = 1\n")
+    assert run("config", "unset", "hosted.foo").out == f"hosted.foo is removed from {file}.\n"
+
+
 def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home: Path, tmp_path: Path) -> None:
     for key, value, words in (
         ("recall.model", "bundeld", "unknown model 'bundeld': write bundled"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import tomllib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -95,7 +96,10 @@ def set_setting(invocation: Invocation, key: str, value: str) -> None:
 @click.argument("key")
 @common
 def unset(invocation: Invocation, key: str) -> None:
-    """Remove a setting from the settings file; its default applies again."""
+    """Remove a setting from the settings file; its default applies again.
+
+    Misspelt settings and sections are removed too.
+    """
     _change(invocation, key, None)
 
 
@@ -104,10 +108,11 @@ def store_setting(key: str, value: str | None) -> Path:
     # Not those in force: a wrong value in the file, or in the environment, must not keep it from being corrected.
     home = {name: os.environ[name] for name in ("TRISKELE_HOME",) if name in os.environ}
     settings = load({**home, "TRISKELE_CONFIG": os.devnull})
-    if _known(key, settings) in _NOT_IN_FILE:
-        raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
     file = file_of(os.environ, settings.home)
     before = _read(file)
+    is_in_file = value is None and _is_removable(before, key, settings)
+    if not is_in_file and _known(key, settings) in _NOT_IN_FILE:
+        raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
     typed = None if value is None else _typed(key, value, _by_name(settings)[key]["value"])
     text = _changed(before, key, typed)
     try:
@@ -120,6 +125,8 @@ def store_setting(key: str, value: str | None) -> Path:
     if key in _CHECKS and value:
         _CHECKS[key](key, value)
     _write(file, text)
+    if value is not None and (section := _no_section(before, key)):
+        click.echo(f"{section} was not a section in {file}: its value is replaced by [{section}].", err=True)
     return file
 
 
@@ -129,9 +136,11 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
         now = invocation.settings()
     except BadInput as error:
         raise BadInput(f"{key} is changed in {file}, and another setting is wrong: {error}") from None
-    found = _by_name(now)[key]
+    found = _by_name(now).get(key, {"value": None, "origin": "unknown"})
     if invocation.as_json:
         return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
+    if found["origin"] == "unknown":
+        return click.echo(f"{key} is removed from {file}.")
     click.echo(f"{key} is {shown(key, found['value']) or 'empty'} ({file}).")
     if found["origin"].startswith("environment"):
         click.echo(f"It comes from the {found['origin']}, which overrides the file.", err=True)
@@ -173,6 +182,8 @@ def _read(file: Path) -> str:
         tomlkit.parse(text)
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read the settings in {file}: {error}") from error
+    except RecursionError:
+        raise BadInput(f"cannot read the settings in {file}: they are nested too deep") from None
     return text
 
 
@@ -181,18 +192,48 @@ def _changed(text: str, key: str, value: Any) -> str:
     import tomlkit
 
     document = tomlkit.parse(text)
-    section, _, name = key.rpartition(".")
+    if wrong := _no_section(text, key):
+        del document[wrong]
     if value is None:
-        holder: Any = document.get(section, {}) if section else document
-        holder.pop(name, None)
-    elif section:
-        document.setdefault(section, tomlkit.table())[name] = value
-    elif name not in document:
+        for holder, name in _places(document, key):
+            del holder[name]
+        return tomlkit.dumps(document)
+    section, _, name = key.rpartition(".")
+    holder = document.setdefault(section, tomlkit.table()) if section else document
+    if isinstance(holder.get(name), dict | tomlkit.items.AoT):
+        # A value in the place of a table could belong to the table before it.
+        del holder[name]
+    if not section and name not in document:
         # A key at the end would belong to the last table.
         return tomlkit.dumps({name: value}) + tomlkit.dumps(document)
-    else:
-        document[name] = value
+    # Again: a section that had only the deleted table is gone.
+    holder = document.setdefault(section, tomlkit.table()) if section else document
+    holder[name] = value
     return tomlkit.dumps(document)
+
+
+def _places(document: dict[str, Any], key: str) -> list[tuple[Any, str]]:
+    """The tables that hold a key as `load` reads it, each with the name that it has there."""
+    found = [(document, key)] if key in document else []
+    for section, table in document.items():
+        name = key.removeprefix(f"{section}.")
+        if isinstance(table, dict) and name != key and name in table:
+            found.append((table, name))
+    return found
+
+
+def _no_section(text: str, key: str) -> str:
+    """The section of a setting if the file has a value of that name instead of the section; otherwise empty."""
+    section, _, _ = key.rpartition(".")
+    value = tomllib.loads(text).get(section)
+    return section if value is not None and not isinstance(value, dict) else ""
+
+
+def _is_removable(text: str, key: str, settings: Settings) -> bool:
+    """Whether the file has a key, of a setting or misspelt; a whole section of settings does not count."""
+    document = tomllib.loads(text)
+    is_section = isinstance(document.get(key), dict) and is_dataclass(getattr(settings, key, None))
+    return bool(_places(document, key)) and not is_section
 
 
 def _check(text: str, home: Path) -> None:
