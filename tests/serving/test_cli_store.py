@@ -225,7 +225,7 @@ def test_config_set_corrects_a_file_that_cannot_be_read(run: Run, home: Path) ->
     assert run("config").is_refused(2, "setting server.url must begin")
     assert run("config", "set", "recall.limit", "900").is_refused(2, "between 1 and 200")
     assert run("config", "set", "recall.limit", "5").is_refused(
-        2, f"recall.limit is changed in {file}, and another setting is wrong: setting server.url must begin"
+        2, f"recall.limit is changed in {file}, but a setting is wrong: setting server.url must begin"
     )
     assert run("config", "unset", "server.url").out.startswith("server.url is empty")
     assert run("config", "get", "recall.limit").out == "5\n"
@@ -306,6 +306,55 @@ def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home
         assert run("config", "set", key, value).code == 0
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        *((f"{section}.url", "notaurl", "not valid") for section in ("hosted", "rerank", "llm")),
+        ("hosted.url", "http://", "setting hosted.url: the address of an endpoint is not valid"),
+        ("llm.url", "ftp://x", "must begin with https://"),
+        ("rerank.url", "https://x:99999", "not valid"),
+        ("llm.url", "https://exa mple", "not valid"),
+        ("hosted.url", "http://example.com", "http:// is for this machine only"),
+        ("sync.url", "http://exa mple", "setting sync.url: not the address of a server"),
+        ("sync.url", "https://x:99999", "not the address of a server"),
+        ("sync.url", "https://[x", "not the address of a server"),
+        ("sync.url", "http://example.com", "http:// is for this machine only"),
+        ("server.url", "http://example.com", "http:// is for this machine only"),
+        ("server.url", "https://user:pw@example.com", "not the address of a server"),
+        ("store.url", "postgresql://", "not a store address"),
+        ("store.url", "sqlite:///", "not a store address"),
+        ("store.read_url", "x", "not a store address: 'x' (write postgresql://user@host/database)"),
+        ("rerank.model", "foo", "unknown cross-encoder 'foo'"),
+        ("rerank.model", "EMPTY", "no cross-encoder in"),
+    ],
+)
+def test_config_set_refuses_addresses_and_cross_encoders_that_cannot_be_used(
+    run: Run, home: Path, tmp_path: Path, key: str, value: str, words: str
+) -> None:
+    home.mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    (home / "config.toml").write_text("[store]\nurl = 'postgresql://localhost/notes'\n")
+    ran = run("config", "set", key, str(tmp_path / "empty") if value == "EMPTY" else value)
+    assert ran.is_refused(2, words) and "pw" not in ran.err
+    assert (home / "config.toml").read_text() == "[store]\nurl = 'postgresql://localhost/notes'\n"
+
+
+def test_config_set_takes_addresses_and_cross_encoders_that_can_be_used(run: Run) -> None:
+    for key, value in (
+        ("hosted.url", "https://api.example.com/v1"),
+        ("llm.url", "http://localhost:11434/v1"),
+        ("sync.url", "http://127.0.0.1:8080"),
+        ("server.url", "https://memory.example.com:8443"),
+        ("server.url", ""),
+        ("store.url", "postgresql://user@host/notes"),
+        ("store.read_url", "postgresql://user@replica/notes"),
+        ("rerank.model", "bundled"),
+        ("rerank.service", "voyage"),
+        ("rerank.model", "rerank-2.5"),
+    ):
+        assert run("config", "set", key, value).code == 0, key
+
+
 def test_a_command_is_split_as_a_shell_does(run: Run, home: Path) -> None:
     ran = run("config", "set", "llm.command", "prog --a,b 'c d'")
     assert ran.out.startswith("llm.command is prog --a,b 'c d' (")
@@ -328,10 +377,31 @@ def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, a
     assert words not in run("curate").err and "no command is set" in run("curate").err
 
 
-def test_config_set_says_that_the_environment_wins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_set_says_that_the_environment_wins(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "3")
     ran = run("config", "set", "recall.limit", "5")
-    assert ran.out.startswith("recall.limit is 3 ") and "TRISKELE_RECALL_LIMIT" in ran.err
+    assert ran.out == f"recall.limit is changed in {home / 'config.toml'}.\n"
+    assert ran.err == "The environment variable TRISKELE_RECALL_LIMIT overrides the file: recall.limit is 3.\n"
+    monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "abc")
+    assert run("config", "set", "recall.limit", "4").is_refused(
+        2, "but a setting is wrong", "not 'abc' (from the environment variable TRISKELE_RECALL_LIMIT)"
+    )
+
+
+def test_an_error_about_a_model_or_a_language_names_what_set_it(
+    run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("The kettle is red")
+    for variable, value, key in (
+        ("TRISKELE_RECALL_MODEL", "zzz", "model"),
+        ("TRISKELE_INDEX_LANGUAGE", "klingon", "language"),
+    ):
+        monkeypatch.setenv(variable, value)
+        assert run("recall", "kettle").is_refused(2, value, f"(from the environment variable {variable})")
+        monkeypatch.delenv(variable)
+        section = "recall" if key == "model" else "index"
+        (home / "config.toml").write_text(f"[{section}]\n{key} = '{value}'\n")
+        assert run("recall", "kettle").is_refused(2, value, f"(in {home / 'config.toml'})")
 
 
 def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add, home: Path, tmp_path: Path) -> None:

@@ -116,14 +116,14 @@ def store_setting(key: str, value: str | None) -> Path:
     typed = None if value is None else _typed(key, value, _by_name(settings)[key]["value"])
     text = _changed(before, key, typed)
     try:
-        _check(text, settings.home)
+        changed = _check(text, settings.home)
     except BadInput:
         if _is_readable(before, settings.home):
             raise
         # The file was wrong before: the new value alone decides.
-        _check(_changed("", key, typed), settings.home)
+        changed = _check(_changed("", key, typed), settings.home)
     if key in _CHECKS and value:
-        _CHECKS[key](key, value)
+        _CHECKS[key](changed, key, value)
     _write(file, text)
     if value is not None and (section := _no_section(before, key)):
         click.echo(f"{section} was not a section in {file}: its value is replaced by [{section}].", err=True)
@@ -135,16 +135,18 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     try:
         now = invocation.settings()
     except BadInput as error:
-        raise BadInput(f"{key} is changed in {file}, and another setting is wrong: {error}") from None
+        raise BadInput(f"{key} is changed in {file}, but a setting is wrong: {error}") from None
     found = _by_name(now).get(key, {"value": None, "origin": "unknown"})
     if invocation.as_json:
         return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
     if found["origin"] == "unknown":
         return click.echo(f"{key} is removed from {file}.")
-    click.echo(f"{key} is {shown(key, found['value']) or 'empty'} ({file}).")
-    if found["origin"].startswith("environment"):
-        click.echo(f"It comes from the {found['origin']}, which overrides the file.", err=True)
-    return None
+    now_is = f"{key} is {shown(key, found['value']) or 'empty'}"
+    kind, _, variable = found["origin"].partition(" ")
+    if kind != "environment":
+        return click.echo(f"{now_is} ({file}).")
+    click.echo(f"{key} is changed in {file}.")
+    return click.echo(f"The environment variable {variable} overrides the file: {now_is}.", err=True)
 
 
 def _known(key: str, settings: Settings) -> str:
@@ -236,10 +238,10 @@ def _is_removable(text: str, key: str, settings: Settings) -> bool:
     return bool(_places(document, key)) and not is_section
 
 
-def _check(text: str, home: Path) -> None:
-    """Refuse settings that could not be read; the environment does not count."""
+def _check(text: str, home: Path) -> Settings:
+    """The settings of a text; refuse those that could not be read. The environment does not count."""
     # Imported here: the help of a command does not need them.
-    from triskele.index.analysis import Analyzer
+    from triskele.index.analysis import analyzer_of
     from triskele.stores import factory
 
     with TemporaryDirectory(prefix="triskele-") as folder:
@@ -248,9 +250,10 @@ def _check(text: str, home: Path) -> None:
         try:
             settings = load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
             factory.check_address(settings)
-            Analyzer(settings.index.language)
+            analyzer_of(settings)
         except BadInput as error:
-            raise BadInput(str(error).replace(f" in {tried}", "")) from None
+            raise BadInput(str(error).replace(f" (in {tried})", "").replace(f" in {tried}", "")) from None
+    return settings
 
 
 def _is_readable(text: str, home: Path) -> bool:
@@ -261,14 +264,43 @@ def _is_readable(text: str, home: Path) -> bool:
     return True
 
 
-def _check_model(_: str, name: str) -> None:
+def _check_model(_: Settings, __: str, name: str) -> None:
     from triskele.models.local import local_embedder
 
     if name != NO_MODEL:
         local_embedder(name)
 
 
-def _check_service(key: str, name: str) -> None:
+def _check_cross_encoder(settings: Settings, _: str, name: str) -> None:
+    from triskele.models.local import local_cross_encoder
+
+    if settings.rerank.service:
+        return
+    try:
+        local_cross_encoder(name)
+    except BadInput as error:
+        raise BadInput(f"{error}; for a hosted one set rerank.service first") from None
+
+
+def _check_endpoint(_: Settings, key: str, url: str) -> None:
+    from triskele.models.egress import Endpoint
+
+    try:
+        Endpoint(url=url, words=frozenset())
+    except BadInput as error:
+        raise BadInput(f"setting {key}: {error}") from None
+
+
+def _check_server(_: Settings, key: str, url: str) -> None:
+    from triskele.serving.http.client import checked_address
+
+    try:
+        checked_address(url)
+    except BadInput as error:
+        raise BadInput(f"setting {key}: {error}") from None
+
+
+def _check_service(_: Settings, key: str, name: str) -> None:
     """Refuse a service that no kind of hosted model has; its model and key may be set afterwards."""
     module, *others = _SERVICES[key]
     known = (*import_module(module).SERVICES, *others)
@@ -283,9 +315,13 @@ _SERVICES = {
     "llm.service": ("triskele.models.llm", "command"),
 }
 # Only when they are set: every other command does without what a mistake here switches off.
-_CHECKS: dict[str, Callable[[str, str], None]] = {"recall.model": _check_model} | dict.fromkeys(
-    _SERVICES, _check_service
-)
+_CHECKS: dict[str, Callable[[Settings, str, str], None]] = {
+    "recall.model": _check_model,
+    "rerank.model": _check_cross_encoder,
+    **dict.fromkeys(_SERVICES, _check_service),
+    **dict.fromkeys(("hosted.url", "rerank.url", "llm.url"), _check_endpoint),
+    **dict.fromkeys(("server.url", "sync.url"), _check_server),
+}
 
 
 def _write(file: Path, text: str) -> None:
