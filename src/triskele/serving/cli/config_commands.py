@@ -181,6 +181,8 @@ def _read(file: Path) -> str:
 
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
+        # Both: one reads settings, the other changes them, and they do not refuse the same texts.
+        tomllib.loads(text)
         tomlkit.parse(text)
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read the settings in {file}: {error}") from error
@@ -201,14 +203,9 @@ def _changed(text: str, key: str, value: Any) -> str:
             del holder[name]
         return tomlkit.dumps(document)
     section, _, name = key.rpartition(".")
-    holder = document.setdefault(section, tomlkit.table()) if section else document
-    if isinstance(holder.get(name), dict | tomlkit.items.AoT):
-        # A value in the place of a table could belong to the table before it.
-        del holder[name]
     if not section and name not in document:
         # A key at the end would belong to the last table.
         return tomlkit.dumps({name: value}) + tomlkit.dumps(document)
-    # Again: a section that had only the deleted table is gone.
     holder = document.setdefault(section, tomlkit.table()) if section else document
     holder[name] = value
     return tomlkit.dumps(document)
