@@ -260,7 +260,7 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
     try:
         return _loaded(source, store_url)
     except _BadSetting as error:
-        raise BadInput(f"{error}{variable_of(source.origins, error.key)}") from error.__cause__
+        raise BadInput(f"{error}{source_of(source.origins, error.key)}") from error.__cause__
 
 
 def _loaded(source: _Source, store_url: str | None) -> Settings:
@@ -290,10 +290,11 @@ def file_of(environment: Mapping[str, str], home: Path) -> Path:
     return Path(environment.get("TRISKELE_CONFIG") or home / CONFIG_FILE)
 
 
-def variable_of(origins: Mapping[str, str], key: str) -> str:
-    """Which environment variable set a value, in brackets, for an error about it."""
-    kind, _, variable = origins.get(key, "").partition(" ")
-    return f" (from the environment variable {variable})" if kind == "environment" else ""
+def source_of(origins: Mapping[str, str], key: str) -> str:
+    """Which environment variable or file set a value, in brackets, for an error about it."""
+    kind, _, variable = (origin := origins.get(key, "default")).partition(" ")
+    file = "" if kind in ("default", "argument") else f" (in {origin})"
+    return f" (from the environment variable {variable})" if kind == "environment" else file
 
 
 def without_choice(environment: Mapping[str, str]) -> dict[str, str]:
@@ -389,7 +390,9 @@ class _Source:
     def refuse_unknown(self) -> None:
         """Refuse a setting that does not exist, because it is probably misspelled."""
         for key, (_, origin) in self.given.items():
-            raise BadInput(f"unknown setting {key} in {origin}: check its spelling")
+            if any(known.startswith(f"{key}.") for known in self.origins):
+                raise BadInput(f"{key} in {origin} must be a section [{key}]: `triskele config unset {key}` removes it")
+            raise BadInput(f"unknown setting {key} in {origin}: correct it or run `triskele config unset {key}`")
 
 
 def _holds_nul(value: object) -> bool:

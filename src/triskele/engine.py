@@ -17,7 +17,7 @@ from triskele.config import Settings
 from triskele.curation import agreement, projects, recall_log, undo
 from triskele.curation.usage import AfterAnswer
 from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer
-from triskele.index.analysis import Analyzer
+from triskele.index.analysis import analyzer_of
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
@@ -92,7 +92,7 @@ class Engine:
         """Open the store of the settings, or bind one that engines of other owners share, and leave that open."""
         self.settings = settings
         self.actor = USER
-        self._analyzer = Analyzer(settings.index.language)
+        self._analyzer = analyzer_of(settings)
         unbound = store or factory.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
         self._workplace = projects.Workplace(self.store, folder, settings.project)

@@ -225,13 +225,65 @@ def test_config_set_corrects_a_file_that_cannot_be_read(run: Run, home: Path) ->
     assert run("config").is_refused(2, "setting server.url must begin")
     assert run("config", "set", "recall.limit", "900").is_refused(2, "between 1 and 200")
     assert run("config", "set", "recall.limit", "5").is_refused(
-        2, f"recall.limit is changed in {file}, and another setting is wrong: setting server.url must begin"
+        2, f"recall.limit is changed in {file}, but a setting is wrong: setting server.url must begin"
     )
     assert run("config", "unset", "server.url").out.startswith("server.url is empty")
     assert run("config", "get", "recall.limit").out == "5\n"
     file.write_text("[recall\n")
     assert run("config", "set", "recall.limit", "5").is_refused(2, f"cannot read the settings in {file}")
     assert file.read_text() == "[recall\n"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["recall = 5\n", "recall = 'x'\n", "[[recall]]\nlimit = 1\n[[recall]]\nlimit = 2\n", "recall = [1]\n"],
+)
+def test_config_corrects_a_section_that_is_none(run: Run, home: Path, wrong: str) -> None:
+    home.mkdir(parents=True)
+    file = home / "config.toml"
+    text = f"project = 'shop' # mine\n{wrong}[memory]\nowner = 'ada'\n"
+    file.write_text(text)
+    assert run("config").is_refused(2, f"recall in {file} must be a section [recall]")
+    changed = run("config", "set", "recall.limit", "5")
+    assert changed.code == 0 and f"recall was not a section in {file}" in changed.err
+    rest = "project = 'shop' # mine\n[memory]\nowner = 'ada'\n"
+    assert file.read_text() == rest + "\n[recall]\nlimit = 5\n"
+    for key in ("recall", "recall.limit"):
+        file.write_text(text)
+        assert run("config", "unset", key).code == 0
+        assert file.read_text() == rest
+    assert run("config", "unset", "recall").is_refused(2, "unknown setting 'recall'")
+    file.write_text("[memory]\nowner = 'ada'\n[memory.categories]\nx = 1\n[project]\nx = 1\n")
+    assert run("config", "set", "project", "shop").is_refused(2, "setting memory.categories must be a list")
+    assert run("config", "set", "memory.categories", "a,b").code == 0
+    assert run("config", "get", "project").out == "shop\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ("[recal]\nlimit = 5\n", "recal.limit"),
+        ("[recal]\nlimit = 5\n", "recal"),
+        ("[hosted]\nfoo = 1\n", "hosted.foo"),
+        ("[hosted.foo]\nbar = 1\n", "hosted.foo"),
+        ("[hosted]\n'foo.bar' = 1\n", "hosted.foo.bar"),
+        ("home = '/x'\n", "home"),
+        ("recal.limit = 5\n", "recal.limit"),
+    ],
+)
+def test_config_unset_removes_misspelt_settings(run: Run, home: Path, wrong: str, key: str) -> None:
+    home.mkdir(parents=True)
+    file = home / "config.toml"
+    file.write_text(f"{wrong}[memory]\nowner = 'ada' # me\n")
+    assert run("list").is_refused(2, f"in {file}: correct it or run `triskele config unset ")
+    assert run("config", "unset", key).code == 0
+    assert run("config", "get", "memory.owner").out == "ada\n" and "# me" in file.read_text()
+    assert run("config", "unset", "memory").is_refused(2, "unknown setting 'memory'")
+    assert run("config", "unset", "recal.limit").is_refused(2, "did you mean recall.limit?")
+    file.write_text("[hosted]\nfoo = 1\n")
+    assert run("config", "unset", "hosted.foo", "--json").json["value"] is None
+    file.write_text("[hosted]\nfoo = 1\n")
+    assert run("config", "unset", "hosted.foo").out == f"hosted.foo is removed from {file}.\n"
 
 
 def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home: Path, tmp_path: Path) -> None:
@@ -252,6 +304,55 @@ def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home
         ("llm.service", ""),
     ):
         assert run("config", "set", key, value).code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        *((f"{section}.url", "notaurl", "not valid") for section in ("hosted", "rerank", "llm")),
+        ("hosted.url", "http://", "setting hosted.url: the address of an endpoint is not valid"),
+        ("llm.url", "ftp://x", "must begin with https://"),
+        ("rerank.url", "https://x:99999", "not valid"),
+        ("llm.url", "https://exa mple", "not valid"),
+        ("hosted.url", "http://example.com", "http:// is for this machine only"),
+        ("sync.url", "http://exa mple", "setting sync.url: not the address of a server"),
+        ("sync.url", "https://x:99999", "not the address of a server"),
+        ("sync.url", "https://[x", "not the address of a server"),
+        ("sync.url", "http://example.com", "http:// is for this machine only"),
+        ("server.url", "http://example.com", "http:// is for this machine only"),
+        ("server.url", "https://user:pw@example.com", "not the address of a server"),
+        ("store.url", "postgresql://", "not a store address"),
+        ("store.url", "sqlite:///", "not a store address"),
+        ("store.read_url", "x", "not a store address: 'x' (write postgresql://user@host/database)"),
+        ("rerank.model", "foo", "unknown cross-encoder 'foo'"),
+        ("rerank.model", "EMPTY", "no cross-encoder in"),
+    ],
+)
+def test_config_set_refuses_addresses_and_cross_encoders_that_cannot_be_used(
+    run: Run, home: Path, tmp_path: Path, key: str, value: str, words: str
+) -> None:
+    home.mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    (home / "config.toml").write_text("[store]\nurl = 'postgresql://localhost/notes'\n")
+    ran = run("config", "set", key, str(tmp_path / "empty") if value == "EMPTY" else value)
+    assert ran.is_refused(2, words) and "pw" not in ran.err
+    assert (home / "config.toml").read_text() == "[store]\nurl = 'postgresql://localhost/notes'\n"
+
+
+def test_config_set_takes_addresses_and_cross_encoders_that_can_be_used(run: Run) -> None:
+    for key, value in (
+        ("hosted.url", "https://api.example.com/v1"),
+        ("llm.url", "http://localhost:11434/v1"),
+        ("sync.url", "http://127.0.0.1:8080"),
+        ("server.url", "https://memory.example.com:8443"),
+        ("server.url", ""),
+        ("store.url", "postgresql://user@host/notes"),
+        ("store.read_url", "postgresql://user@replica/notes"),
+        ("rerank.model", "bundled"),
+        ("rerank.service", "voyage"),
+        ("rerank.model", "rerank-2.5"),
+    ):
+        assert run("config", "set", key, value).code == 0, key
 
 
 def test_a_command_is_split_as_a_shell_does(run: Run, home: Path) -> None:
@@ -276,10 +377,31 @@ def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, a
     assert words not in run("curate").err and "no command is set" in run("curate").err
 
 
-def test_config_set_says_that_the_environment_wins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_set_says_that_the_environment_wins(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "3")
     ran = run("config", "set", "recall.limit", "5")
-    assert ran.out.startswith("recall.limit is 3 ") and "TRISKELE_RECALL_LIMIT" in ran.err
+    assert ran.out == f"recall.limit is changed in {home / 'config.toml'}.\n"
+    assert ran.err == "The environment variable TRISKELE_RECALL_LIMIT overrides the file: recall.limit is 3.\n"
+    monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "abc")
+    assert run("config", "set", "recall.limit", "4").is_refused(
+        2, "but a setting is wrong", "not 'abc' (from the environment variable TRISKELE_RECALL_LIMIT)"
+    )
+
+
+def test_an_error_about_a_model_or_a_language_names_what_set_it(
+    run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("The kettle is red")
+    for variable, value, key in (
+        ("TRISKELE_RECALL_MODEL", "zzz", "model"),
+        ("TRISKELE_INDEX_LANGUAGE", "klingon", "language"),
+    ):
+        monkeypatch.setenv(variable, value)
+        assert run("recall", "kettle").is_refused(2, value, f"(from the environment variable {variable})")
+        monkeypatch.delenv(variable)
+        section = "recall" if key == "model" else "index"
+        (home / "config.toml").write_text(f"[{section}]\n{key} = '{value}'\n")
+        assert run("recall", "kettle").is_refused(2, value, f"(in {home / 'config.toml'})")
 
 
 def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add, home: Path, tmp_path: Path) -> None:

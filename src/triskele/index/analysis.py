@@ -12,6 +12,7 @@ from typing import NamedTuple
 import Stemmer
 
 from triskele.base.text import IS_UNSPACED, MARKS, STOP_WORDS, UNSPACED, fold
+from triskele.config import Settings, source_of
 from triskele.errors import BadInput
 from triskele.types import Memory
 
@@ -75,6 +76,14 @@ class _Cache(dict[str, tuple[str, ...]]):
         for word in filterfalse(self.__contains__, words):
             self[word]
         return {form for term in terms for form in self._words.get(term, ())}
+
+
+def analyzer_of(settings: Settings) -> Analyzer:
+    """The analyzer of the settings' language; an error names what set the language."""
+    try:
+        return Analyzer(settings.index.language)
+    except BadInput as error:
+        raise BadInput(f"{error}{source_of(settings.origins, 'index.language')}") from None
 
 
 class Analyzer:

@@ -345,7 +345,7 @@ def _counted(tokens: Callable[[Any], object], answer: Any) -> int | None:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        if parts.hostname and parts.port != 0:
+        if parts.hostname and parts.port != 0 and " " not in url:
             return parts
     except ValueError:
         pass

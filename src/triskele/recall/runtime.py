@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
-from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings
+from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings, source_of
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
 from triskele.stores.derived import EMBED, MODEL_IN_FORCE
@@ -152,10 +152,10 @@ class ModelRuntime:
                 cap = self._settings.index.tail_cap
                 try:
                     self._semantic = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
-                except BadInput:
+                except BadInput as error:
                     # The folder of the model may be missing: only the lexical leg works until another switch.
                     if is_set(self._settings):
-                        raise
+                        raise BadInput(f"{error}{source_of(self._settings.origins, 'recall.model')}") from error
                 self._opened = model
             return self._semantic
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from triskele.base.ids import content_hash
-from triskele.config import KEY_FILE, Settings, shown_url, sqlite_path, variable_of
+from triskele.config import KEY_FILE, Settings, shown_url, source_of, sqlite_path
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocols import Store
 from triskele.stores.sqlite import lost_writes, maintenance, store_file
@@ -47,18 +47,28 @@ def replace_damaged(settings: Settings, source: Path) -> Path | None:
 
 
 def check_address(settings: Settings) -> None:
-    """Raise if no kind of store has such an address."""
-    _kind(settings)
+    """Raise if no kind of store has such an address, or no replica."""
+    # The path of a file is part of its address.
+    _kind(settings).index_folder(settings)
+    if not settings.store.url.partition("://")[2]:
+        raise _not_an_address(settings, "store.url", settings.store.url)
+    if (url := settings.store.read_url) and not url.startswith(("postgresql://", "postgres://")):
+        raise _not_an_address(settings, "store.read_url", url)
 
 
 def _kind(settings: Settings) -> _Kind:
     scheme, _, _ = settings.store.url.partition(":")
     if scheme not in _KINDS:
-        raise BadInput(
-            f"not a store address: {shown_url(settings.store.url)!r}{variable_of(settings.origins, 'store.url')}"
-            " (write sqlite:///notes.db, sqlite:////absolute/notes.db or postgresql://user@host/database)"
-        )
+        raise _not_an_address(settings, "store.url", settings.store.url)
     return _KINDS[scheme]
+
+
+def _not_an_address(settings: Settings, key: str, url: str) -> BadInput:
+    files = "sqlite:///notes.db, sqlite:////absolute/notes.db or " if key == "store.url" else ""
+    return BadInput(
+        f"not a store address: {shown_url(url)!r}{source_of(settings.origins, key)}"
+        f" (write {files}postgresql://user@host/database)"
+    )
 
 
 class _Sqlite:

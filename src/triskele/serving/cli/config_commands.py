@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import tomllib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -95,7 +96,10 @@ def set_setting(invocation: Invocation, key: str, value: str) -> None:
 @click.argument("key")
 @common
 def unset(invocation: Invocation, key: str) -> None:
-    """Remove a setting from the settings file; its default applies again."""
+    """Remove a setting from the settings file; its default applies again.
+
+    Misspelt settings and sections are removed too.
+    """
     _change(invocation, key, None)
 
 
@@ -104,22 +108,25 @@ def store_setting(key: str, value: str | None) -> Path:
     # Not those in force: a wrong value in the file, or in the environment, must not keep it from being corrected.
     home = {name: os.environ[name] for name in ("TRISKELE_HOME",) if name in os.environ}
     settings = load({**home, "TRISKELE_CONFIG": os.devnull})
-    if _known(key, settings) in _NOT_IN_FILE:
-        raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
     file = file_of(os.environ, settings.home)
     before = _read(file)
+    is_in_file = value is None and _is_removable(before, key, settings)
+    if not is_in_file and _known(key, settings) in _NOT_IN_FILE:
+        raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
     typed = None if value is None else _typed(key, value, _by_name(settings)[key]["value"])
     text = _changed(before, key, typed)
     try:
-        _check(text, settings.home)
+        changed = _check(text, settings.home)
     except BadInput:
         if _is_readable(before, settings.home):
             raise
         # The file was wrong before: the new value alone decides.
-        _check(_changed("", key, typed), settings.home)
+        changed = _check(_changed("", key, typed), settings.home)
     if key in _CHECKS and value:
-        _CHECKS[key](key, value)
+        _CHECKS[key](changed, key, value)
     _write(file, text)
+    if value is not None and (section := _no_section(before, key)):
+        click.echo(f"{section} was not a section in {file}: its value is replaced by [{section}].", err=True)
     return file
 
 
@@ -128,14 +135,18 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     try:
         now = invocation.settings()
     except BadInput as error:
-        raise BadInput(f"{key} is changed in {file}, and another setting is wrong: {error}") from None
-    found = _by_name(now)[key]
+        raise BadInput(f"{key} is changed in {file}, but a setting is wrong: {error}") from None
+    found = _by_name(now).get(key, {"value": None, "origin": "unknown"})
     if invocation.as_json:
         return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
-    click.echo(f"{key} is {shown(key, found['value']) or 'empty'} ({file}).")
-    if found["origin"].startswith("environment"):
-        click.echo(f"It comes from the {found['origin']}, which overrides the file.", err=True)
-    return None
+    if found["origin"] == "unknown":
+        return click.echo(f"{key} is removed from {file}.")
+    now_is = f"{key} is {shown(key, found['value']) or 'empty'}"
+    kind, _, variable = found["origin"].partition(" ")
+    if kind != "environment":
+        return click.echo(f"{now_is} ({file}).")
+    click.echo(f"{key} is changed in {file}.")
+    return click.echo(f"The environment variable {variable} overrides the file: {now_is}.", err=True)
 
 
 def _known(key: str, settings: Settings) -> str:
@@ -170,9 +181,13 @@ def _read(file: Path) -> str:
 
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
+        # Both: one reads settings, the other changes them, and they do not refuse the same texts.
+        tomllib.loads(text)
         tomlkit.parse(text)
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read the settings in {file}: {error}") from error
+    except RecursionError:
+        raise BadInput(f"cannot read the settings in {file}: they are nested too deep") from None
     return text
 
 
@@ -181,24 +196,49 @@ def _changed(text: str, key: str, value: Any) -> str:
     import tomlkit
 
     document = tomlkit.parse(text)
-    section, _, name = key.rpartition(".")
+    if wrong := _no_section(text, key):
+        del document[wrong]
     if value is None:
-        holder: Any = document.get(section, {}) if section else document
-        holder.pop(name, None)
-    elif section:
-        document.setdefault(section, tomlkit.table())[name] = value
-    elif name not in document:
+        for holder, name in _places(document, key):
+            del holder[name]
+        return tomlkit.dumps(document)
+    section, _, name = key.rpartition(".")
+    if not section and name not in document:
         # A key at the end would belong to the last table.
         return tomlkit.dumps({name: value}) + tomlkit.dumps(document)
-    else:
-        document[name] = value
+    holder = document.setdefault(section, tomlkit.table()) if section else document
+    holder[name] = value
     return tomlkit.dumps(document)
 
 
-def _check(text: str, home: Path) -> None:
-    """Refuse settings that could not be read; the environment does not count."""
+def _places(document: dict[str, Any], key: str) -> list[tuple[Any, str]]:
+    """The tables that hold a key as `load` reads it, each with the name that it has there."""
+    found = [(document, key)] if key in document else []
+    for section, table in document.items():
+        name = key.removeprefix(f"{section}.")
+        if isinstance(table, dict) and name != key and name in table:
+            found.append((table, name))
+    return found
+
+
+def _no_section(text: str, key: str) -> str:
+    """The section of a setting if the file has a value of that name instead of the section; otherwise empty."""
+    section, _, _ = key.rpartition(".")
+    value = tomllib.loads(text).get(section)
+    return section if value is not None and not isinstance(value, dict) else ""
+
+
+def _is_removable(text: str, key: str, settings: Settings) -> bool:
+    """Whether the file has a key, of a setting or misspelt; a whole section of settings does not count."""
+    document = tomllib.loads(text)
+    is_section = isinstance(document.get(key), dict) and is_dataclass(getattr(settings, key, None))
+    return bool(_places(document, key)) and not is_section
+
+
+def _check(text: str, home: Path) -> Settings:
+    """The settings of a text; refuse those that could not be read. The environment does not count."""
     # Imported here: the help of a command does not need them.
-    from triskele.index.analysis import Analyzer
+    from triskele.index.analysis import analyzer_of
     from triskele.stores import factory
 
     with TemporaryDirectory(prefix="triskele-") as folder:
@@ -207,9 +247,10 @@ def _check(text: str, home: Path) -> None:
         try:
             settings = load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
             factory.check_address(settings)
-            Analyzer(settings.index.language)
+            analyzer_of(settings)
         except BadInput as error:
-            raise BadInput(str(error).replace(f" in {tried}", "")) from None
+            raise BadInput(str(error).replace(f" (in {tried})", "").replace(f" in {tried}", "")) from None
+    return settings
 
 
 def _is_readable(text: str, home: Path) -> bool:
@@ -220,14 +261,43 @@ def _is_readable(text: str, home: Path) -> bool:
     return True
 
 
-def _check_model(_: str, name: str) -> None:
+def _check_model(_: Settings, __: str, name: str) -> None:
     from triskele.models.local import local_embedder
 
     if name != NO_MODEL:
         local_embedder(name)
 
 
-def _check_service(key: str, name: str) -> None:
+def _check_cross_encoder(settings: Settings, _: str, name: str) -> None:
+    from triskele.models.local import local_cross_encoder
+
+    if settings.rerank.service:
+        return
+    try:
+        local_cross_encoder(name)
+    except BadInput as error:
+        raise BadInput(f"{error}; for a hosted one set rerank.service first") from None
+
+
+def _check_endpoint(_: Settings, key: str, url: str) -> None:
+    from triskele.models.egress import Endpoint
+
+    try:
+        Endpoint(url=url, words=frozenset())
+    except BadInput as error:
+        raise BadInput(f"setting {key}: {error}") from None
+
+
+def _check_server(_: Settings, key: str, url: str) -> None:
+    from triskele.serving.http.client import checked_address
+
+    try:
+        checked_address(url)
+    except BadInput as error:
+        raise BadInput(f"setting {key}: {error}") from None
+
+
+def _check_service(_: Settings, key: str, name: str) -> None:
     """Refuse a service that no kind of hosted model has; its model and key may be set afterwards."""
     module, *others = _SERVICES[key]
     known = (*import_module(module).SERVICES, *others)
@@ -242,9 +312,13 @@ _SERVICES = {
     "llm.service": ("triskele.models.llm", "command"),
 }
 # Only when they are set: every other command does without what a mistake here switches off.
-_CHECKS: dict[str, Callable[[str, str], None]] = {"recall.model": _check_model} | dict.fromkeys(
-    _SERVICES, _check_service
-)
+_CHECKS: dict[str, Callable[[Settings, str, str], None]] = {
+    "recall.model": _check_model,
+    "rerank.model": _check_cross_encoder,
+    **dict.fromkeys(_SERVICES, _check_service),
+    **dict.fromkeys(("hosted.url", "rerank.url", "llm.url"), _check_endpoint),
+    **dict.fromkeys(("server.url", "sync.url"), _check_server),
+}
 
 
 def _write(file: Path, text: str) -> None:

@@ -63,7 +63,7 @@ class RemoteMemory:
         settings: Settings | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.url = _checked(url)
+        self.url = checked_address(url)
         self.project = project
         self.actor = USER
         self._settings = settings
@@ -427,9 +427,14 @@ def _pieces(file: Any) -> Iterator[bytes]:
         yield piece
 
 
-def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in url:
+def checked_address(url: str) -> str:
+    """The address of a server; refuse one that is not valid, holds a key or exposes texts on the network."""
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment or "@" in url or " " in url:
         raise BadInput("not the address of a server: write it like https://memory.example.com")
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         raise BadInput(f"the address of {parts.hostname} must begin with https:// (http:// is for this machine only)")
