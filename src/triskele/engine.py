@@ -107,6 +107,7 @@ class Engine:
         self.runtime = ModelRuntime(settings, self._index_folder, self.store, self._lexical, self._vault)
 
     def __enter__(self) -> Engine:
+        self.after_answer.refuse_closed()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -196,7 +197,7 @@ class Engine:
 
     def remember_all(self, memories: Iterable[Memory], *, batch: str | None = None) -> list[Outcome]:
         """Store many drafts in one transaction."""
-        return self.apply([Add(memory) for memory in memories], batch=batch)
+        return self.apply([Add(memory) for memory in validation.check_drafts(memories)], batch=batch)
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
         """Change a memory's content or details; the older version stays in the history."""
@@ -243,12 +244,11 @@ class Engine:
         self.erased_copies = self.lexical.drop_ahead() + copies
         return outcomes
 
-    def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
+    def link(self, source: str, kind: str, target: str) -> Outcome:
         """Link two memories."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
-        return self.apply([Connect(link)])[0]
+        return self.apply([Connect(_new_link(self.resolve(source), kind, self.resolve(target), timestamps.now()))])[0]
 
-    def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
+    def unlink(self, source: str, kind: str, target: str) -> Outcome:
         """Close a link; the history keeps it."""
         link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Disconnect(link)])[0]
@@ -274,7 +274,7 @@ class Engine:
         text: str,
         *,
         limit: int | None = None,
-        sort: Sort = Sort.RELEVANCE,
+        sort: str = Sort.RELEVANCE,
         show_superseded: bool = False,
         legs: Iterable[str] | None = None,
         fusion: str = "default",
@@ -294,25 +294,25 @@ class Engine:
         from triskele.recall.pipeline import pack
 
         settings = self.settings.recall
-        asked = Plan(legs=SHIPPED.legs if legs is None else frozenset(legs), fusion=fusion, rerank=rerank)
+        asked = plans.asked_for(legs, fusion, rerank)
         with self.runtime.moment():
             plan = self.plan_in_force(asked, order=NEAR if near else order)
             plan = plan.in_a_hurry() if hurried else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(
-                text,
+                text if isinstance(text, str) else validation.check_text(text, "the question"),
                 plan,
                 limit=settings.limit if limit is None else validation.check_limit(limit),
-                sort=sort,
+                sort=sort if isinstance(sort, Sort) else validation.check_sort(sort),
                 show_superseded=show_superseded,
                 near=self.resolve(near) if near else "",
                 hurried=hurried,
                 embed_first=settings.embed_first,
                 **filters,
             )
-        if plan.rerank == CROSS and sort is Sort.RELEVANCE:
+        if plan.rerank == CROSS and sort == Sort.RELEVANCE:
             self.after_answer.put(partial(agreement.note, self.store, answer))
         narrowed = show_superseded or any(filters.get(name) for name in _NARROWING)
-        is_kept = settings.log and logged and sort is Sort.RELEVANCE and not narrowed
+        is_kept = settings.log and logged and sort == Sort.RELEVANCE and not narrowed
         if is_kept and not self.runtime.egress_policy.quotes_secret(text):
             self.after_answer.put(partial(recall_log.note, self.store, text, answer, timestamps.now()))
         return answer if budget is None else pack(answer, validation.check_budget(budget))
@@ -370,7 +370,7 @@ class Engine:
         """Why a memory is not among the hits of this recall, and what would bring it there; options are recall's."""
         from triskele.recall.why_not import Recall, why_not
 
-        plan = self.plan_in_force(Plan(legs=frozenset(options.get("legs") or SHIPPED.legs)))
+        plan = self.plan_in_force(plans.asked_for(options.get("legs") or None))
         recall = Recall(self.recall, self.scope, self.runtime.sources, plan, self.settings.recall)
         return why_not(self.get(reference), text, options, recall)
 
@@ -390,11 +390,11 @@ class Engine:
         self.runtime.work_in_background()
 
     def browse(
-        self, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0, any_time: bool = True, **filters: Any
+        self, *, sort: str = Sort.RECENCY, limit: int = 50, offset: int = 0, any_time: bool = True, **filters: Any
     ) -> list[Memory]:
         """Memories of a scope, newest or most important first; those out of date are included."""
-        scope = replace(self.scope(**filters), any_time=any_time)
-        return self.store.browse(scope, sort=sort, limit=limit, offset=offset)
+        page = validation.check_page(sort, limit, offset)
+        return self.store.browse(replace(self.scope(**filters), any_time=any_time), **page)
 
     def scope(self, *, project: str | None = None, all_projects: bool = False, **filters: Any) -> Scope:
         """What a reader may see: of a project and what belongs everywhere, by the filters of `validation.narrowed`."""
@@ -461,13 +461,13 @@ class Engine:
             raise BadInput("the store has no files of its own: use the tools of its database")
         return self._maintenance
 
-    def backup(self, target: Path) -> None:
+    def backup(self, target: validation.FilePath) -> None:
         """Write a verified copy of the live store."""
-        self.maintenance.backup(target)
+        self.maintenance.backup(validation.check_path(target))
 
-    def restore(self, source: Path) -> Path | None:
+    def restore(self, source: validation.FilePath) -> Path | None:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
-        kept = self.maintenance.restore(source)
+        kept = self.maintenance.restore(validation.check_path(source))
         # Opened again: the backup may use another model.
         self.runtime.forget()
         self.reindex()
@@ -496,5 +496,5 @@ class Engine:
         )
 
 
-def _new_link(source: str, kind: LinkKind, target: str, at: datetime) -> Link:
-    return Link(source=source, kind=kind, target=target, known_from=at)
+def _new_link(source: str, kind: str, target: str, at: datetime) -> Link:
+    return Link(source=source, kind=validation.check_kind(kind), target=target, known_from=at)

@@ -57,7 +57,7 @@ class Drafter:
 
         Without a `sensitivity` the text decides: if it holds a secret, the memory becomes a secret.
         """
-        settings, labels = self.settings, list(tags)
+        settings, labels = self.settings, validation.check_texts(tags, "tags")
         text = validation.check_content(content, settings)
         refuse_secret_labels(tags=labels, keywords=keywords, session=session, project=project, speaker=speaker)
         now = timestamps.now()
@@ -116,7 +116,7 @@ class Drafter:
         """The memory with changes to its content or details; `open_text` returns the text of a secret."""
         given = dict(changes)
         if "tags" in given:
-            given["tags"] = list(given["tags"])
+            given["tags"] = validation.check_texts(given["tags"], "tags")
         title = given.pop("title", None)
         checked = self._checked(given)
         refuse_secret_labels(**{name: given[name] for name in given.keys() & _LABELS})
@@ -206,7 +206,7 @@ def refuse_secret_labels(
     named = [*(("a tag", tag) for tag in tags), ("the keywords", keywords)]
     named += [("the session", session or ""), ("the project", project or ""), ("the speaker", speaker or "")]
     for what, label in named:
-        for finding in detect.find(label):
+        for finding in detect.find(validation.check_text(label, what)):
             raise BadInput(
                 f"{what} looks like a secret ({detect.label_of(finding.kind)}) and would be readable:"
                 " leave it out, because only the text of a memory is sealed"
@@ -233,7 +233,7 @@ def _labels(memory: Memory) -> Iterator[tuple[str, str]]:
 def _checked_title(title: str | None, text: str, findings: Sequence[Finding], settings: MemorySettings) -> str | None:
     if title is None:
         return None
-    name = " ".join(validation.check_content(title, settings).split())
+    name = " ".join(validation.check_content(validation.check_text(title, "the title"), settings).split())
     if detect.find(name) or any(value in name.lower() for value in _values(text, findings)):
         raise BadInput("the title contains the secret: choose another title")
     return name

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import operator
+import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
 from triskele.base import timestamps
 from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.types import Memory, Origin, Role, Scope, Sensitivity
+from triskele.types import LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
 
 SHORTEST_PREFIX = 4
 MAX_POSITION = 2**53
@@ -24,6 +27,7 @@ MAX_LIMIT = 200
 MAX_BUDGET = 1_000_000
 
 Moment = datetime | str
+FilePath = str | os.PathLike[str]
 _Kind = TypeVar("_Kind", bound=StrEnum)
 
 # What programs call the parts of a conversation.
@@ -37,7 +41,7 @@ _SENTENCE_END = re.compile(f"({SENTENCE_END})")
 
 def check_prefix(reference: str) -> str:
     """An id or the first characters of one."""
-    prefix = reference.strip().lower()
+    prefix = check_text(reference, "an id").strip().lower()
     if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH or not set(prefix) <= set(ALPHABET):
         raise BadInput(
             f"not an id: {reference[:40]!r} (one looks like 1kpn46; its first {SHORTEST_PREFIX} characters are enough)"
@@ -45,9 +49,30 @@ def check_prefix(reference: str) -> str:
     return prefix
 
 
+def check_text(text: str, what: str) -> str:
+    """The text as it is; refuses every other type."""
+    if not isinstance(text, str):
+        raise BadInput(f"{what} must be a text, not {_type_of(text)}")
+    return text
+
+
+def check_texts(texts: Iterable[str], what: str) -> list[str]:
+    """The texts of a list; refuses a single text, which would be read letter by letter."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise BadInput(f"{what} must be a list of texts, not {_type_of(texts)}")
+    return [check_text(text, f"each of the {what}") for text in texts]
+
+
+def check_path(path: FilePath) -> Path:
+    """The path of a file, given as a text or as a path."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fspath(path):
+        raise BadInput(f"not the path of a file: {str(path)[:40]!r}")
+    return Path(path)
+
+
 def clean(text: str, what: str) -> str:
     """The text without invisible controls; refuses binary data and invalid Unicode."""
-    if text.isprintable():
+    if check_text(text, what).isprintable():
         return text.strip()
     if "\x00" in text:
         raise BadInput(f"{what} contains a NUL character: it looks like binary data, not text")
@@ -60,7 +85,8 @@ def clean(text: str, what: str) -> str:
 def check_content(text: str, settings: MemorySettings) -> str:
     """The cleaned content of a memory, within the limits."""
     # A huge text is refused before it is cleaned.
-    content = text if len(text) > _UNREAD_LENGTH else clean(text, "the memory")
+    is_huge = isinstance(text, str) and len(text) > _UNREAD_LENGTH
+    content = text if is_huge else clean(text, "the memory")
     if not content:
         raise BadInput("the memory is empty")
     if len(content) > settings.max_characters:
@@ -87,7 +113,7 @@ def clean_tag(tag: str) -> str:
 
 def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]:
     """Lower-case tags without duplicates, in the given order."""
-    cleaned = map(clean_tag, tags)
+    cleaned = map(clean_tag, check_texts(tags, "tags"))
     kept = tuple(dict.fromkeys(tag for tag in cleaned if tag))
     _check_length(", ".join(kept), "the tags", settings)
     return kept
@@ -102,6 +128,8 @@ def check_keywords(keywords: str, settings: MemorySettings) -> str:
 
 def check_importance(importance: float) -> float:
     """A number from 0 to 1."""
+    if not isinstance(importance, SupportsFloat) or isinstance(importance, str):
+        raise BadInput(f"importance must be a number, not {_type_of(importance)}")
     if not (math.isfinite(importance) and 0 <= importance <= 1):
         raise BadInput(f"importance must be between 0 and 1, not {importance}")
     # Adding zero turns -0.0, which a row cannot keep, into 0.0.
@@ -136,6 +164,16 @@ def check_origin(text: str) -> Origin:
     return _choice(Origin, text, "origin")
 
 
+def check_kind(text: str) -> LinkKind:
+    """One of the kinds of links."""
+    return _choice(LinkKind, text, "kind of link")
+
+
+def check_sort(text: str) -> Sort:
+    """One of the orders of an answer."""
+    return _choice(Sort, text, "sort")
+
+
 def _choice(kind: type[_Kind], text: str, what: str) -> _Kind:
     if isinstance(text, kind):
         return text
@@ -143,6 +181,10 @@ def _choice(kind: type[_Kind], text: str, what: str) -> _Kind:
     if name not in tuple(kind):
         raise BadInput(f"unknown {what} {str(text)[:40]!r}: choose one of {', '.join(kind)}")
     return kind(name)
+
+
+def _choices(check: Callable[[str], _Kind], names: Iterable[str] | None, what: str) -> frozenset[_Kind] | None:
+    return None if names is None else frozenset(map(check, check_texts(names, what)))
 
 
 def role_called(name: str) -> Role:
@@ -153,9 +195,10 @@ def role_called(name: str) -> Role:
 
 def check_position(position: int) -> int:
     """A position in a conversation or document that a store can hold."""
-    if not 0 <= position <= MAX_POSITION:
+    place = _whole(position, "a position")
+    if not 0 <= place <= MAX_POSITION:
         raise BadInput(f"a position must be between 0 and {MAX_POSITION:,}")
-    return position
+    return place
 
 
 def usual_category(settings: MemorySettings) -> str:
@@ -165,6 +208,8 @@ def usual_category(settings: MemorySettings) -> str:
 
 def check_moment(value: Moment | None) -> datetime | None:
     """A point in time with a time zone."""
+    if not isinstance(value, datetime | str | None):
+        raise BadInput(f"a point in time must be a text or a datetime, not {_type_of(value)}")
     if isinstance(value, datetime) and value.tzinfo is None:
         raise BadInput(f"a point in time needs a time zone: {value!r}")
     return timestamps.parse(value) if isinstance(value, str) else value
@@ -203,16 +248,42 @@ def check_words(memory: Memory) -> None:
 
 def check_budget(budget: int) -> int:
     """The number of tokens that an answer may have."""
-    if not 1 <= budget <= MAX_BUDGET:
+    tokens = _whole(budget, "budget")
+    if not 1 <= tokens <= MAX_BUDGET:
         raise BadInput(f"budget must be between 1 and {MAX_BUDGET:,} tokens, not {budget}")
-    return budget
+    return tokens
 
 
 def check_limit(limit: int) -> int:
     """The number of hits that an answer may have."""
-    if not 1 <= limit <= MAX_LIMIT:
+    most = _whole(limit, "limit")
+    if not 1 <= most <= MAX_LIMIT:
         raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
-    return limit
+    return most
+
+
+def check_page(sort: str, limit: int, offset: int) -> dict[str, Any]:
+    """The order of a list, how many it shows and how many come before."""
+    return {"sort": check_sort(sort), "limit": _whole(limit, "limit"), "offset": _whole(offset, "offset")}
+
+
+def check_drafts(drafts: Iterable[Memory]) -> list[Memory]:
+    """The drafts that are to be stored; refuses texts, which have to be drafted first."""
+    listed = list(drafts) if isinstance(drafts, Iterable) else [drafts]
+    for each in listed:
+        if not isinstance(each, Memory):
+            raise BadInput(f"only drafts can be stored together, not {_type_of(each)}: make them with `draft`")
+    return listed
+
+
+def _whole(number: SupportsIndex, what: str) -> int:
+    if not isinstance(number, SupportsIndex):
+        raise BadInput(f"{what} must be a whole number, not {_type_of(number)}")
+    return operator.index(number)
+
+
+def _type_of(value: object) -> str:
+    return "a text" if isinstance(value, str) else "None" if value is None else type(value).__name__
 
 
 def split_sentences(text: str, limit: int) -> list[str]:
@@ -261,16 +332,16 @@ def narrowed(
     known_at: Moment | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
-    sensitivities: Iterable[Sensitivity] | None = None,
-    origins: Iterable[Origin] | None = None,
+    sensitivities: Iterable[str] | None = None,
+    origins: Iterable[str] | None = None,
     trusted: frozenset[str] | None = None,
 ) -> Scope:
     """A scope with the filters that a reader asks for, checked."""
     known, (start, end) = check_when(known_at), check_range(since, until)
     return replace(
         scope,
-        sensitivities=None if sensitivities is None else frozenset(sensitivities),
-        origins=None if origins is None else frozenset(origins),
+        sensitivities=_choices(check_sensitivity, sensitivities, "sensitivities"),
+        origins=_choices(check_origin, origins, "origins"),
         category=None if category is None else check_category(category, settings),
         tags=frozenset(check_tags(tags, settings) if tags else ()),
         as_of=check_when(as_of) or known or scope.as_of,

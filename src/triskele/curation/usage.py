@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from triskele.curation import echo
+from triskele.errors import StoreClosed
 from triskele.stores.protocols import OwnerStore, Use
 from triskele.types import Answer, Memory
 
@@ -38,13 +39,22 @@ class AfterAnswer:
         """Queue a write; nothing is written now. Without `wakes` the caller flushes."""
         self._writes.append(write)
         if len(self._writes) == self._most:
-            self.start()
+            self._begin()
         elif not wakes:
             return
         self._wake.set()
 
     def start(self) -> None:
         """Write from now on in a thread, shortly after each answer."""
+        self.refuse_closed()
+        self._begin()
+
+    def refuse_closed(self) -> None:
+        """Raise once `close` was called."""
+        if self._stop.is_set():
+            raise StoreClosed("the memory was closed: open it again to use it")
+
+    def _begin(self) -> None:
         with self._mutex:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="triskele-after-answer", daemon=True)

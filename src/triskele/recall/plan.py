@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from triskele import validation
 from triskele.base import timestamps
 from triskele.config import RecallSettings
 from triskele.errors import BadInput, NotFound
@@ -58,8 +59,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse unknown names: a misspelt leg would silently find nothing."""
-        chosen = ((self.legs, LEGS), ({self.fusion}, FUSIONS), ({self.rerank}, RERANKS), ({self.walk}, WALKS))
-        for given, known in (*chosen, (self.evidence, EVIDENCE), ({self.order}, ORDERS)):
+        chosen = ((self.legs, LEGS), ({str(self.fusion)}, FUSIONS), ({str(self.rerank)}, RERANKS), ({self.walk}, WALKS))
+        for given, known in (*chosen, (self.evidence, EVIDENCE), ({str(self.order)}, ORDERS)):
             if unknown := sorted(given - set(known)):
                 raise BadInput(f"unknown way to rank {unknown[0][:40]!r}: choose one of {', '.join(known)}")
 
@@ -79,6 +80,12 @@ def leg_depth(settings: RecallSettings, limit: int) -> int:
 
 
 SHIPPED = Plan()
+
+
+def asked_for(legs: Iterable[str] | None, fusion: str = DEFAULT, rerank: str = DEFAULT) -> Plan:
+    """The plan of a caller's choices; without legs all of them rank."""
+    chosen = SHIPPED.legs if legs is None else frozenset(validation.check_texts(legs, "legs"))
+    return Plan(legs=chosen, fusion=fusion, rerank=rerank)
 
 
 @dataclass(frozen=True, slots=True)

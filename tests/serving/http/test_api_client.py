@@ -228,8 +228,8 @@ def test_complaints_are_sentences_where_the_engine_has_one(api: TestClient) -> N
     assert complaint("/v1/memories", content="x", importance=7) == "importance must be between 0 and 1, not 7"
     assert complaint("/v1/recall", query="x", limit=0) == "limit must be between 1 and 200, not 0"
     assert complaint("/v1/forget", ids=["zz", "!!"]).startswith("not an id")
+    assert complaint("/v1/memories", content="x", importance="high") == "importance must be a number, not a text"
     # Of another type than any value that the engine sees: the schema says so.
-    assert complaint("/v1/memories", content="x", importance="high").startswith("importance: ")
     assert complaint("/v1/memories", content="x", colour="red").startswith("colour: ")
     assert "by its id" in complaint("/v1/related", id="zzzzzzzz", content="x")
 
@@ -367,8 +367,52 @@ def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:
         lambda: other.remember("Herons fish at dawn"),
         lambda: memory.hook("stop", {}, sees_private=False, timeout_s=5),
         lambda: memory.export_memories(tmp_path / "all.jsonl"),
+        lambda: memory.import_memories(tmp_path / "all.jsonl"),
+        memory.work_in_background,
+        memory.embed,
+        memory.__enter__,
     )
     for call in calls:
-        with pytest.raises(Unavailable, match="is closed: connect again"):
+        with pytest.raises(StoreClosed, match="is closed: connect again"):
             call()
     memory.close()
+
+
+def test_values_of_another_type_are_refused_as_by_the_engine(remote: RemoteMemory) -> None:
+    kept = remote.remember("Herons fish at dawn").id
+    nothing: Any = None
+    one_text = "must be a list of texts, not a text"
+    calls: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: remote.remember("Otters fish", tags="abc"), one_text),
+        (lambda: remote.edit(kept, tags="abc"), one_text),
+        (lambda: remote.recall("fish", tags="abc"), one_text),
+        (lambda: remote.recall("fish", legs="foo"), one_text),
+        (lambda: remote.why_not(kept, "fish", legs="foo"), one_text),
+        (lambda: remote.browse(tags="abc"), one_text),
+        (lambda: remote.remember(nothing), "the memory must be a text, not None"),
+        (lambda: remote.remember_all(["abc"]), "must be a dictionary"),  # type: ignore[list-item]
+        (lambda: remote.recall(nothing), "the question must be a text, not None"),
+        (lambda: remote.recall("fish", limit="a"), "limit must be a whole number, not a text"),
+        (lambda: remote.recall("fish", category=["a"]), "the category must be a text, not list"),
+        (lambda: remote.browse(sort="newest"), "unknown sort 'newest'"),
+        (lambda: remote.get(nothing), "an id must be a text, not None"),
+        (lambda: remote.link(kept, "near", kept), "unknown kind of link 'near'"),
+        (lambda: remote.export_memories(nothing), "not the path of a file"),
+        (lambda: remote.import_memories(nothing), "not the path of a file"),
+    )
+    for call, said in calls:
+        with pytest.raises(BadInput, match=said):
+            call()
+    assert remote.census().memories == 1 and len(remote.versions(kept)) == 1
+
+
+def test_names_of_kinds_and_paths_as_texts_will_do(remote: RemoteMemory, engine: Engine, tmp_path: Path) -> None:
+    heron, otter = (remote.remember(text).id for text in ("Herons fish at dawn", "Otters fish at night"))
+    remote.link(heron, "see-also", otter)
+    assert [link.kind for link in engine.links(heron)] == [LinkKind.SEE_ALSO]
+    remote.unlink(heron, "see-also", otter)
+    assert engine.links(heron) == []
+    target = str(tmp_path / "all.jsonl")
+    remote.export_memories(target)
+    engine.erase(heron, otter)
+    assert remote.import_memories(target).added == 2

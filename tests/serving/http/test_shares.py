@@ -320,13 +320,13 @@ def test_an_untrusted_hit_does_not_keep_away_what_would_be_given_without_it(serv
         question = "when does the shop deploy?"
         id = hers.remember("The shop deploys on Fridays at nine, when does not matter").id
         his.remember("The shop sells bread")
-        alone = _given(his, question)
-        assert "sells bread" in alone
+        assert "sells bread" in _given(his, question)
         hers.store.shares.share("memory", id, "user", "bob")
         best, own = his.recall(question).hits
         # Less than half as good as what is shared.
         assert best.memory.shared_by == "ada" and own.score < 0.5 * best.score
-        assert _given(his, question) == alone
+        given = _given(his, question)
+        assert "sells bread" in given and "Fridays" not in given
 
 
 def test_silence_is_blamed_on_a_writer_but_not_on_a_share_that_does_not_count(server: Server) -> None:  # noqa: F811

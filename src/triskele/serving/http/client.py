@@ -16,7 +16,7 @@ from triskele.config import Settings
 from triskele.curation.decide import PairDecision
 from triskele.curation.projects import project_of
 from triskele.curation.undo import UndoPlan
-from triskele.errors import BadInput, NotFound, TriskeleError, Unavailable
+from triskele.errors import BadInput, NotFound, StoreClosed, TriskeleError, Unavailable
 from triskele.exchange.records import ExportReport, ImportReport
 from triskele.ingest import Drafter
 from triskele.recall.why_not import WhyNot
@@ -37,8 +37,8 @@ from triskele.serving.http.remote_store import RemoteStore
 from triskele.serving.http.replies import adapter
 from triskele.serving.statistics import MoreStatistics
 from triskele.stores.protocols import Census
-from triskele.types import USER, Answer, JournalEntry, Link, LinkKind, Memory, Outcome, Sort
-from triskele.validation import check_name
+from triskele.types import USER, Answer, JournalEntry, Link, Memory, Outcome, Sort
+from triskele.validation import FilePath, check_kind, check_name, check_path, check_text, check_texts
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TIMEOUT_S = 60.0
@@ -47,6 +47,9 @@ _TRANSFER = httpx.Timeout(60.0, write=600.0, read=600.0)
 
 # How a server of another version may refuse unknown operations.
 _UNKNOWN_TO_OTHERS = (404, 405, 409, 422)
+
+# In the query of an address one text would pass for a list.
+_LISTS = ("tags", "legs", "sensitivities", "origins")
 
 Value = TypeVar("Value")
 
@@ -75,6 +78,7 @@ class RemoteMemory:
         )
 
     def __enter__(self) -> RemoteMemory:
+        self._refuse_closed()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,10 +115,12 @@ class RemoteMemory:
 
     def embed(self, **_: object) -> int:
         """Nothing to embed here."""
+        self._refuse_closed()
         return 0
 
     def work_in_background(self) -> None:
         """Nothing to do here."""
+        self._refuse_closed()
 
     # Writing
 
@@ -125,7 +131,10 @@ class RemoteMemory:
 
     def remember_all(self, memories: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """Store up to 100 memories in one transaction, each given by its `content` and details."""
-        body = {"memories": [self._written(each) for each in memories]}
+        listed = list(memories)
+        if not all(isinstance(each, Mapping) for each in listed):
+            raise BadInput("each of the memories must be a dictionary with its `content`")
+        body = {"memories": [self._written(each) for each in listed]}
         return self.asked(list[Outcome], "POST", "/v1/batch", json=body)
 
     def draft(self, content: str, **details: Any) -> Memory:
@@ -145,7 +154,7 @@ class RemoteMemory:
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
         """Change a memory's content or details; the older version stays in the history."""
-        return self.asked(Outcome, "PATCH", _one(reference), json=changes)
+        return self.asked(Outcome, "PATCH", _one(reference), json=_listed(changes))
 
     def forget(self, *references: str) -> list[Outcome]:
         """Stop recalling these memories; history and undo keep them."""
@@ -163,13 +172,13 @@ class RemoteMemory:
         """The text of a secret; the journal notes that it was shown."""
         return self.asked(replies.SecretReply, "POST", f"{_one(reference)}/reveal").text
 
-    def link(self, source: str, kind: LinkKind, target: str) -> Outcome:
+    def link(self, source: str, kind: str, target: str) -> Outcome:
         """Link two memories."""
-        return self.asked(Outcome, "POST", "/v1/links", json={"source": source, "kind": kind, "target": target})
+        return self.asked(Outcome, "POST", "/v1/links", json=_tie(source, kind, target))
 
-    def unlink(self, source: str, kind: LinkKind, target: str) -> Outcome:
+    def unlink(self, source: str, kind: str, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        return self.asked(Outcome, "DELETE", "/v1/links", params={"source": source, "kind": kind, "target": target})
+        return self.asked(Outcome, "DELETE", "/v1/links", params=_tie(source, kind, target))
 
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
         """Undo a batch, or the last change to the project."""
@@ -208,7 +217,7 @@ class RemoteMemory:
         body = {**given(options), "id": reference, "query": text, "project": self._place(project)}
         return replies.to_why_not(self.asked(replies.WhyNotReply, "POST", "/v1/why-not", json=body))
 
-    def browse(self, *, sort: Sort = Sort.RECENCY, project: str | None = None, **filters: Any) -> list[Memory]:
+    def browse(self, *, sort: str = Sort.RECENCY, project: str | None = None, **filters: Any) -> list[Memory]:
         """Memories of a scope, newest or most important first; at most 200 at a time."""
         asked = {**given(filters), "sort": sort, "project": self._place(project)}
         page = self.asked(replies.PageReply, "GET", "/v1/memories", params=asked)
@@ -285,27 +294,28 @@ class RemoteMemory:
 
     def export_memories(
         self,
-        target: Path,
+        target: FilePath,
         *,
         include_private: bool = False,
         with_secrets: bool = False,
         current_only: bool = False,
     ) -> ExportReport:
         """Write all memories to a new file, one JSON record a line."""
+        path = check_path(target)
         params = {"private": include_private, "with_secrets": with_secrets, "current_only": current_only}
         details: dict[str, Any] = {"params": params, "headers": self._told, "timeout": _TRANSFER}
         with self._errors(), self._http.stream("GET", "/v1/export", **details) as answer:
             if answer.status_code != httpx.codes.OK:
                 answer.read()
                 raise self._raised(answer)
-            with target.open("xb") as file:
+            with path.open("xb") as file:
                 for piece in answer.iter_bytes():
                     file.write(piece)
             return self._read(ExportReport, answer, answer.headers.get(REPORT_HEADER, "").encode())
 
     def import_memories(
         self,
-        source: Path,
+        source: FilePath,
         *,
         format: str = "jsonl",
         dry_run: bool = False,
@@ -315,7 +325,8 @@ class RemoteMemory:
         """Import the memories of a file, all or none; notes that name no project get this memory's."""
         params = given({"format": format, "dry_run": dry_run, "keep_origin": keep_origin, "project": project})
         headers = {PROJECT_HEADER: quote(self.project)}
-        with source.open("rb") as file:
+        self._refuse_closed()
+        with check_path(source).open("rb") as file:
             return self.asked(
                 ImportReport,
                 "POST",
@@ -383,10 +394,13 @@ class RemoteMemory:
             return Unavailable(f"{self.url} refused the request ({found}): {said}")
         return found
 
+    def _refuse_closed(self) -> None:
+        if self._http.is_closed:
+            raise StoreClosed(f"the memory on {self.url} is closed: connect again")
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        if self._http.is_closed:
-            raise Unavailable(f"the memory on {self.url} is closed: connect again")
+        self._refuse_closed()
         try:
             yield
         except TriskeleError:
@@ -414,12 +428,21 @@ def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:
 
 
 def _one(reference: str) -> str:
-    return f"/v1/memories/{quote(reference, safe='')}"
+    return f"/v1/memories/{quote(check_text(reference, 'an id'), safe='')}"
+
+
+def _tie(source: str, kind: str, target: str) -> dict[str, str]:
+    return {"source": source, "kind": check_kind(kind), "target": target}
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set."""
-    return {name: value for name, value in options.items() if value is not None}
+    return {name: value for name, value in _listed(options).items() if value is not None}
+
+
+def _listed(options: Mapping[str, Any]) -> dict[str, Any]:
+    lists = {name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None}
+    return {**options, **lists}
 
 
 def _pieces(file: Any) -> Iterator[bytes]:

@@ -1,0 +1,135 @@
+"""What a program may hand to a memory: names for kinds, texts for paths; every other type is refused in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele.engine import Engine
+from triskele.errors import BadInput, StoreClosed
+from triskele.types import LinkKind, Sensitivity, Sort
+
+
+@pytest.fixture
+def engine(open_engine: Callable[..., Engine]) -> Engine:
+    return open_engine()
+
+
+WRONG_DETAILS: list[tuple[dict[str, Any], str]] = [
+    ({"tags": "abc"}, "tags must be a list of texts, not a text"),
+    ({"tags": None}, "tags must be a list of texts, not None"),
+    ({"tags": [1]}, "each of the tags must be a text, not int"),
+    ({"keywords": ["a"]}, "the keywords must be a text, not list"),
+    ({"category": ["facts"]}, "the category must be a text, not list"),
+    ({"importance": "high"}, "importance must be a number, not a text"),
+    ({"project": 5}, "the project must be a text, not int"),
+    ({"speaker": 5}, "the speaker must be a text, not int"),
+    ({"role": 5}, "unknown role '5'"),
+    ({"sensitivity": 5}, "unknown sensitivity '5'"),
+    ({"title": 5, "sensitivity": "secret"}, "the title must be a text, not int"),
+    ({"valid_from": 2026}, "a point in time must be a text or a datetime, not int"),
+]
+
+
+@pytest.mark.parametrize(("details", "said"), WRONG_DETAILS, ids=lambda value: str(value)[:30])
+def test_a_detail_of_another_type_is_refused(engine: Engine, details: dict[str, Any], said: str) -> None:
+    kept = engine.remember("Herons fish at dawn").id
+    for write in (lambda: engine.remember("Otters fish", **details), lambda: engine.edit(kept, **details)):
+        with pytest.raises(BadInput, match=said):
+            write()
+    assert engine.census().memories == 1 and len(engine.versions(kept)) == 1
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"limit": "a"}, "limit must be a whole number, not a text"),
+        ({"limit": 2.5}, "limit must be a whole number, not float"),
+        ({"budget": "a"}, "budget must be a whole number, not a text"),
+        ({"category": ["facts"]}, "the category must be a text, not list"),
+        ({"tags": "abc"}, "tags must be a list of texts, not a text"),
+        ({"legs": "lexical"}, "legs must be a list of texts, not a text"),
+        ({"legs": [1]}, "each of the legs must be a text, not int"),
+        ({"fusion": ["rrf"]}, "unknown way to rank"),
+        ({"rerank": None}, "unknown way to rank 'None'"),
+        ({"sort": "newest"}, "unknown sort 'newest': choose one of relevance, importance, recency"),
+        ({"near": 5}, "an id must be a text, not int"),
+        ({"since": 5}, "a point in time must be"),
+        ({"sensitivities": "open"}, "sensitivities must be a list of texts"),
+        ({"origins": ["nobody"]}, "unknown origin 'nobody'"),
+    ],
+    ids=str,
+)
+def test_an_option_of_a_recall_of_another_type_is_refused(engine: Engine, filters: dict[str, Any], said: str) -> None:
+    engine.remember("Herons fish at dawn")
+    with pytest.raises(BadInput, match=said):
+        engine.recall("herons", **filters)
+
+
+def test_what_is_no_text_is_no_memory_question_or_id(engine: Engine) -> None:
+    nothing: Any = None
+    for call, said in (
+        (engine.remember, "the memory must be a text, not None"),
+        (engine.draft_pieces, "the text must be a text, not None"),
+        (engine.recall, "the question must be a text, not None"),
+        (engine.get, "an id must be a text, not None"),
+        (engine.forget, "an id must be a text, not None"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            call(nothing)
+    for texts in ("abc", ["abc"], None):
+        with pytest.raises(BadInput, match="make them with `draft`"):
+            engine.remember_all(texts)  # type: ignore[arg-type]
+    for page in ({"limit": "a"}, {"offset": "a"}):
+        with pytest.raises(BadInput, match="must be a whole number, not a text"):
+            engine.browse(**page)  # type: ignore[arg-type]
+
+
+def test_kinds_and_orders_are_known_by_their_names(engine: Engine) -> None:
+    heron, otter = (engine.remember(text).id for text in ("Herons fish at dawn", "Otters fish at night"))
+    engine.link(heron, "see-also", otter)
+    assert [link.kind for link in engine.links(heron)] == [LinkKind.SEE_ALSO]
+    engine.unlink(heron, "see-also", otter)
+    assert engine.links(heron) == []
+    with pytest.raises(BadInput, match="unknown kind of link 'near': choose one of supersedes"):
+        engine.link(heron, "near", otter)
+    for sort in Sort:
+        named, given = engine.recall("fish", sort=sort.value), engine.recall("fish", sort=sort)
+        assert [hit.memory.id for hit in named.hits] == [hit.memory.id for hit in given.hits] != []
+    assert engine.browse(sort="importance") == engine.browse(sort=Sort.IMPORTANCE)
+    engine.edit(otter, sensitivity="private")
+    assert [memory.id for memory in engine.browse(sensitivities=["private"])] == [otter]
+    assert engine.browse(sensitivities=[Sensitivity.PRIVATE]) == engine.browse(sensitivities=["private"])
+
+
+def test_a_backup_and_a_restore_take_a_path_as_text(engine: Engine, tmp_path: Path) -> None:
+    engine.remember("Herons fish at dawn")
+    engine.backup(str(tmp_path / "b.db"))
+    engine.remember("Otters fish at night")
+    engine.restore(str(tmp_path / "b.db"))
+    assert [memory.content for memory in engine.browse()] == ["Herons fish at dawn"]
+    wrong: Any
+    for wrong in ("", None, b"b.db", "b\0.db"):
+        for call in (engine.backup, engine.restore):
+            with pytest.raises(BadInput, match="not the path of a file"):
+                call(wrong)
+
+
+def test_a_closed_memory_starts_nothing(engine: Engine, tmp_path: Path) -> None:
+    engine.remember("Herons fish at dawn")
+    engine.backup(tmp_path / "b.db")
+    engine.close()
+    for call in (
+        engine.__enter__,
+        engine.work_in_background,
+        engine.acting_as("client:codex").work_in_background,
+        lambda: engine.backup(tmp_path / "c.db"),
+        lambda: engine.restore(str(tmp_path / "b.db")),
+    ):
+        with pytest.raises(StoreClosed, match="was closed: open it again"):
+            call()
+    assert not (tmp_path / "c.db").exists() and not engine.runtime.is_at_work
+    engine.close()
