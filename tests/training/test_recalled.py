@@ -63,7 +63,8 @@ def test_weights_come_back_from_the_graph(tmp_path: Path, bert: Path) -> None:
     source = {name: value.astype(np.float32) for name, value in load_file(bert / "model.safetensors").items()}
     script = export.builder()
     config = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "layer_norm_eps": 1e-5}
-    onnx.save(script.build(source, config, np.load(bert / "projection.npy"), True), tmp_path / "graph.onnx")
+    held = script.constants(source, config, True) | {"projection": np.load(bert / "projection.npy")}
+    onnx.save(script.build(script.Encoder(held, config, True)), tmp_path / "graph.onnx")
     state = from_graph.state_of(from_graph.constants(tmp_path / "graph.onnx"))
     for name in ("encoder.layer.1.output.dense", "encoder.layer.0.attention.self.key"):
         weight = source[f"{name}.weight"]
