@@ -99,9 +99,7 @@ CONVERSATION = (
 @pytest.mark.parametrize(
     ("question", "answer"), [("When is the dentist appointment?", 8), ("Who is allergic to bee stings?", 6)]
 )
-def test_a_turn_of_a_conversation_is_as_sure_as_the_same_text_alone(
-    tmp_path: Path, question: str, answer: int
-) -> None:
+def test_a_turn_of_a_conversation_is_as_sure_as_the_same_text_alone(tmp_path: Path, question: str, answer: int) -> None:
     found = []
     for session in (None, "talk"):
         home = tmp_path / (session or "alone")

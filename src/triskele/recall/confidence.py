@@ -1,6 +1,6 @@
 """Confidence: how likely the best hit answers, by a logistic model of a few signs.
 
-The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0050); no sign is learned from a store.
+The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0050, 0068); no sign is learned from a store.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BARE_WORDS = 3
-_BIAS = -5.78
+_BIAS = -5.99
 _WEIGHTS: Mapping[str, float] = {
-    "cosine": 4.81,
-    "words": 0.12,
-    "margin": 9.13,
-    "length": 1.27,
-    "spread": -5.19,
-    "unknown": -4.83,
-    "elsewhere": -6.5,
+    "cosine": 4.7,
+    "words": 0.33,
+    "margin": 8.35,
+    "length": 1.16,
+    "spread": -3.37,
+    "unknown": -4.15,
+    "elsewhere": -4.01,
 }
 # Only the text of a memory counts, not its connections, its speaker or the turns around it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
