@@ -257,6 +257,17 @@ def test_facts_tell_who_said_it(open_corpus: Open, rows: dict[str, int]) -> None
     assert corpus.speakers([]) == corpus.speakers([-1]) == {}
 
 
+def test_what_a_speaker_said_newest_first(open_corpus: Open, rows: dict[str, int]) -> None:
+    corpus = open_corpus()
+    first, second, third, fourth, _ = TALK
+    assert corpus.said_by("ann", 10).tolist() == some(rows, third, first).tolist()
+    assert corpus.said_by("Bo", 1).tolist() == some(rows, fourth).tolist()
+    assert corpus.said_by("Bob", 10).tolist() == corpus.said_by("?", 10).tolist() == []
+    # What the reader may not read is no memory of the speaker.
+    assert open_corpus(sensitivities=[Sensitivity.OPEN]).said_by("bo", 10).tolist() == some(rows, second).tolist()
+    assert open_corpus(project="elsewhere").said_by("Ann", 10).tolist() == []
+
+
 def test_mentions_lead_from_memory_to_memory(open_corpus: Open, rows: dict[str, int]) -> None:
     corpus = open_corpus()
     mentions = corpus.mentions(some(rows, FAR, BRIDGE))

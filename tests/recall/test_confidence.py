@@ -19,10 +19,11 @@ from triskele.recall.legs import QueryTerms
 from triskele.types import LEAST_CONFIDENCE
 
 
-def candidate(row: int, near: float, words: float = 0.0, graph: float = 0.0) -> Candidate:
+def candidate(row: int, near: float, words: float = 0.0, graph: float = 0.0, lent: float = 0.0) -> Candidate:
+    late = near + lent
     parts = {
         "dense": Contribution(1, near, near, 0.4 * near),
-        "late": Contribution(1, near, near, 0.5 * near),
+        "late": Contribution(1, late, late, 0.5 * late),
         "lexical": Contribution(1, words, words, 0.1 * words),
         "graph": Contribution(1, graph, graph, graph),
     }
@@ -39,13 +40,18 @@ def likely(
     words: float = 0.0,
     graph: float = 0.0,
     terms: int = 3,
-    matches: tuple[float, ...] = (0.5, 0.5),
+    apart: float = 0.0,
+    lent: float = 0.0,
     unknown: frozenset[str] = frozenset(),
     elsewhere: float = 0.0,
 ) -> float:
-    ranked = [candidate(1, best, words, graph), *(candidate(row, near) for row, near in enumerate(others, start=2))]
-    late = LateScores(np.array([1]), np.ones(1, np.float32), np.array([matches], dtype=np.float32))
-    weights = np.full(len(matches), 1 / len(matches), dtype=np.float32)
+    """The confidence in a candidate, of whose two tokens one matches better than the other, among others."""
+    rows = range(2, 2 + len(others))
+    neighbours = [candidate(row, near, lent=lent) for row, near in zip(rows, others, strict=True)]
+    ranked = [candidate(1, best, words, graph), *neighbours]
+    matches = np.array([(best - apart, best + apart), *((near, near) for near in others)], dtype=np.float32)
+    late = LateScores(np.array([1, *rows]), np.ones(len(ranked), np.float32), matches)
+    weights = np.full(2, 0.5, dtype=np.float32)
     found = CandidateSet(ranked, late=late, token_weights=weights, elsewhere=elsewhere)
     return confidence.likelihood(confidence.signs(found, query(*map(str, range(terms)), unknown=unknown)))
 
@@ -57,7 +63,7 @@ def test_nearness_lead_and_length_raise_it() -> None:
 
 
 def test_tokens_that_match_well_beside_tokens_that_hardly_match_lower_it() -> None:
-    assert likely(0.6, 0.4, matches=(0.9, 0.1)) < likely(0.6, 0.4, matches=(0.5, 0.5))
+    assert likely(0.6, 0.4, apart=0.4) < likely(0.6, 0.4)
 
 
 def test_an_identifier_that_no_memory_holds_lowers_it() -> None:
@@ -70,6 +76,41 @@ def test_what_another_project_knows_better_lowers_it() -> None:
 
 def test_connections_do_not_count() -> None:
     assert likely(0.6, 0.5, graph=2.0) == pytest.approx(likely(0.6, 0.5))
+
+
+def test_matches_that_turns_lend_to_each_other_do_not_count() -> None:
+    assert likely(0.6, 0.4, 0.3, lent=0.2) == pytest.approx(likely(0.6, 0.4, 0.3))
+
+
+CONVERSATION = (
+    "I finally moved to Lisbon last month",
+    "How is the new flat?",
+    "Small but bright, and the landlord is kind",
+    "Do you still play the cello?",
+    "Every Tuesday, with a quartet from the conservatory",
+    "I keep bees in the garden now, two hives so far",
+    "My brother Leo is allergic to bee stings, so be careful",
+    "We bought an old van and want to drive to Norway in June",
+    "The dentist moved my appointment to the 14th of March",
+    "We had spicy ramen and green tea yesterday",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"), [("When is the dentist appointment?", 8), ("Who is allergic to bee stings?", 6)]
+)
+def test_a_turn_of_a_conversation_is_as_sure_as_the_same_text_alone(tmp_path: Path, question: str, answer: int) -> None:
+    found = []
+    for session in (None, "talk"):
+        home = tmp_path / (session or "alone")
+        with Engine(load({"TRISKELE_HOME": str(home)}), tmp_path) as engine:
+            for place, text in enumerate(CONVERSATION):
+                engine.remember(text, project="", session=session, position=place if session else None)
+            engine.embed()
+            found.append(engine.recall(question, project=""))
+    alone, in_conversation = found
+    assert alone.hits[0].memory.content == in_conversation.hits[0].memory.content == CONVERSATION[answer]
+    assert abs(alone.confidence - in_conversation.confidence) < 0.1
 
 
 @pytest.fixture(params=["bundled", "none"])

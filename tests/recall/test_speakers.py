@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from triskele.base import timestamps
+from triskele.config import load
+from triskele.engine import Engine
 from triskele.index.corpus import Facts
 from triskele.models.embedders import Encoding
 from triskele.recall import candidates, evidence
+from triskele.recall.confidence import SEARCHED
 from triskele.recall.legs import EncodedQuery
 from triskele.recall.plan import Plan
 from triskele.types import Query, Role, Scope
@@ -113,3 +117,31 @@ def test_names_weigh_less_by_the_share_of_turns_and_keep_their_weight_in_single_
 
 def test_a_query_of_names_alone_keeps_its_weights() -> None:
     assert weights("Ann bob", [ANN, BOB], [10, 20]) == [1, 1]
+
+
+@pytest.mark.parametrize("model", ["bundled", "none"])
+def test_a_bare_name_finds_what_its_bearer_said(tmp_path: Path, model: str) -> None:
+    said = {
+        "Dana Whitlock": [
+            "The flat is small but bright",
+            "Rehearsal is every Tuesday",
+            "The dentist moved my appointment",
+        ],
+        "Omar": ["Two hives stand behind the shed", "We drive to Norway in June", "Ramen, please"],
+    }
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_MODEL": model}), tmp_path) as engine:
+        for name, texts in said.items():
+            for text in texts:
+                engine.remember(text, project="", speaker=name)
+        if model != "none":
+            engine.embed()
+        for name in ("Dana", "dana whitlock"):
+            answer = engine.recall(name, project="", limit=6)
+            assert {hit.memory.content for hit in answer.hits[:3]} == set(said["Dana Whitlock"])
+            assert answer.confidence == SEARCHED
+            assert all("in the words of Dana Whitlock" in hit.reason for hit in answer.hits[:3])
+        # A question, another word, or part of a name is no search for a speaker.
+        for other in ("Whitlock", "Danas", "Dana?"):
+            assert engine.recall(other, project="").confidence < SEARCHED
+        engine.remember("Dana is allergic to walnuts", project="")
+        assert engine.recall("Dana", project="").hits[0].memory.content == "Dana is allergic to walnuts"

@@ -6,6 +6,7 @@ A corpus is a view: it belongs to one scope and one moment, and every call answe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +20,13 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
+_WORDS = re.compile(r"\w+").findall
+
+
+def is_called(speaker: str, name: str) -> bool:
+    """Whether a speaker has a name, in full or as the first name, in any case."""
+    words, asked = _WORDS(speaker.casefold()), _WORDS(name.casefold())
+    return bool(asked) and asked in (words, words[:1])
 
 
 class LexicalHit(Protocol):
@@ -134,6 +142,10 @@ class Corpus(Words, Vectors, Protocol):
 
     def speakers(self, codes: Iterable[int]) -> dict[int, str]:
         """The names of some speakers, by the codes of `Facts.speakers`; -1 has no name."""
+        ...
+
+    def said_by(self, name: str, most: int) -> Ints:
+        """The newest rows of those who are called by a name; none where looking for them would take long."""
         ...
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:

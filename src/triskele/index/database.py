@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from triskele.index.analysis import PADDING, Analyzer, memory_terms
-from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions
+from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions, is_called
 from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
@@ -39,6 +39,8 @@ _K1, _B = 1.2, 0.75
 _NORMS: list[int] = sorted({*range(40), *(24 + (8 + low) * 2**shift for shift in range(1, 25) for low in range(8))})
 # A scope of so few versions is compared vector by vector.
 EXACT_LIMIT = 5_000
+# No index finds the memories of a speaker: with more versions than this their speakers are not looked for.
+READ_WHOLE_LIMIT = 100_000
 # The list of the index, `hnsw.ef_search`: so many times the candidates, and so many times the root of the vectors,
 # divided by the root of the share of them that is in the scope. Decision 59 has what that finds.
 _LIST_PER_CANDIDATE, _LIST_PER_ROOT = 2, 2.5
@@ -364,6 +366,14 @@ class DatabaseCorpus:
         """The names of some speakers."""
         wanted = set(codes)
         return {code: name for name, code in self._speakers.items() if code in wanted}
+
+    def said_by(self, name: str, most: int) -> Ints:
+        """The newest rows of those who are called by a name; none if the owner has very many versions."""
+        found: list[int] = []
+        if self.size <= READ_WHOLE_LIMIT:
+            called = [speaker for speaker in self._rows.speakers(self.scope) if is_called(speaker, name)]
+            found = self._rows.said_by(called, self.scope, most) if called else []
+        return np.array(found, dtype=np.int64)
 
     # Mentions
 

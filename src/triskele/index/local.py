@@ -15,7 +15,7 @@ import numpy as np
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog, Columns, ScopeView
-from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions
+from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions, is_called
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
@@ -264,6 +264,15 @@ class LocalCorpus(LocalVectors):
         wanted = set(codes)
         # A copy: another thread may be adding names.
         return {code: name for name, code in self.columns.codes.speakers.copy().items() if code in wanted}
+
+    def said_by(self, name: str, most: int) -> Ints:
+        """The newest rows of those who are called by a name."""
+        columns = self.columns
+        codes = [code for speaker, code in columns.codes.speakers.copy().items() if is_called(speaker, name)]
+        if not codes:
+            return _NONE
+        at = np.flatnonzero(np.isin(columns.speakers, codes) & self._scoped.is_visible)
+        return columns.rows[at[np.lexsort((-at, -columns.happened[at]))][:most]]
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, up to a limit for each row."""

@@ -32,6 +32,9 @@ FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.2}
 # What is added to that of time for the part of the query that names it: “what happened in June” asks for little else.
 BY_TIME_WORDS = 0.8
+# What a search for a speaker's name adds to the memories of that speaker: above what merely resembles the name, below a
+# text that holds it.
+BY_NAME = 0.4
 # A memory without vectors has its lexical score alone, a little below those that every leg scored.
 STAND_IN = 0.75
 SMOOTHING = 0.2
@@ -328,6 +331,20 @@ def stand_in(fused: list[Candidate], weights: Mapping[str, float], waiting: Set[
         share = STAND_IN * sum(weights.values()) * min(part.normalised, 1.0)
         raised[candidate.row] = Candidate(candidate.row, share, {LEXICAL: part._replace(contribution=share)})
     return sorted(raised.values(), key=lambda candidate: (-candidate.score, candidate.row))
+
+
+def with_spoken(fused: list[Candidate], rows: Ints) -> list[Candidate]:
+    """The candidates with the memories of a speaker whose name was searched for, newest first; evidence, no filter."""
+    known = {candidate.row: candidate for candidate in fused}
+    spoken = [_said(known.pop(row, Candidate(row, 0.0, {})), rank) for rank, row in enumerate(rows.tolist(), start=1)]
+    return sorted([*spoken, *known.values()], key=lambda candidate: -candidate.score)
+
+
+def _said(candidate: Candidate, rank: int) -> Candidate:
+    parts = dict(candidate.parts)
+    before = parts[SPEAKER].contribution if SPEAKER in parts else 0.0
+    parts[SPEAKER] = Contribution(rank, 1.0, 1.0, before + BY_NAME)
+    return Candidate(candidate.row, candidate.score + BY_NAME, parts)
 
 
 def few_of_each_text(fused: list[Candidate], corpus: Corpus) -> list[Candidate]:

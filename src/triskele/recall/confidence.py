@@ -1,6 +1,6 @@
 """Confidence: how likely the best hit answers, by a logistic model of a few signs.
 
-The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0050); no sign is learned from a store.
+The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0050, 0068); no sign is learned from a store.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping
 
 from triskele.base.text import STOP_WORDS
+from triskele.index.corpus import Floats
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW, SPEAKER, TIME
 from triskele.recall.fusion import Candidate, unranked
 from triskele.recall.graph_leg import GRAPH
+from triskele.recall.late_interaction import LATE
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 
 # How many candidates the best one is compared with.
@@ -24,17 +26,17 @@ UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BARE_WORDS = 3
-_BIAS = -5.78
+_BIAS = -5.99
 _WEIGHTS: Mapping[str, float] = {
-    "cosine": 4.81,
-    "words": 0.12,
-    "margin": 9.13,
-    "length": 1.27,
-    "spread": -5.19,
-    "unknown": -4.83,
-    "elsewhere": -6.5,
+    "cosine": 4.7,
+    "words": 0.33,
+    "margin": 8.35,
+    "length": 1.16,
+    "spread": -3.37,
+    "unknown": -4.15,
+    "elsewhere": -4.01,
 }
-# Only the text of a memory counts, not its connections or its speaker.
+# Only the text of a memory counts, not its connections, its speaker or the turns around it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
 _IDENTIFIER = re.compile(r"(?=.*[\d_])(?=.*[^\d.,]).{4,}|\w+[/:]\S+")
 _RARE = 3
@@ -48,11 +50,11 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
     memory about the same thing that does not answer. So does a nearer memory in another project.
     """
     best, *others = unranked(found.fused[: COMPARED + 1])
-    shares = [_share(each) for each in others]
+    shares = [_share(found, each) for each in others]
     return {
         "cosine": best.parts[DENSE].raw if DENSE in best.parts else 0.0,
         "words": best.parts[LEXICAL].normalised if LEXICAL in best.parts else 0.0,
-        "margin": _share(best) - (sum(shares) / len(shares) if shares else 0.0),
+        "margin": _share(found, best) - (sum(shares) / len(shares) if shares else 0.0),
         "length": math.log1p(len(query.terms)),
         "spread": _spread(found, best.row),
         "unknown": float(bool(query.unknown)),
@@ -93,12 +95,29 @@ def has_signs(best: Candidate) -> bool:
 
 def _spread(found: CandidateSet, row: int) -> float:
     """The deviation of a candidate's own matches over the query's tokens; 0 if it was not scored by them."""
-    late, weights = found.late, found.token_weights
-    if late is None or weights is None or not (is_row := late.rows == row).any():
+    matches, weights = _matches(found, row), found.token_weights
+    if matches is None or weights is None:
         return 0.0
-    matches = late.matches[is_row.argmax()]
     return math.sqrt(float(weights @ (matches - weights @ matches) ** 2))
 
 
-def _share(candidate: Candidate) -> float:
-    return sum(part.contribution for leg, part in candidate.parts.items() if leg not in _NOT_OWN)
+def _matches(found: CandidateSet, row: int) -> Floats | None:
+    """A candidate's own matches of the query's tokens; None if it was not scored by them."""
+    late = found.late
+    if late is None or not (is_row := late.rows == row).any():
+        return None
+    matches: Floats = late.matches[is_row.argmax()]
+    return matches
+
+
+def _share(found: CandidateSet, candidate: Candidate) -> float:
+    """What the legs give to a candidate for its own text.
+
+    Turns lend their matches to those around them and to their whole conversation: by its score the best turn would
+    never lead the others (docs/decisions/0068).
+    """
+    given = sum(part.contribution for leg, part in candidate.parts.items() if leg not in _NOT_OWN)
+    late, weights, matches = candidate.parts.get(LATE), found.token_weights, _matches(found, candidate.row)
+    if late is None or late.normalised <= 0 or weights is None or matches is None:
+        return float(given)
+    return float(given) + late.contribution * (float(weights @ matches) / late.normalised - 1)

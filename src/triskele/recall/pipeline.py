@@ -17,6 +17,8 @@ from triskele.index.corpus import Corpus
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import candidates, legs, reasons
 from triskele.recall.candidates import CandidateSet, Scored
+from triskele.recall.confidence import is_search
+from triskele.recall.evidence import SPEAKER
 from triskele.recall.graph_leg import GRAPH, shared_concepts
 from triskele.recall.late_interaction import late, token_weights
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms, one_blas_thread
@@ -132,6 +134,8 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
     else:
         weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
         scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, sources.hosted)
+    if SPEAKER in plan.evidence and query.sort is Sort.RELEVANCE and is_search(terms):
+        scored = replace(scored, fused=candidates.with_spoken(scored.fused, corpus.said_by(query.text, query.depth)))
     second = sources.second_stage
     if second is not None and second.is_worth(reasons.first_confidence(scored, terms)):
         return second.read(query.text, scored, corpus, sources.store)

@@ -9,6 +9,7 @@ from functools import cache, cached_property, partial
 
 from triskele.base.text import IS_UNSPACED
 from triskele.index.analysis import Analyzer, Token, shape
+from triskele.index.corpus import is_called
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.confidence import (
     CERTAIN,
@@ -215,6 +216,8 @@ def _match(hit: Hit) -> str:
     if dense is None:
         if any(leg.startswith("wording") for leg in hit.legs):
             return f"{words}, and matches other wordings of the query" if named else "matches another wording"
+        if not named and SPEAKER in hit.legs:
+            return "has the speaker that the query names"
         return words if named else "is next to a turn that shares words with the query"
     nearness = next(name for least, name in _NEARNESS if dense.score >= least)
     semantic = f"is {nearness} in meaning ({dense.score:.2f})"
@@ -229,17 +232,23 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
     missing = coverage.missing(best.matched)
     if missing and coverage.names_alike(best.matched, missing):
         return UNLIKELY
-    if not has_signs(best.fused):
-        return coverage.of(best.matched)
-    likely = likelihood(signs(found, replace(coverage.query, unknown=missing)))
-    # Most queries name nothing exactly: only those that do pay for reading the text again.
-    if identifiers(coverage.query) and names_exactly(coverage.query, coverage.covered(best.matched), memories):
-        return max(likely, CERTAIN)
-    # A turn of a conversation holds many words in passing.
-    is_note = best.matched.session is None
-    if is_note and is_search(coverage.query) and coverage.is_whole(best.matched):
+    if has_signs(best.fused):
+        likely = likelihood(signs(found, replace(coverage.query, unknown=missing)))
+        # Most queries name nothing exactly: only those that do pay for reading the text again.
+        if identifiers(coverage.query) and names_exactly(coverage.query, coverage.covered(best.matched), memories):
+            return max(likely, CERTAIN)
+    else:
+        likely = coverage.of(best.matched)
+    if is_search(coverage.query) and _is_searched(best.matched, coverage):
         return max(likely, SEARCHED)
     return likely
+
+
+def _is_searched(memory: Memory, coverage: Coverage) -> bool:
+    """Whether a few bare words are the name of a memory's speaker, or all of them stand in a memory."""
+    # A turn of a conversation holds many words in passing.
+    is_whole = memory.session is None and coverage.is_whole(memory)
+    return is_whole or (memory.speaker is not None and is_called(memory.speaker, coverage.query.text))
 
 
 def first_confidence(found: CandidateSet, query: QueryTerms) -> float:

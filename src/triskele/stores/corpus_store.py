@@ -140,6 +140,14 @@ class CorpusStore(Protocol):
         """The facts of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
         ...
 
+    def speakers(self, scope: Scope) -> list[str]:
+        """The names of those who speak in a scope."""
+        ...
+
+    def said_by(self, speakers: Sequence[str], scope: Scope, most: int) -> list[int]:
+        """The newest rows of some speakers."""
+        ...
+
     def vectors(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         """The sentence vectors of some rows; those without are left out."""
         ...

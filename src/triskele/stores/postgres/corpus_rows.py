@@ -279,6 +279,22 @@ class PostgresCorpus:
         asked = [*bindings, *allowed, *beside, *models, self._owner, list(rows)]
         return [FactRow._make(row) for row in self._as_bytes(statement, asked)]
 
+    def speakers(self, scope: Scope) -> list[str]:
+        """The names of those who speak in a scope."""
+        condition, bindings = in_scope(scope)
+        statement = f"SELECT DISTINCT speaker FROM versions WHERE owner = %s AND speaker IS NOT NULL AND {condition}"
+        return [name for (name,) in self._transactions.all(statement, [self._owner, *bindings])]
+
+    def said_by(self, speakers: Sequence[str], scope: Scope, most: int) -> list[int]:
+        """The newest rows of some speakers."""
+        condition, bindings = in_scope(scope)
+        statement = (
+            f"SELECT row FROM versions WHERE owner = %s AND speaker = ANY(%s) AND {condition}"
+            " ORDER BY coalesce(valid_from, created_at) DESC, row DESC LIMIT %s"
+        )
+        rows = self._transactions.all(statement, [self._owner, list(speakers), *bindings, most])
+        return [row for (row,) in rows]
+
     def vectors(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         """The sentence vectors of some rows; those without are left out."""
         return self._made("vector", fingerprint, rows)
