@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 
 from triskele.base.deadlines import within
 from triskele.errors import ModelUnavailable
-from triskele.models.embedders import Encoding
+from triskele.models.embedders import Embedder, Encoding
 from triskele.models.manifest import CROSS_FILE, Manifest, read_manifest
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 MODEL_FOLDER = Path(__file__).parent / "weights"
 # The fingerprints of weights that shipped before: a store keeps what they made of its texts.
-EARLIER = ("triskele-minilm-l6@6aef5ed017d24625",)
+EARLIER = ("triskele-minilm-l6@6aef5ed017d24625", "triskele-minilm-l6-2@b5a815a18232429c")
+# Those of them whose vectors fit questions that the weights of today encode, as measured (docs/decisions/0066).
+FITTING = EARLIER[1:]
 _lock = Lock()
 _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
@@ -86,6 +89,32 @@ def bundled() -> BundledEmbedder:
         if _shared is None:
             _shared = BundledEmbedder()
         return _shared
+
+
+@dataclass(frozen=True, slots=True)
+class FittingEmbedder:
+    """Encodes questions for vectors that earlier weights made; what it makes of texts must not be kept as theirs."""
+
+    model: Embedder
+    fingerprint: str
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a sentence vector."""
+        return self.model.dimensions
+
+    @property
+    def token_dimensions(self) -> int:
+        """Length of a token vector."""
+        return self.model.token_dimensions
+
+    def encode_query(self, text: str) -> Encoding:
+        """Encode one query with the weights of today."""
+        return self.model.encode_query(text)
+
+    def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encode documents with the weights of today."""
+        return self.model.encode_documents(texts)
 
 
 class BundledCrossEncoder:
