@@ -137,3 +137,23 @@ def test_vectors_that_do_not_fit_are_not_read(
     monkeypatch.setattr(bundled, "FITTING", ())
     answer = _asked(open_with(BundledEmbedder()))
     assert answer.waiting == len(TEXTS) and not any("dense" in hit.legs for hit in answer.hits)
+
+
+def test_weights_that_were_kept_answer_even_where_theirs_do_not_fit(
+    tmp_path: Path,
+    updated: Engine,
+    earlier: BundledEmbedder,
+    open_with: OpenWith,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    updated.close()
+    monkeypatch.setattr(bundled, "FITTING", ())
+    monkeypatch.setattr(bundled, "MODEL_FOLDER", tmp_path / "earlier")
+    monkeypatch.setattr(bundled, "_shared", earlier)
+    bundled.keep_weights(tmp_path / "home")
+    shutil.rmtree(tmp_path / "earlier")
+    again = open_with(BundledEmbedder(MODEL_FOLDER))
+    answer = _asked(again)
+    assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
+    again.embed()
+    assert _is_by_meaning(_asked(again)) and _asked(again).missing == ()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 from triskele.base.deadlines import within
 from triskele.errors import ModelUnavailable
 from triskele.models.embedders import Embedder, Encoding
-from triskele.models.manifest import CROSS_FILE, Manifest, read_manifest
+from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE, Manifest, read_manifest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,6 +82,39 @@ class BundledEmbedder:
 
                 self._loaded = BundledRuntime.load(self._folder, self._manifest, self._threads)
             return self._loaded
+
+
+def keep_weights(home: Path) -> None:
+    """Keep the bundled embedder in the data folder: a later version can then return to it offline.
+
+    Links need no space until an update removes the files of the package; where there can be none, the files are copied.
+    """
+    target = _kept_folder(home, bundled().fingerprint)
+    if (target / MANIFEST_FILE).exists():
+        return
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE):
+        part = target / f"{name}.part"
+        part.unlink(missing_ok=True)
+        try:
+            os.link(MODEL_FOLDER / name, part)
+        except OSError:
+            shutil.copyfile(MODEL_FOLDER / name, part)
+        part.replace(target / name)
+
+
+def kept_weights(home: Path, fingerprint: str) -> Path | None:
+    """The folder with weights that shipped before, if they were kept."""
+    folder = _kept_folder(home, fingerprint)
+    with suppress(ModelUnavailable):
+        # What was linked may have been written over in place.
+        if fingerprint in EARLIER and read_manifest(folder).fingerprint == fingerprint:
+            return folder
+    return None
+
+
+def _kept_folder(home: Path, fingerprint: str) -> Path:
+    return home / "models" / fingerprint
 
 
 def bundled() -> BundledEmbedder:

@@ -84,12 +84,13 @@ def put_in_force(store: OwnerStore, name: str, before: str, evidence: dict[str, 
     return change
 
 
-def roll_back(store: OwnerStore) -> Switched:
-    """Return to the model before the last switch; its vectors are still in the store."""
+def roll_back(store: OwnerStore, earlier: str = "") -> Switched:
+    """Return to the model before the last switch, or to `earlier` if there was none; its vectors are still kept."""
     found = switched(store)
-    if found is None:
+    if found is None and not earlier:
         raise NotFound("no model was switched: there is nothing to return to")
-    back = Switched(name=found.before, before=found.name, at=timestamps.to_text(timestamps.now()), evidence={})
+    name, before = (found.before, found.name) if found else (earlier, BUNDLED)
+    back = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence={})
     store.documents.put(MODEL_IN_FORCE, {_KEY: Document(asdict(back))})
     return back
 
@@ -168,16 +169,17 @@ class ModelRuntime:
 
     def _fitting(self, semantic: SemanticIndex) -> SemanticIndex | None:
         """The vectors of earlier weights to answer from, if an update put weights in force that have read less."""
-        from triskele.models.bundled import FITTING, FittingEmbedder
+        from triskele.models.bundled import EARLIER, FITTING, BundledEmbedder, FittingEmbedder, kept_weights
 
         if self._store.vectors.count_waiting() <= _FEW:
             return None
         seen, model = self._store.models.seen(), semantic.embedder
-        earlier = max(FITTING, key=lambda name: seen.get(name, 0), default="")
-        if seen.get(earlier, 0) <= seen.get(model.fingerprint, 0):
+        earlier = max(EARLIER, key=lambda name: seen.get(name, 0))
+        folder = kept_weights(self._settings.home, earlier)
+        if seen.get(earlier, 0) <= seen.get(model.fingerprint, 0) or (folder is None and earlier not in FITTING):
             return None
-        fitting, cap = FittingEmbedder(model, earlier), self._settings.index.tail_cap
-        return type(semantic).of(fitting, self._folder, self._store, tail_cap=cap)
+        before = FittingEmbedder(model, earlier) if folder is None else BundledEmbedder(folder)
+        return type(semantic).of(before, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def _readable(self, semantic: SemanticIndex | None) -> SemanticIndex | None:
         """The model in force, or the vectors from before an update until it has read nearly everything."""
