@@ -299,9 +299,11 @@ class ModelRuntime:
             half_life_days=self._settings.recall.half_life_days,
         )
         if readable is not None and semantic is not None and readable is not semantic:
-            lacking = self._store.models.count_lacking
-            notes = (_UPDATING.format(lacking(semantic.embedder.fingerprint)),)
-            sources = replace(sources, waiting=lacking(readable.embedder.fingerprint), missing=notes)
+            seen = self._store.models.seen()
+            ahead = seen.get(readable.embedder.fingerprint, 0) - seen.get(semantic.embedder.fingerprint, 0)
+            # Counted by the queue, which is cheap; a program of the earlier version may have taken it.
+            left = max(self._store.vectors.count_waiting(), ahead)
+            sources = replace(sources, waiting=max(left - ahead, 0), missing=(_UPDATING.format(left),))
         if self.watch is not None:
             sources = self.watch(sources)
         if services is None:
