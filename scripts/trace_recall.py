@@ -9,10 +9,13 @@ function whose file differs from that of the function called before it.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import resources
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -60,6 +63,18 @@ def traced_recall(question: str) -> Trace:
         for _ in range(3):
             engine.recall(question, logged=False)
         return traced(lambda: engine.recall(question, logged=False))
+
+
+def typical_recall() -> Trace:
+    """The trace with the median number of switches: how many a recall takes depends on the hits, chains cost more."""
+    lines = (resources.files("triskele.samples") / "team" / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    with temporary_memory() as engine:
+        recalls = [
+            partial(engine.recall, json.loads(line)["text"], logged=False) for line in lines[:: len(lines) // 16]
+        ]
+        for recall in recalls:
+            recall()
+        return sorted(map(traced, recalls), key=lambda trace: trace.switches)[len(recalls) // 2]
 
 
 def main() -> None:

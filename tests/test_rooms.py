@@ -183,7 +183,7 @@ def test_a_recall_runs_through_few_files(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.syspath_prepend(str(SOURCE.parent.parent / "scripts"))
     import trace_recall
 
-    trace = trace_recall.traced_recall(trace_recall.QUESTION)
+    trace = trace_recall.typical_recall()
     assert len(trace.files) <= MAX_RECALL_FILES, sorted(trace.files)
     assert trace.switches <= MAX_RECALL_SWITCHES, trace.files.most_common()
 

@@ -182,6 +182,23 @@ def test_every_fusion_takes_meaning_in(tmp_path: Path, search: CodeSearch, fusio
     assert answer.hits[0].evidence["dense_share"] > 0
 
 
+def test_vectors_of_a_model_before_an_update_are_read_until_the_new_one_has_as_many(
+    tmp_path: Path, search: CodeSearch
+) -> None:
+    CodeSearch(tmp_path / "home", search.root, CountingEmbedder()).embed()
+    later = CountingEmbedder()
+    later.fingerprint = "counting later"
+    updated = CodeSearch(tmp_path / "home", search.root, later, earlier=("counting",))
+    assert updated.search("letter").embedded == 1 and updated.reads_earlier
+    assert updated.status().embedded == 0, "the progress of the new one"
+    assert CodeSearch(tmp_path / "home", search.root, later).search("letter").embedded == 0
+    updated.embed()
+    assert updated.search("letter").embedded == 1 and not updated.reads_earlier
+    # The earlier file does not grow any more.
+    (search.root / "shop" / "letter.py").write_text("def letter():\n    return 'letter'\n")
+    assert updated.search("letter").embedded < 1 and not updated.reads_earlier
+
+
 def test_a_text_is_embedded_once(tmp_path: Path, search: CodeSearch) -> None:
     embedder = CountingEmbedder()
     meaning = CodeSearch(tmp_path / "home", search.root, embedder)

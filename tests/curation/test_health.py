@@ -215,7 +215,7 @@ def test_a_restored_store_answers_with_its_own_vectors(engine: Engine, tmp_path:
         hit = engine.recall(text).hits[0]
         assert hit.memory.content == text
         assert hit.legs["dense"].score == pytest.approx(1, abs=1e-4)
-        assert hit.legs["late"].score > 0.8
+        assert hit.legs["late"].score > 0.7
 
 
 def test_a_backup_brings_the_vectors_back_without_the_model(engine: Engine, tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from triskele.errors import ModelUnavailable
-from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
+from triskele.models.bundled import EARLIER, MODEL_FOLDER, BundledEmbedder
 from triskele.models.manifest import GRAPH_FILE, SAME_WEIGHTS, TOKENIZER_FILE, read_manifest, read_verified
 
-WEIGHTS_SHA256 = "262b0e6b18ad29880c6428d1119a3800fcd494ae904f829002c6fff321c838d2"
+# The digest of the learned constants by the identity of the weights, which is the checksum of their first file.
+LEARNED_SHA256 = {
+    "triskele-minilm-l6-2@b5a815a18232429c": "262b0e6b18ad29880c6428d1119a3800fcd494ae904f829002c6fff321c838d2",
+}
 
 
 @pytest.fixture
@@ -47,20 +50,28 @@ def test_a_folder_cannot_claim_the_identity_of_other_weights(folder: Path) -> No
     (folder / GRAPH_FILE).write_bytes(graph)
     path = folder / "manifest.json"
     changed = json.loads(path.read_text())
-    changed["weights"] = SAME_WEIGHTS[changed["sha256"][GRAPH_FILE]]
+    changed["weights"] = next(iter(SAME_WEIGHTS.values()))
     changed["sha256"][GRAPH_FILE] = hashlib.sha256(graph).hexdigest()
     path.write_text(json.dumps(changed))
     assert BundledEmbedder(folder).fingerprint == f"{changed['name']}@{changed['sha256'][GRAPH_FILE][:16]}"
 
 
 def test_the_graph_holds_the_weights_whose_identity_it_keeps() -> None:
-    """The digest is that of the file with the checksum b5a815a1…, in which these weights shipped first."""
-    assert BundledEmbedder().fingerprint == "triskele-minilm-l6-2@b5a815a18232429c"
     graph = _fields((MODEL_FOLDER / GRAPH_FILE).read_bytes())[7][0]
     tensors = {fields[8][0].decode(): fields[9][0] for fields in map(_fields, _fields(graph)[5]) if 9 in fields}
     learned = sorted(name for name in tensors if "." in name or name in ("words", "positions", "projection"))
     digest = hashlib.sha256(b"".join(name.encode() + tensors[name] for name in learned))
-    assert len(learned) == 102 and digest.hexdigest() == WEIGHTS_SHA256
+    assert len(learned) == 102 and digest.hexdigest() == LEARNED_SHA256[BundledEmbedder().fingerprint]
+
+
+def test_stores_of_every_graph_that_shipped_keep_their_vectors(folder: Path) -> None:
+    """Folders that somebody saved of a release and put in force again have the identity that stores know."""
+    path = folder / "manifest.json"
+    changed = json.loads(path.read_text())
+    for graph in ("b5a815a18232429cf5a7a901f78385ca0e665fb618c3d990e0747c6010fcc6d4", *SAME_WEIGHTS):
+        changed |= {"name": "triskele-minilm-l6-2", "sha256": {**changed["sha256"], GRAPH_FILE: graph}}
+        path.write_text(json.dumps(changed))
+        assert BundledEmbedder(folder).fingerprint in EARLIER
 
 
 def _fields(message: bytes) -> dict[int, list[bytes]]:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
+from embedded_notes import open_engine as open_embedding_engine
 
 from triskele.config import load
 from triskele.engine import Engine
@@ -192,6 +195,19 @@ def test_the_library_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.M
     assert found.hits[0].reason
     assert 0 < found.confidence <= 1
     memory.close()
+
+
+def test_the_example_of_the_readme_is_found_among_fifty_others(tmp_path: Path) -> None:
+    lines = (resources.files("triskele.samples") / "team" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    text = "Releases reach the cluster through Argo CD, not through Helm hooks"
+    with open_embedding_engine(tmp_path) as engine:
+        engine.remember_all([engine.draft(json.loads(line)["text"]) for line in lines[:50]])
+        engine.remember(text, category="decisions", tags=["deploy"])
+        engine.embed()
+        assert engine.recall("how do releases reach the cluster?").hits[0].memory.content == text
+        # No word in common, and memories about the version of a program beside it.
+        hits = engine.recall("how does a new version get to Kubernetes?").hits
+        assert text in [hit.memory.content for hit in hits[:2]]
 
 
 def test_the_exact_bonus_raises_what_holds_every_word_and_is_told_as_a_prior(engine: Engine) -> None:

@@ -194,3 +194,25 @@ def test_after_an_update_the_vectors_of_the_earlier_weights_are_named_and_wait_f
     monkeypatch.setattr(BundledEmbedder, "encode_documents", lambda _, texts: encoded.extend(texts))
     assert run("models", "switch", copy, "--untested", "--json").json["switched"]
     assert encoded == [] and run("stats", "--json").json["waiting"] == 0
+
+
+def test_after_an_update_a_rollback_needs_no_network_and_no_folder_that_somebody_saved(
+    run: Run, add: Any, copy: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = BundledEmbedder(Path(copy))
+    monkeypatch.setattr(bundled, "EARLIER", (earlier.fingerprint,))
+    add("the kettle is red")
+    with monkeypatch.context() as before:
+        before.setattr(bundled, "_shared", earlier)
+        before.setattr(bundled, "MODEL_FOLDER", Path(copy))
+        run("reindex")
+        bundled.keep_weights(home)
+    shutil.rmtree(copy)
+    run("reindex")
+    assert "triskele models rollback" in run("models", "list").out and _seen() == [1, 1]
+    back = run("models", "rollback", "--json").json
+    assert back["waiting"] == 0 and back["before"] == "bundled" and back["model"].endswith(earlier.fingerprint)
+    listed = run("models", "list", "--json").json
+    assert listed["local"]["fingerprint"] == earlier.fingerprint
+    assert run("recall", "what colour has the pot for tea?", "--json").json["hits"][0]["evidence"]["dense"]
+    assert run("models", "rollback", "--json").json["model"] == "bundled"

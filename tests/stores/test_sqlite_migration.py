@@ -91,9 +91,13 @@ def test_an_old_store_answers_by_words_at_once_and_finds_what_it_found(open_home
         assert answer.waiting == 31 and first in [hit.memory.id for hit in answer.hits]
         assert {leg for hit in answer.hits for leg in hit.legs} <= {"lexical", "graph"}
     assert engine.embed() == 31
+    ranks = []
     for question, (first, *_) in answers.items():
         answer = asked(question)
-        assert answer.waiting == 0 and first in [hit.memory.id for hit in answer.hits[:2]]
+        assert answer.waiting == 0
+        ranks.append([hit.memory.id for hit in answer.hits].index(first))
+    # Other weights may find better what 0.1.0 found worse.
+    assert max(ranks) < 5 and ranks.count(0) > 0.7 * len(ranks)
 
 
 def test_an_old_store_keeps_everything_else(open_home: Callable[..., Engine]) -> None:

@@ -23,8 +23,9 @@ from triskele.code.symbols import Located, Reference
 from triskele.code.tree_index import Progress, TreeIndex, TreeManifest
 from triskele.code.walk import read
 from triskele.code.words import numbers_of, term, whole, words
-from triskele.config import NO_MODEL
+from triskele.config import BUNDLED, NO_MODEL
 from triskele.errors import BadInput, IndexUnavailable, NotFound
+from triskele.models.bundled import FITTING
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
 
@@ -100,11 +101,15 @@ class TreeStatus:
 class CodeSearch:
     """Searches one tree; keeps the last state in memory."""
 
-    def __init__(self, home: Path, root: Path, embedder: Embedder | None = None) -> None:
+    def __init__(self, home: Path, root: Path, embedder: Embedder | None = None, earlier: Sequence[str] = ()) -> None:
         self._index = TreeIndex(home, root)
         self._embedder = embedder
+        # Models whose vectors fit: they are read until this one has embedded as much.
+        self._earlier = earlier
         self._state: tuple[TreeManifest, CodeCorpus] | None = None
-        self._known: tuple[CodeCorpus, int, CodeVectors] | None = None
+        self._known: tuple[CodeCorpus, list[int], CodeVectors] | None = None
+        self.reads_earlier = False
+        """whether the last question was answered from vectors of a model that shipped before"""
         self._reading = Lock()
 
     @property
@@ -125,7 +130,7 @@ class CodeSearch:
         return embedding.embed(
             self.root,
             corpus,
-            self._file(self._embedder),
+            self._file(self._embedder.fingerprint),
             self._embedder,
             self._index.folder,
             progress=progress or (lambda *_: None),
@@ -177,7 +182,7 @@ class CodeSearch:
         """Counts of what is indexed and of what is left out."""
         manifest = self._index.manifest()
         corpus = CodeCorpus(manifest, self._index.segments_of(manifest))
-        vectors = self._vectors(corpus)
+        own = None if self._embedder is None else CodeVectors(corpus, self._file(self._embedder.fingerprint))
         languages: dict[str, int] = {}
         for language in corpus.languages:
             languages[language] = languages.get(language, 0) + 1
@@ -188,7 +193,7 @@ class CodeSearch:
             chunks=len(corpus.chunk_content),
             definitions=len(corpus.definition_content),
             waiting=manifest.waiting,
-            embedded=vectors.share if vectors else 0.0,
+            embedded=own.share if own else 0.0,
             skipped=manifest.skipped,
             languages=dict(sorted(languages.items(), key=lambda pair: -pair[1])),
             bytes_on_disk=sum(path.stat().st_size for path in self._index.folder.iterdir()),
@@ -217,16 +222,20 @@ class CodeSearch:
             self._state = manifest, CodeCorpus(manifest, parts)
         return self._state[1], left + manifest.waiting
 
-    def _file(self, embedder: Embedder) -> VectorFile:
-        return VectorFile(self._index.folder, embedder.fingerprint, embedder.dimensions)
+    def _file(self, fingerprint: str) -> VectorFile:
+        return VectorFile(self._index.folder, fingerprint, self._embedder.dimensions if self._embedder else 0)
 
     def _vectors(self, corpus: CodeCorpus) -> CodeVectors | None:
         if self._embedder is None:
             return None
-        file, known = self._file(self._embedder), self._known
-        size = file.size()
-        if known is None or known[0] is not corpus or known[1] != size:
-            known = self._known = corpus, size, CodeVectors(corpus, file)
+        files, known = [self._file(name) for name in (self._embedder.fingerprint, *self._earlier)], self._known
+        sizes = [file.size() for file in files]
+        if known is None or known[0] is not corpus or known[1] != sizes:
+            own = best = CodeVectors(corpus, files[0])
+            if own.share < 1:
+                best = max([own, *(CodeVectors(corpus, file) for file in files[1:])], key=lambda each: each.share)
+            self.reads_earlier = best is not own
+            known = self._known = corpus, sizes, best
         return known[2]
 
     def _source(self, corpus: CodeCorpus, row: int) -> SourceText:
@@ -332,7 +341,8 @@ def _reason(evidence: Mapping[str, float]) -> str:
 @lru_cache(maxsize=8)
 def opened(home: Path, root: Path, model: str = NO_MODEL) -> CodeSearch:
     """The search over one tree with a local model, kept by the process for the next question."""
-    return CodeSearch(home, root, None if model == NO_MODEL else local_embedder(model))
+    embedder = None if model == NO_MODEL else local_embedder(model)
+    return CodeSearch(home, root, embedder, FITTING if model == BUNDLED else ())
 
 
 def locate(home: Path, path: str | Path) -> tuple[Path, str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 
 from triskele.base.deadlines import within
 from triskele.errors import ModelUnavailable
-from triskele.models.embedders import Encoding
-from triskele.models.manifest import CROSS_FILE, Manifest, read_manifest
+from triskele.models.embedders import Embedder, Encoding
+from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE, Manifest, read_manifest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +28,9 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 MODEL_FOLDER = Path(__file__).parent / "weights"
 # The fingerprints of weights that shipped before: a store keeps what they made of its texts.
-EARLIER = ("triskele-minilm-l6@6aef5ed017d24625",)
+EARLIER = ("triskele-minilm-l6@6aef5ed017d24625", "triskele-minilm-l6-2@b5a815a18232429c")
+# Those of them whose vectors fit questions that the weights of today encode, as measured (docs/decisions/0066).
+FITTING = EARLIER[1:]
 _lock = Lock()
 _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
@@ -79,6 +84,39 @@ class BundledEmbedder:
             return self._loaded
 
 
+def keep_weights(home: Path) -> None:
+    """Keep the bundled embedder in the data folder: a later version can then return to it offline.
+
+    Links need no space until an update removes the files of the package; where there can be none, the files are copied.
+    """
+    target = _kept_folder(home, bundled().fingerprint)
+    if (target / MANIFEST_FILE).exists():
+        return
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE):
+        part = target / f"{name}.part"
+        part.unlink(missing_ok=True)
+        try:
+            os.link(MODEL_FOLDER / name, part)
+        except OSError:
+            shutil.copyfile(MODEL_FOLDER / name, part)
+        part.replace(target / name)
+
+
+def kept_weights(home: Path, fingerprint: str) -> Path | None:
+    """The folder with weights that shipped before, if they were kept."""
+    folder = _kept_folder(home, fingerprint)
+    with suppress(ModelUnavailable):
+        # What was linked may have been written over in place.
+        if fingerprint in EARLIER and read_manifest(folder).fingerprint == fingerprint:
+            return folder
+    return None
+
+
+def _kept_folder(home: Path, fingerprint: str) -> Path:
+    return home / "models" / fingerprint
+
+
 def bundled() -> BundledEmbedder:
     """The embedder over the bundled model, shared by the whole process."""
     global _shared
@@ -86,6 +124,32 @@ def bundled() -> BundledEmbedder:
         if _shared is None:
             _shared = BundledEmbedder()
         return _shared
+
+
+@dataclass(frozen=True, slots=True)
+class FittingEmbedder:
+    """Encodes questions for vectors that earlier weights made; what it makes of texts must not be kept as theirs."""
+
+    model: Embedder
+    fingerprint: str
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a sentence vector."""
+        return self.model.dimensions
+
+    @property
+    def token_dimensions(self) -> int:
+        """Length of a token vector."""
+        return self.model.token_dimensions
+
+    def encode_query(self, text: str) -> Encoding:
+        """Encode one query with the weights of today."""
+        return self.model.encode_query(text)
+
+    def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encode documents with the weights of today."""
+        return self.model.encode_documents(texts)
 
 
 class BundledCrossEncoder:

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 _KEY = "now"
 # So few are embedded before the clock is looked at again.
 _STEP = 16
+# As many texts without vectors as an answer embeds first: from there on a new model answers alone.
+_FEW = 16
+_UPDATING = (
+    "an update brought another model: until it has read {:,} more texts, answers use the vectors of the one before"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +84,13 @@ def put_in_force(store: OwnerStore, name: str, before: str, evidence: dict[str, 
     return change
 
 
-def roll_back(store: OwnerStore) -> Switched:
-    """Return to the model before the last switch; its vectors are still in the store."""
+def roll_back(store: OwnerStore, earlier: str = "") -> Switched:
+    """Return to the model before the last switch, or to `earlier` if there was none; its vectors are still kept."""
     found = switched(store)
-    if found is None:
+    if found is None and not earlier:
         raise NotFound("no model was switched: there is nothing to return to")
-    back = Switched(name=found.before, before=found.name, at=timestamps.to_text(timestamps.now()), evidence={})
+    name, before = (found.before, found.name) if found else (earlier, BUNDLED)
+    back = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence={})
     store.documents.put(MODEL_IN_FORCE, {_KEY: Document(asdict(back))})
     return back
 
@@ -112,6 +118,7 @@ class ModelRuntime:
         self._vault = vault
         self._lock = threading.RLock()
         self._semantic: SemanticIndex | None = None
+        self._earlier: SemanticIndex | None = None
         self._opened = ""
         self._services: HostedServices | None = None
         self._worker: Worker | None = None
@@ -146,18 +153,45 @@ class ModelRuntime:
         with self._lock:
             if self._semantic is not None and model != self._opened:
                 # Switched meanwhile, perhaps by another process.
-                self._semantic.close()
-                self._semantic = None
+                self._close_models()
             if self._semantic is None and model != NO_MODEL:
                 cap = self._settings.index.tail_cap
                 try:
                     self._semantic = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
+                    if self._semantic is not None and model == BUNDLED:
+                        self._earlier = self._fitting(self._semantic)
                 except BadInput as error:
                     # The folder of the model may be missing: only the lexical leg works until another switch.
                     if is_set(self._settings):
                         raise BadInput(f"{error}{source_of(self._settings.origins, 'recall.model')}") from error
                 self._opened = model
             return self._semantic
+
+    def _fitting(self, semantic: SemanticIndex) -> SemanticIndex | None:
+        """The vectors of earlier weights to answer from, if an update put weights in force that have read less."""
+        from triskele.models.bundled import EARLIER, FITTING, BundledEmbedder, FittingEmbedder, kept_weights
+
+        if self._store.vectors.count_waiting() <= _FEW:
+            return None
+        seen, model = self._store.models.seen(), semantic.embedder
+        earlier = max(EARLIER, key=lambda name: seen.get(name, 0))
+        folder = kept_weights(self._settings.home, earlier)
+        if seen.get(earlier, 0) <= seen.get(model.fingerprint, 0) or (folder is None and earlier not in FITTING):
+            return None
+        before = FittingEmbedder(model, earlier) if folder is None else BundledEmbedder(folder)
+        return type(semantic).of(before, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
+
+    def _readable(self, semantic: SemanticIndex | None) -> SemanticIndex | None:
+        """The model in force, or the vectors from before an update until it has read nearly everything."""
+        with self._lock:
+            if self._earlier is None or semantic is not self._semantic or semantic is None:
+                return semantic
+            # A process of the earlier version may have taken the queue: an empty one alone says nothing.
+            lacking = self._store.models.count_lacking
+            if self._store.vectors.count_waiting() <= _FEW >= lacking(semantic.embedder.fingerprint):
+                self._earlier.close()
+                self._earlier = None
+            return self._earlier or semantic
 
     def warm_up(self, *others: Callable[[], object]) -> None:
         """Load in parallel what the first query would wait for, and `others`."""
@@ -253,16 +287,23 @@ class ModelRuntime:
             with suppress(Unavailable, OSError):
                 self._embed(semantic, limit=embed_first, wait=False)
         services = self.services() if is_by_relevance and not local_only else None
+        readable = self._readable(semantic) if self._earlier is not None else semantic
         sources = Sources(
             self._store,
-            self._corpus(semantic, is_in_force=model is None),
+            self._corpus(readable, is_in_force=model is None),
             self._lexical().analyzer,
-            semantic.embedder if semantic is not None else None,
+            readable.embedder if readable is not None else None,
             reranker=self.reranker() if plan.rerank == CROSS and uses_models else None,
             second_stage=_second_stage(plan) if asks_meaning else None,
             missing=(WITHOUT_MODEL,) if asks_meaning and semantic is None else (),
             half_life_days=self._settings.recall.half_life_days,
         )
+        if readable is not None and semantic is not None and readable is not semantic:
+            seen = self._store.models.seen()
+            ahead = seen.get(readable.embedder.fingerprint, 0) - seen.get(semantic.embedder.fingerprint, 0)
+            # Counted by the queue, which is cheap; a program of the earlier version may have taken it.
+            left = max(self._store.vectors.count_waiting(), ahead)
+            sources = replace(sources, waiting=max(left - ahead, 0), missing=(_UPDATING.format(left),))
         if self.watch is not None:
             sources = self.watch(sources)
         if services is None:
@@ -334,6 +375,10 @@ class ModelRuntime:
             return 0
         if limit is None and wait:
             self._store.jobs.retry(EMBED)
+            from triskele.models.bundled import EARLIER
+
+            # A program of an earlier version may have taken the queue since it was opened.
+            self._store.vectors.queue_for(semantic.embedder.fingerprint, taking=EARLIER)
         return self._embed(semantic, limit=limit, wait=wait, progress=progress)
 
     def _embed(
@@ -412,16 +457,20 @@ class ModelRuntime:
     def forget(self) -> None:
         """Reopen everything when next needed: the content of the store was replaced."""
         with self._lock:
-            self._semantic = None
+            self._semantic = self._earlier = None
+
+    def _close_models(self) -> None:
+        for opened in (self._semantic, self._earlier):
+            if opened is not None:
+                opened.close()
+        self._semantic = self._earlier = None
 
     def close(self) -> None:
         """Close files, threads and connections."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
-        if self._semantic is not None:
-            self._semantic.close()
-            self._semantic = None
+        self._close_models()
         if self._services is not None:
             self._services.close()
             self._services = None

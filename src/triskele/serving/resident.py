@@ -20,7 +20,8 @@ from typing import Any
 
 from triskele import __version__, config
 from triskele.base.files import file_lock
-from triskele.errors import Conflict, TriskeleError
+from triskele.config import Settings
+from triskele.errors import Conflict, ModelUnavailable, TriskeleError
 from triskele.serving import error_messages, hook_client
 from triskele.serving.hook_client import Address
 from triskele.serving.listener import ExtraListener, Listener, chosen_socket, listen, make_folders, tcp_socket
@@ -114,6 +115,7 @@ def serve(
         extra = [stack.enter_context(closing(each)) for each in extra_addresses.open_sockets()]
         listener = stack.enter_context(closing(listen(place)))
         lock.settle()
+        _keep_weights(settings)
         # Imported after the sockets listen: clients that connect meanwhile wait and are not refused.
         import asyncio
 
@@ -152,6 +154,15 @@ def stop(place: Address, timeout_s: float = 30.0) -> dict[str, Any] | None:
             if not is_gone:
                 raise Conflict(f"process {found['pid']} has not ended yet: try again in a moment")
     return found
+
+
+def _keep_weights(settings: Settings) -> None:
+    """Keep what embeds the memories for the time after an update; a disk that is full or read-only prevents nothing."""
+    from triskele.models.bundled import keep_weights
+
+    if settings.recall.model == config.BUNDLED and not settings.server.url:
+        with suppress(OSError, ModelUnavailable):
+            keep_weights(settings.home)
 
 
 def main() -> None:

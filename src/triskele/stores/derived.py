@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -123,8 +123,11 @@ class VectorStore(Protocol):
         """How many contents wait for a vector."""
         ...
 
-    def queue_for(self, fingerprint: str) -> None:
-        """Queue for this model from now on: at once every content that it has not seen."""
+    def queue_for(self, fingerprint: str, *, taking: Container[str] | None = None) -> bool:
+        """Queue for this model from now on: at once every content that it has not seen.
+
+        With `taking` only where the queue is that of one of these models. Returns whether this model may work it off.
+        """
         ...
 
     @property
@@ -183,6 +186,11 @@ class VectorStore(Protocol):
     def newly_placed(self, fingerprint: str, *, after: int) -> list[tuple[int, int]]:
         """Rows whose content got a vector past a slot, as (row, slot)."""
         ...
+
+
+def is_taken(model: str | None, fingerprint: str, taking: Container[str] | None) -> bool:
+    """Whether a queue of `model` becomes that of another; None where it is of none, as of a store without a model."""
+    return model != fingerprint and (taking is None or model in taking)
 
 
 class ModelStore(Protocol):

@@ -87,8 +87,8 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
 
     searcher, under = _located(invocation, path)
     found = searcher.search(query, limit=limit, under=under, plan=CodePlan(granularity=by))
-    if 0 < found.embedded < 1:
-        # Files changed since the last `code index`; one process embeds at a time.
+    if 0 < found.embedded < 1 or searcher.reads_earlier:
+        # Files changed since the last `code index`, or an update brought another model; one process embeds at a time.
         _embed_later(invocation, searcher.root)
     if invocation.as_json:
         return invocation.write_json(answer_shape(found))

@@ -26,6 +26,7 @@ _UPDATED = (
     "An update replaced the bundled weights. To use the earlier ones, save the folder triskele/models/weights of that"
     " release and run `triskele models switch FOLDER`: their vectors are still here."
 )
+_KEPT = "An update replaced the bundled weights. The earlier ones are kept: `triskele models rollback` returns to them."
 
 
 @click.group(
@@ -100,12 +101,12 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 @models.command(epilog=examples("triskele models rollback"))
 @common
 def rollback(invocation: Invocation) -> None:
-    """Return to the model before the last switch; its vectors are kept."""
+    """Return to the model before the last switch or update; its vectors are kept."""
     from triskele.recall import runtime as switching
 
     with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
-        back = switching.roll_back(engine.store)
+        back = switching.roll_back(engine.store, _earlier_weights(engine))
         semantic = engine.semantic()
         waiting = engine.store.models.count_lacking(semantic.embedder.fingerprint) if semantic is not None else 0
         if invocation.as_json:
@@ -163,7 +164,18 @@ def _standing(engine: Engine) -> dict[str, Any]:
         },
         "rerank": outside.reranker.name if outside is not None and outside.reranker is not None else None,
         "kept": {name: count for name, count in seen.items() if name not in (mark, elsewhere)},
+        "earlier": _earlier_weights(engine) or None,
     }
+
+
+def _earlier_weights(engine: Engine) -> str:
+    """The folder of kept weights that shipped before and have read most of the store; empty if none were kept."""
+    from triskele.models.bundled import EARLIER, kept_weights
+
+    seen = engine.store.models.seen()
+    known = sorted((name for name in EARLIER if name in seen), key=lambda name: -seen[name])
+    folders = [folder for name in known if (folder := kept_weights(engine.settings.home, name)) is not None]
+    return str(folders[0]) if folders else ""
 
 
 def _models_report(found: Mapping[str, Any]) -> RenderableType:
@@ -187,7 +199,8 @@ def _models_report(found: Mapping[str, Any]) -> RenderableType:
         lines.append(note("Vectors kept of other models:", MATCH))
         lines += [note(f"  {name} · {counted(count, 'text')}", QUIET) for name, count in found["kept"].items()]
         if any(name in EARLIER for name in found["kept"]):
-            lines.append(note(_UPDATED, QUIET))
+            can_return = found["earlier"] is not None and local["before"] is None
+            lines.append(note(_KEPT if can_return else _UPDATED, QUIET))
     if local["before"] is not None:
         lines.append(note(f"The model before was {local['before']}: `triskele models rollback` restores it.", QUIET))
     return _lines(lines)

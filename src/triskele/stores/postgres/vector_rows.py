@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from triskele.config import HOSTED
-from triskele.stores.derived import EMBED, MOST_TRIES, CatalogRow
+from triskele.stores.derived import EMBED, MOST_TRIES, CatalogRow, is_taken
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.job_rows import MODEL, complete_jobs, count_jobs, model_in_use, waiting_keys
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
@@ -84,14 +84,16 @@ class PostgresVectors:
         """How many contents wait for a vector."""
         return count_jobs(self._transactions, EMBED)
 
-    def queue_for(self, fingerprint: str) -> None:
-        """Queue for this model from now on: at once every content that it has not seen."""
-        if self._transactions.read(lambda connection: model_in_use(connection, self._owner)) == fingerprint:
-            return
+    def queue_for(self, fingerprint: str, *, taking: Container[str] | None = None) -> bool:
+        """Queue for this model from now on, with `taking` only where the queue is of one of these; whether it is."""
+        model = self._transactions.read(lambda connection: model_in_use(connection, self._owner))
+        if not is_taken(model, fingerprint, taking):
+            return model in (None, fingerprint)
         with self._transactions.writing() as connection:
-            if model_in_use(connection, self._owner) == fingerprint:
+            model = model_in_use(connection, self._owner)
+            if not is_taken(model, fingerprint, taking):
                 # Another process was faster, and may have claimed jobs since.
-                return
+                return model in (None, fingerprint)
             connection.execute(
                 "INSERT INTO marks VALUES (%s, %s, %s) ON CONFLICT (owner, name) DO UPDATE SET value = excluded.value",
                 [self._owner, MODEL, fingerprint],
@@ -102,6 +104,7 @@ class PostgresVectors:
                 f" WHERE one.owner = %(owner)s AND {_UNSEEN} GROUP BY one.owner, content_hash ORDER BY min(row)",
                 {"owner": self._owner, "model": fingerprint},
             )
+        return True
 
     def keep(
         self,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
 
 from triskele.base import timestamps
 from triskele.config import HOSTED
-from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job, JobCounts
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job, JobCounts, is_taken
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.stores.sqlite.database import Database, listed
 from triskele.types import Memory, Sensitivity
@@ -152,15 +152,17 @@ class SqliteVectors:
         """How many contents wait for a vector."""
         return count_jobs(self._database, self._owner, EMBED)
 
-    def queue_for(self, fingerprint: str) -> None:
-        """Queue for this model from now on: at once every content that it has not seen."""
+    def queue_for(self, fingerprint: str, *, taking: Container[str] | None = None) -> bool:
+        """Queue for this model from now on, with `taking` only where the queue is of one of these; whether it is."""
         with self._database.reading() as connection:
-            if _model(connection, self._owner) == fingerprint:
-                return
+            model = _model(connection, self._owner)
+        if not is_taken(model, fingerprint, taking):
+            return model in (None, fingerprint)
         with self._database.writing() as connection:
-            if _model(connection, self._owner) == fingerprint:
+            model = _model(connection, self._owner)
+            if not is_taken(model, fingerprint, taking):
                 # Another process was faster, and may have claimed jobs since.
-                return
+                return model in (None, fingerprint)
             connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", [self._owner, _MODEL, fingerprint])
             connection.execute("DELETE FROM jobs WHERE owner = ? AND kind = ?", [self._owner, EMBED])
             connection.execute(
@@ -168,6 +170,7 @@ class SqliteVectors:
                 f" WHERE +owner = ?1 AND {_UNSEEN} GROUP BY content_hash ORDER BY min(row)",
                 [self._owner, fingerprint, EMBED],
             )
+        return True
 
     def keep(
         self,

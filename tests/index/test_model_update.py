@@ -1,0 +1,159 @@
+"""After an update that replaced the weights: earlier vectors that fit answer until the new model has read the texts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from triskele import config
+from triskele.engine import Engine
+from triskele.index import local, worker
+from triskele.models import bundled
+from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
+from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE
+from triskele.stores.derived import EMBED
+from triskele.types import Answer
+
+# The last field of the file, a remark on the model: it changes the checksum and nothing else.
+REMARK = b"\x32\x01x"
+KETTLE = "The kettle is red."
+TEXTS = (*(f"Barge {number} is moored at jetty {number % 7}." for number in range(30)), KETTLE)
+QUESTION = "which colour does the pot for tea have?"
+
+OpenWith = Callable[[BundledEmbedder], Engine]
+
+
+@pytest.fixture
+def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BundledEmbedder:
+    """Weights that shipped before; their vectors fit, because they are the same weights in another file."""
+    folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "earlier"))
+    graph = (folder / GRAPH_FILE).read_bytes() + REMARK
+    (folder / GRAPH_FILE).write_bytes(graph)
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    manifest["sha256"][GRAPH_FILE] = hashlib.sha256(graph).hexdigest()
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    model = BundledEmbedder(folder)
+    for module in (bundled, worker):
+        monkeypatch.setattr(module, "EARLIER", (model.fingerprint,))
+    monkeypatch.setattr(bundled, "FITTING", (model.fingerprint,))
+    return model
+
+
+@pytest.fixture(params=["file", "postgres", "database"])
+def open_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[OpenWith]:
+    """Opens the same store with one model or another, as programs of two versions do."""
+    environment = {"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_EMBED_FIRST": "0"}
+    environment["TRISKELE_STORE_CORPUS"] = "database" if request.param == "database" else "local"
+    url = None if request.param == "file" else request.getfixturevalue("postgres_url")
+    with ExitStack() as stack:
+
+        def opened(model: BundledEmbedder) -> Engine:
+            monkeypatch.setattr(local, "bundled", lambda: model)
+            engine = stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path / "home"))
+            assert engine.semantic() is not None
+            return engine
+
+        yield opened
+
+
+@pytest.fixture
+def updated(earlier: BundledEmbedder, open_with: OpenWith) -> Engine:
+    """A store that the earlier weights have read, opened with those of today."""
+    engine = open_with(earlier)
+    engine.remember_all([engine.draft(text) for text in TEXTS])
+    assert engine.embed() == len(TEXTS)
+    engine.close()
+    return open_with(BundledEmbedder())
+
+
+def _asked(engine: Engine) -> Answer:
+    return engine.recall(QUESTION, logged=False)
+
+
+def _is_by_meaning(answer: Answer) -> bool:
+    return answer.hits[0].memory.content == KETTLE and {"dense", "late"} <= set(answer.hits[0].legs)
+
+
+def test_the_earlier_vectors_answer_until_the_new_model_has_read_the_texts(updated: Engine) -> None:
+    answer = _asked(updated)
+    assert _is_by_meaning(answer) and answer.waiting == 0
+    assert answer.missing and "until it has read 31 more texts" in answer.missing[0]
+    updated.remember("The new crane is yellow.")
+    assert updated.embed(limit=12) == 12
+    answer = _asked(updated)
+    assert _is_by_meaning(answer) and answer.waiting == 1 and "20 more texts" in answer.missing[0]
+    assert updated.embed() == 20
+    answer = _asked(updated)
+    assert _is_by_meaning(answer) and (answer.waiting, answer.missing) == (0, ())
+    again = updated.recall("which machine is yellow?", logged=False)
+    assert again.hits[0].memory.content == "The new crane is yellow." and "dense" in again.hits[0].legs
+
+
+def test_a_program_that_starts_in_the_middle_goes_on_there(updated: Engine, open_with: OpenWith) -> None:
+    updated.embed(limit=12)
+    updated.close()
+    again = open_with(BundledEmbedder())
+    answer = _asked(again)
+    assert _is_by_meaning(answer) and "19 more texts" in answer.missing[0]
+    assert again.embed() == 19 and _asked(again).missing == ()
+
+
+def test_a_program_of_the_version_before_does_not_end_the_update(
+    updated: Engine, earlier: BundledEmbedder, open_with: OpenWith
+) -> None:
+    updated.embed(limit=12)
+    before = open_with(earlier)
+    before.remember("The version before writes this.")
+    assert before.embed() == 1
+    answer = _asked(updated)
+    assert _is_by_meaning(answer) and "20 more texts" in answer.missing[0]
+    assert updated.embed() == 20 and updated.store.jobs.count(EMBED) == 0
+    assert _is_by_meaning(_asked(updated)) and _asked(updated).missing == ()
+    # Its own queue was taken: what it embedded now would stay in the queue and be embedded again.
+    updated.remember("The later version writes this.")
+    assert before.embed() == 0 and updated.embed() == 1
+
+
+def test_what_is_erased_during_an_update_is_in_no_answer(updated: Engine) -> None:
+    assert _is_by_meaning(_asked(updated))
+    updated.erase(_asked(updated).hits[0].memory.id)
+    assert KETTLE not in [hit.memory.content for hit in _asked(updated).hits]
+    assert set(updated.store.models.seen().values()) == {len(TEXTS) - 1}
+    updated.embed()
+    answer = _asked(updated)
+    assert answer.missing == () and KETTLE not in [hit.memory.content for hit in answer.hits]
+
+
+def test_vectors_that_do_not_fit_are_not_read(
+    updated: Engine, open_with: OpenWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updated.close()
+    monkeypatch.setattr(bundled, "FITTING", ())
+    answer = _asked(open_with(BundledEmbedder()))
+    assert answer.waiting == len(TEXTS) and not any("dense" in hit.legs for hit in answer.hits)
+
+
+def test_weights_that_were_kept_answer_even_where_theirs_do_not_fit(
+    tmp_path: Path,
+    updated: Engine,
+    earlier: BundledEmbedder,
+    open_with: OpenWith,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    updated.close()
+    monkeypatch.setattr(bundled, "FITTING", ())
+    monkeypatch.setattr(bundled, "MODEL_FOLDER", tmp_path / "earlier")
+    monkeypatch.setattr(bundled, "_shared", earlier)
+    bundled.keep_weights(tmp_path / "home")
+    shutil.rmtree(tmp_path / "earlier")
+    again = open_with(BundledEmbedder(MODEL_FOLDER))
+    answer = _asked(again)
+    assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
+    again.embed()
+    assert _is_by_meaning(_asked(again)) and _asked(again).missing == ()

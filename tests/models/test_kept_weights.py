@@ -1,0 +1,71 @@
+"""The weights are kept in the data folder, so that an update does not take them away."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from triskele.models import bundled
+from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, keep_weights, kept_weights
+from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an installed version, which an update removes."""
+    folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "package"))
+    monkeypatch.setattr(bundled, "MODEL_FOLDER", folder)
+    monkeypatch.setattr(bundled, "_shared", BundledEmbedder(folder))
+    monkeypatch.setattr(bundled, "EARLIER", (BundledEmbedder(folder).fingerprint,))
+    return folder
+
+
+def _kept(home: Path) -> Path | None:
+    return kept_weights(home, bundled.EARLIER[0])
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+def test_kept_weights_outlive_the_package(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
+) -> None:
+    if not can_link:
+
+        def refused(*_: object) -> None:
+            raise OSError("another file system")
+
+        monkeypatch.setattr(os, "link", refused)
+    expected = BundledEmbedder(package).encode_query("anything").sentence
+    keep_weights(tmp_path / "home")
+    keep_weights(tmp_path / "home")
+    kept = _kept(tmp_path / "home")
+    assert kept is not None and kept.stat().st_mode & 0o077 == 0
+    assert os.path.samefile(kept / GRAPH_FILE, package / GRAPH_FILE) == can_link
+    shutil.rmtree(package)
+    assert (BundledEmbedder(kept).encode_query("anything").sentence == expected).all()
+    assert sorted(path.suffix for path in kept.iterdir()) == [".json", ".json", ".onnx"]
+
+
+def test_a_folder_that_was_half_written_is_written_again(package: Path, tmp_path: Path) -> None:
+    keep_weights(tmp_path / "home")
+    kept = _kept(tmp_path / "home")
+    assert kept is not None
+    (kept / MANIFEST_FILE).rename(kept / f"{MANIFEST_FILE}.part")
+    assert _kept(tmp_path / "home") is None
+    keep_weights(tmp_path / "home")
+    assert _kept(tmp_path / "home") == kept
+
+
+def test_weights_that_were_written_over_are_not_taken_for_the_earlier_ones(package: Path, tmp_path: Path) -> None:
+    keep_weights(tmp_path / "home")
+    manifest = json.loads((package / MANIFEST_FILE).read_text())
+    (package / MANIFEST_FILE).write_text(json.dumps({**manifest, "name": "later"}))
+    assert _kept(tmp_path / "home") is None
+
+
+def test_only_weights_that_shipped_are_returned_to(package: Path, tmp_path: Path) -> None:
+    keep_weights(tmp_path / "home")
+    assert kept_weights(tmp_path / "home", "another@1") is None
