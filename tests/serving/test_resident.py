@@ -110,6 +110,14 @@ def test_only_the_owner_can_reach_it(host: Host) -> None:
     assert stat.S_IMODE(Path(host.place.run).stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("model", ["bundled", "none"])
+def test_it_keeps_the_weights_that_an_update_would_take_away(make_host: Callable[..., Host], model: str) -> None:
+    host = make_host(TRISKELE_RECALL_MODEL=model)
+    host.serving()
+    kept = [path.name for path in (host.home / "models").glob("*/manifest.json")]
+    assert len(kept) == (model == "bundled")
+
+
 def test_a_folder_that_others_may_enter_is_closed_to_them(host: Host) -> None:
     os.mkdir(host.place.run, 0o777)
     os.chmod(host.place.run, 0o777)
