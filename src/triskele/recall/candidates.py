@@ -22,9 +22,10 @@ from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, Nearness
 from triskele.recall.plan import OFF
 from triskele.types import Agreement, Ranking
 
-# The default's weight of each leg's share of its ceiling, for single memories and for turns of conversations.
+# The default's weight of each leg's share of its ceiling, for single memories and for turns of conversations
+# (docs/decisions/0067).
 ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
-IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.08, DENSE: 0.10, LATE: 0.82}
+IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.04, DENSE: 0.10, LATE: 0.86}
 # If the model splits the query's words into pieces, it has no vectors for them: the lexical leg counts most.
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 # The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,

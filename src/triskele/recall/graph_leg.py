@@ -54,7 +54,7 @@ OPEN_BELOW = 0.6
 FULLY_OPEN = 0.4
 LEAST_OPEN = 0.7
 # What a connected candidate adds beyond those above it: its weight, how many are looked at, how many are placed so.
-BY_NEWS = 2.0
+BY_NEWS = 3.0
 # A query token counts as matched from this product on.
 MATCHED = 0.6
 # A second step needs a first that matches the query: below the one mean match connections add nothing, from the other
