@@ -200,10 +200,10 @@ class Engine:
         return self.apply([Add(memory) for memory in validation.check_drafts(memories)], batch=batch)
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
-        """Change a memory's content or details; the older version stays in the history."""
+        """Change a memory's content or details; the older version stays in the history. No change: restore it."""
         from triskele.curation import secrecy
 
-        memory = self.get(reference)
+        memory = undo.changeable(self.get(reference)) if changes else self.get(reference)
         revised = self._drafter.revised(memory, changes, lambda: secrecy.text_of(self.store, self.vault, memory))
         if "sensitivity" in changes and is_secret(revised) and not is_secret(memory):
             sealed = self.seal(memory.id, title=changes.get("title"))

@@ -240,6 +240,16 @@ async def test_forgetting_is_undone_by_its_batch(open_engine: Open) -> None:
         assert {each["action"] for each in last["changes"]} == {"forgotten"}
 
 
+async def test_an_agent_brings_back_nothing_that_the_user_forgot(open_engine: Open) -> None:
+    engine = open_engine()
+    own = engine.remember("I prefer tabs").id
+    engine.forget(own)
+    async with connected(engine) as agent:
+        for change in ({"content": "The user prefers spaces"}, {"tags": ["editor"]}):
+            assert "is forgotten" in await agent.refusal("memory_update", id=own, **change)
+    assert engine.get(own).known_to is not None and engine.superseded([own]) == set()
+
+
 async def test_an_undo_never_makes_a_private_memory_open(open_engine: Open) -> None:
     engine = open_engine()
     async with connected(engine) as agent:

@@ -149,6 +149,7 @@ def _report_added(
         'triskele edit 1kpn46 "SMS go out through Pingwell"',
         "triskele edit 1kpn46 --importance 0.9 --tags sms,provider",
         "triskele edit 1kpn46            (opens your editor)",
+        "triskele edit 1kpn46 --restore",
     ),
 )
 @id_argument()
@@ -163,6 +164,7 @@ def _report_added(
 @click.option("--role", type=click.Choice([*_ROLES, _NONE]), help="Whose words they are; `none` removes it.")
 @click.option("--valid-from", metavar="DATE", help="True from this day on; `none` removes it.")
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on; `none` removes it.")
+@click.option("--restore", is_flag=True, help="Bring a forgotten memory back, unchanged.")
 @common
 def edit(
     invocation: Invocation,
@@ -172,6 +174,7 @@ def edit(
     project: str | None,
     everywhere: bool,
     sensitivity: Sensitivity | None,
+    restore: bool,
     **details: str | None,
 ) -> None:
     """Change a memory; the older version stays in the history."""
@@ -185,9 +188,12 @@ def edit(
         changes["sensitivity"] = sensitivity
     if text is not None:
         changes["content"] = given_text(text)
+    if restore and changes:
+        raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
     with invocation.open_existing() as engine:
         before = engine.sent(id)
-        outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
+        chosen = changes if changes or restore else _edited_by_hand(invocation, engine, id)
+        outcome = engine.edit(id, **chosen)
         sent = [] if outcome.sensitivity is Sensitivity.OPEN else before
         about = {"project": outcome.project, "times": shapes.times(changes)}
         _report_changes(invocation, engine, [outcome], about, sent=sent)
