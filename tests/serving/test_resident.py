@@ -171,6 +171,24 @@ def test_what_a_prompt_was_given_is_noted_without_another_prompt(host: Host) -> 
             time.sleep(0.02)
 
 
+def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(host: Host) -> None:
+    other = "Mara waters the plants on Fridays too"
+    with Engine(config.load(host.environ), host.home) as engine:
+        for text in (FACT, other):
+            engine.remember(text, project="")
+
+    def given() -> int:
+        said = host.hook("user-prompt-submit", PROMPT).stdout.decode()
+        return sum(text in said for text in (FACT, other))
+
+    assert given() == 2
+    before = resident.health(host.place)
+    host.configure(idle_minutes=2, most=1)
+    assert given() == 1
+    after = resident.health(host.place)
+    assert before is not None and after is not None and before["pid"] == after["pid"]
+
+
 def test_an_upgrade_replaces_it_and_no_request_is_lost(host: Host) -> None:
     old = host.serving("0.0.9")
     # Every answer but the last comes from the old one; each of them asks the new one to start.

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 _NOT_IN_FILE = ("home",)
 _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
+_STILL_STARTED = (
+    "The command line no longer starts the background process; hooks, MCP clients and `triskele ui` still do:"
+    " without it they could not answer in time."
+)
+
 
 @click.group(
     cls=OrderedGroup,
@@ -144,7 +149,10 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     now_is = f"{key} is {shown(key, found['value']) or 'empty'}"
     kind, _, variable = found["origin"].partition(" ")
     if kind != "environment":
-        return click.echo(f"{now_is} ({file}).")
+        click.echo(f"{now_is} ({file}).")
+        if key == "agents.background" and not found["value"]:
+            click.echo(_STILL_STARTED, err=True)
+        return None
     click.echo(f"{key} is changed in {file}.")
     return click.echo(f"The environment variable {variable} overrides the file: {now_is}.", err=True)
 
