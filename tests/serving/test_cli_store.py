@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,9 @@ from typing import Any
 
 import apsw
 import pytest
+
+from triskele import config
+from triskele.serving.cli.invocation import ignored_variables
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -420,3 +425,40 @@ def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add,
     assert document["lost"][0]["kept"] == str(folder)
     shutil.rmtree(folder)
     assert run("doctor", "--json").json["healthy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("TRISKELE_LIMIT", "is not a setting and has no effect: did you mean TRISKELE_RECALL_LIMIT?"),
+        ("TRISKELE_STORE_URL", "did you mean TRISKELE_STORE?"),
+        ("TRISKELE_FROB", "is not a setting and has no effect: `triskele config` lists the settings"),
+        ("TRISKELE_AGENTS_MOST", "only the settings file sets it (`triskele config set agents.most VALUE`)"),
+    ],
+)
+def test_a_variable_without_effect_is_named_on_standard_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "7")
+    assert run("list", "--json").err.count("\n") == 1  # that there is no store yet
+    monkeypatch.setenv(name, "5")
+    found = run("config", "--json")
+    assert found.err.startswith(f"triskele: {name} ") and found.err.endswith(said + "\n") and found.err.count("\n") == 1
+    assert found.json["settings"]["recall.limit"]["value"] == 7
+    view = '{"command": "view", "path": "/memories"}'
+    assert name not in run("memory-tool", stdin=view).err
+
+
+def test_every_variable_that_is_read_is_known() -> None:
+    source = Path(config.__file__).parent
+    named = {
+        name for path in source.rglob("*.py") for name in re.findall(r'"(TRISKELE_[A-Z_]+[A-Z])"', path.read_text())
+    }
+    given = {name: str(Path.cwd()) if name == "TRISKELE_HOME" else "file" for name in named}
+    given |= {
+        "TRISKELE_STORE": "sqlite:///x.db",
+        "TRISKELE_SERVER": "https://example.com",
+        "TRISKELE_CONFIG": os.devnull,
+    }
+    del given["TRISKELE_READ_STORE"]
+    assert ignored_variables(given, config.load(given)) == []
