@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import apsw
 import pytest
 
 from triskele import config
+from triskele.engine import Engine
 from triskele.serving.cli.invocation import ignored_variables
 
 Run = Callable[..., Any]
@@ -88,6 +90,26 @@ def test_doctor_says_no_when_a_row_was_tampered_with(run: Run, add: Add, home: P
     found = run("doctor", "--deep")
     assert found.code == 1
     assert "hash differs" in found.out and "triskele restore" in found.out
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        {"model_problem": "a reason"},
+        {"vault_problem": "a reason"},
+        {"repair_problem": "a reason", "index_faults": 1},
+        {"repair_problem": "a reason", "vectors_damaged": 1},
+    ],
+)
+def test_doctor_says_no_where_it_shows_a_cross(
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, problem: dict[str, Any]
+) -> None:
+    add("A fact worth keeping")
+    inspect = Engine.inspect
+    monkeypatch.setattr(Engine, "inspect", lambda *own, **asked: replace(inspect(*own, **asked), **problem))
+    ran = run("doctor")
+    assert ran.code == 1 and "✗" in ran.out and "a reason" in ran.out
+    assert json.loads(run("doctor", "--json").out)["healthy"] is False
 
 
 def test_config_tells_where_values_come_from(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +398,7 @@ def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, a
     run("config", "set", "curation.llm", "true")
     words = "curation.llm has no effect: no language model is named (llm.service"
     doctor = run("doctor")
-    assert words in " ".join(doctor.out.split()) and doctor.code == 0
+    assert words in " ".join(doctor.out.split()) and doctor.code == 0 and "✗" not in doctor.out
     assert words in run("curate").err and words in run("curate", "--json").err
     run("config", "set", "llm.service", "command")
     assert words not in run("curate").err and "no command is set" in run("curate").err
