@@ -141,7 +141,10 @@ def reindex(invocation: Invocation) -> None:
 @common
 @click.pass_context
 def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
-    """Look for damage and repair what can be repaired; exits with 1 if something stays broken (✗)."""
+    """Look for damage and repair what can be repaired.
+
+    Exits with 1 if something stays broken (✗); notes (·) do not count.
+    """
     from triskele.serving.syncing import synced_servers
 
     with invocation.open_existing() as engine:
