@@ -168,6 +168,12 @@ def test_forget_and_undo(run: Run, add: Add) -> None:
     assert [hit["id"] for hit in run("recall", "door code", "--json").json["hits"]] == [id]
 
 
+def test_a_successor_names_what_it_supersedes(run: Run, add: Add) -> None:
+    older = add("Tea is green")
+    said = run("add", "Tea is black", "--supersedes", older).out
+    assert "It supersedes " in said and older.startswith(said.split("It supersedes ")[1].split(".")[0])
+
+
 def test_an_edit_brings_no_forgotten_memory_back_unasked(run: Run, add: Add) -> None:
     id = add("The door code is 4711")
     run("forget", id)

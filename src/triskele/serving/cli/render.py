@@ -387,7 +387,10 @@ def sync_state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
     lines += [f"{short[id]} waits: {reason}" for id, reason in found.waiting.items()]
     lines += [f"{short[id]} is in conflict: it was changed here and on the server." for id in found.conflicts]
     lines += [f"{_SETTLE}."] if found.conflicts else []
-    lines += [f"{found.left_here:,} private or secret: they stay here."] if found.left_here else []
+    if found.left_here:
+        lines.append(
+            f"{memories(found.left_here, 'private or secret ')} {'stays' if found.left_here == 1 else 'stay'} here."
+        )
     return Group(*map(note, lines))
 
 

@@ -104,7 +104,15 @@ def add(
             related = related_memories.related(invocation, engine, engine.get(outcomes[0].id))
         times = shapes.times(details)
         return _report_added(
-            invocation, engine, outcomes, dated, times, related=related, is_split=split, is_marked=is_marked
+            invocation,
+            engine,
+            outcomes,
+            dated,
+            times,
+            older=supersedes,
+            related=related,
+            is_split=split,
+            is_marked=is_marked,
         )
 
 
@@ -115,6 +123,7 @@ def _report_added(
     dated: Sequence[Memory],
     times: shapes.Shape,
     *,
+    older: str | None,
     related: Sequence[PairDecision],
     is_split: bool,
     is_marked: bool,
@@ -135,10 +144,12 @@ def _report_added(
         return invocation.write_json(document)
     from triskele.serving.cli import render, reports
 
-    short = engine.store.shorten(each.id for each in outcomes)
+    replaced = [engine.resolve(older)] if older is not None else []
+    short = engine.store.shorten([*(each.id for each in outcomes), *replaced])
     sealed = list(engine.store.memories(detected).values())
     added = engine.store.memories(each.id for each in outcomes).values()
-    told = [*render.time_lines(times), *reports.dated(dated, short)]
+    successions = [render.note(f"It supersedes {short[id]}.", style=render.QUIET) for id in replaced]
+    told = [*successions, *render.time_lines(times), *reports.dated(dated, short)]
     lines = [*told, *reports.detected_secrets(sealed, short), *reports.example_keys(added)]
     hints = map(render.note, related_memories.lines(related, engine, outcomes[0].id))
     return invocation.write(reports.added(outcomes, short), *lines, *hints)
