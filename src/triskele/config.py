@@ -165,7 +165,7 @@ CURATION_OFF = CurationSettings(propose=False)
 class AgentSettings:
     """Limits of what is injected into agents, which clients may see private memories, and the resident process.
 
-    `background` lets the command line start it for texts that wait to be embedded.
+    `background` lets the command line start it for texts that wait to be embedded; hooks and MCP always need it.
     """
 
     most: int = 5

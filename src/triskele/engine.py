@@ -19,7 +19,7 @@ from triskele.curation.usage import AfterAnswer
 from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer
 from triskele.index.analysis import analyzer_of
 from triskele.recall import plan as plans
-from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Plan, leg_depth
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores import factory
 from triskele.stores.protocols import Census, Maintenance, OwnerStore, Store
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from triskele.index.local import SemanticIndex
     from triskele.ingest import Drafter
     from triskele.recall.hosted.egress_log import Sent
-    from triskele.recall.plan import Adopted
     from triskele.recall.why_not import WhyNot
     from triskele.stores.vault import Ask, StoreVault
 
@@ -200,10 +199,10 @@ class Engine:
         return self.apply([Add(memory) for memory in validation.check_drafts(memories)], batch=batch)
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
-        """Change a memory's content or details; the older version stays in the history."""
+        """Change a memory's content or details; the older version stays in the history. No change: restore it."""
         from triskele.curation import secrecy
 
-        memory = self.get(reference)
+        memory = undo.changeable(self.get(reference)) if changes else self.get(reference)
         revised = self._drafter.revised(memory, changes, lambda: secrecy.text_of(self.store, self.vault, memory))
         if "sensitivity" in changes and is_secret(revised) and not is_secret(memory):
             sealed = self.seal(memory.id, title=changes.get("title"))
@@ -256,7 +255,9 @@ class Engine:
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
         """Undo a batch, or this actor's last change to the project; `wider` as in `undo.plan`. It can be undone."""
         planned = undo.plan(self.store, self.actor, self.project if project is None else project, batch, **wider)
-        return planned.told(self.apply(planned.changes, undoes=planned.entries[0].seq))
+        outcomes = planned.told(self.apply(planned.changes, undoes=planned.entries[0].seq))
+        self.proposals.reopen(planned.batch)
+        return outcomes
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Apply changes as one journaled transaction."""
@@ -294,9 +295,8 @@ class Engine:
         from triskele.recall.pipeline import pack
 
         settings = self.settings.recall
-        asked = plans.asked_for(legs, fusion, rerank)
         with self.runtime.moment():
-            plan = self.plan_in_force(asked, order=NEAR if near else order)
+            plan = self.plan_in_force(plans.asked_for(legs, fusion, rerank), order=NEAR if near else order)
             plan = plan.in_a_hurry() if hurried else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(
                 text if isinstance(text, str) else validation.check_text(text, "the question"),

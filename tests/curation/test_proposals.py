@@ -65,6 +65,34 @@ def test_an_accepted_proposal_supersedes_and_undo_brings_everything_back(open_en
     assert engine.proposals.list() == []
     engine.undo(outcomes[0].batch)
     assert state(engine) == before
+    [again] = engine.proposals.list()
+    assert (again.kind, again.new.id, again.reasons[0].after) == (Verdict.SUPERSEDE, new, "Kubernetes")
+    engine.proposals.accept(again.id)
+    assert engine.superseded([old]) == {old} and engine.proposals.list() == []
+
+
+def test_undo_brings_back_only_the_proposals_of_its_batch(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    drafts = [engine.draft(text, category="decisions") for text in ("We test with hypothesis", "We deploy with Flux")]
+    engine.proposals.offer_texts((draft, 0.7, (Rationale("decision"),)) for draft in drafts)
+    first, second = engine.proposals.list()
+    batches = [engine.proposals.accept(each.id)[0].batch for each in (first, second)]
+    engine.undo(batches[0])
+    assert [each.id for each in engine.proposals.list()] == [first.id]
+    engine.undo(batches[1])
+    assert {each.id for each in engine.proposals.list()} == {first.id, second.id}
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_an_erased_memory_takes_the_proposal_that_made_it_with_it(open_engine: OpenEngine, is_undone: bool) -> None:
+    engine = open_engine()
+    draft = engine.draft("We test with hypothesis", category="decisions")
+    engine.proposals.offer_texts([(draft, 0.7, (Rationale("decision"),))])
+    [outcome] = engine.proposals.accept(engine.proposals.list()[0].id)
+    if is_undone:
+        engine.undo(outcome.batch)
+    engine.erase(outcome.id)
+    assert engine.store.documents.all("proposal") == engine.store.documents.all("proposal-accepted") == {}
 
 
 def test_a_rejected_proposal_does_not_come_back(open_engine: OpenEngine) -> None:

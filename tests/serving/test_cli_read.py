@@ -323,3 +323,10 @@ def test_recall_says_that_a_project_does_not_exist(run: Run, add: Add) -> None:
     add("We deploy with Argo CD")
     assert "No memory belongs to a project called shpo" in run("recall", "deploy", "--project", "shpo").out
     assert "No memory belongs" not in run("recall", "zebra", "--project", "shop").out
+
+
+@pytest.mark.parametrize("query", ["", " \t\n"])
+def test_an_empty_question_is_told_to_be_one(run: Run, add: Add, query: str) -> None:
+    add("one fact")
+    assert run("recall", query).out.startswith("The question is empty")
+    assert run("recall", query, "--json").json["hits"] == []

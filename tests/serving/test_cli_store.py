@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
+
+from triskele import config
+from triskele.engine import Engine
+from triskele.serving.cli.invocation import ignored_variables
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -83,6 +90,26 @@ def test_doctor_says_no_when_a_row_was_tampered_with(run: Run, add: Add, home: P
     found = run("doctor", "--deep")
     assert found.code == 1
     assert "hash differs" in found.out and "triskele restore" in found.out
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        {"model_problem": "a reason"},
+        {"vault_problem": "a reason"},
+        {"repair_problem": "a reason", "index_faults": 1},
+        {"repair_problem": "a reason", "vectors_damaged": 1},
+    ],
+)
+def test_doctor_says_no_where_it_shows_a_cross(
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, problem: dict[str, Any]
+) -> None:
+    add("A fact worth keeping")
+    inspect = Engine.inspect
+    monkeypatch.setattr(Engine, "inspect", lambda *own, **asked: replace(inspect(*own, **asked), **problem))
+    ran = run("doctor")
+    assert ran.code == 1 and "✗" in ran.out and "a reason" in ran.out
+    assert json.loads(run("doctor", "--json").out)["healthy"] is False
 
 
 def test_config_tells_where_values_come_from(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +398,7 @@ def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, a
     run("config", "set", "curation.llm", "true")
     words = "curation.llm has no effect: no language model is named (llm.service"
     doctor = run("doctor")
-    assert words in " ".join(doctor.out.split()) and doctor.code == 0
+    assert words in " ".join(doctor.out.split()) and doctor.code == 0 and "✗" not in doctor.out
     assert words in run("curate").err and words in run("curate", "--json").err
     run("config", "set", "llm.service", "command")
     assert words not in run("curate").err and "no command is set" in run("curate").err
@@ -420,3 +447,40 @@ def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add,
     assert document["lost"][0]["kept"] == str(folder)
     shutil.rmtree(folder)
     assert run("doctor", "--json").json["healthy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("TRISKELE_LIMIT", "is not a setting and has no effect: did you mean TRISKELE_RECALL_LIMIT?"),
+        ("TRISKELE_STORE_URL", "did you mean TRISKELE_STORE?"),
+        ("TRISKELE_FROB", "is not a setting and has no effect: `triskele config` lists the settings"),
+        ("TRISKELE_AGENTS_MOST", "only the settings file sets it (`triskele config set agents.most VALUE`)"),
+    ],
+)
+def test_a_variable_without_effect_is_named_on_standard_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "7")
+    assert run("list", "--json").err.count("\n") == 1  # that there is no store yet
+    monkeypatch.setenv(name, "5")
+    found = run("config", "--json")
+    assert found.err.startswith(f"triskele: {name} ") and found.err.endswith(said + "\n") and found.err.count("\n") == 1
+    assert found.json["settings"]["recall.limit"]["value"] == 7
+    view = '{"command": "view", "path": "/memories"}'
+    assert name not in run("memory-tool", stdin=view).err
+
+
+def test_every_variable_that_is_read_is_known() -> None:
+    source = Path(config.__file__).parent
+    named = {
+        name for path in source.rglob("*.py") for name in re.findall(r'"(TRISKELE_[A-Z_]+[A-Z])"', path.read_text())
+    }
+    given = {name: str(Path.cwd()) if name == "TRISKELE_HOME" else "file" for name in named}
+    given |= {
+        "TRISKELE_STORE": "sqlite:///x.db",
+        "TRISKELE_SERVER": "https://example.com",
+        "TRISKELE_CONFIG": os.devnull,
+    }
+    del given["TRISKELE_READ_STORE"]
+    assert ignored_variables(given, config.load(given)) == []

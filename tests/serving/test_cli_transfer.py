@@ -26,6 +26,18 @@ def test_a_dry_run_changes_nothing_and_the_import_can_be_undone(run: Run, tmp_pa
     assert run("list", "--json").json["memories"] == []
 
 
+def test_an_import_names_what_it_read(run: Run, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    (notes / "sub").mkdir(parents=True)
+    for name in ("a.md", "sub/b.txt", ".hidden.md", "c.pdf"):
+        (notes / name).write_text(f"A fact about {name} for everyone.\n")
+    planned = run("import", str(notes), "--dry-run", "--json").json
+    assert (planned["source"], planned["files"]) == (str(notes.resolve()), ["a.md", "sub/b.txt"])
+    said = " ".join(run("import", str(notes)).out.split())
+    assert said.startswith(f"Read 2 files of {notes.resolve()}: a.md, sub/b.txt. 2 of 2 memories added")
+    assert run("import", str(notes / "a.md")).out.replace("\n", " ").startswith(f"Read {(notes / 'a.md').resolve()}. ")
+
+
 def test_export_and_import_give_the_same_memories(run: Run, add: Add, tmp_path: Path) -> None:
     older = add("SMS go out through Textmarlin", "--tags", "sms")
     add("Messages run over Pingwell", "--supersedes", older)

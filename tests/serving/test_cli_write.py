@@ -168,6 +168,24 @@ def test_forget_and_undo(run: Run, add: Add) -> None:
     assert [hit["id"] for hit in run("recall", "door code", "--json").json["hits"]] == [id]
 
 
+def test_a_successor_names_what_it_supersedes(run: Run, add: Add) -> None:
+    older = add("Tea is green")
+    said = run("add", "Tea is black", "--supersedes", older).out
+    assert "It supersedes " in said and older.startswith(said.split("It supersedes ")[1].split(".")[0])
+
+
+def test_an_edit_brings_no_forgotten_memory_back_unasked(run: Run, add: Add) -> None:
+    id = add("The door code is 4711")
+    run("forget", id)
+    for change in (["The door code is 4712"], ["--importance", "0.9"], ["--secret"]):
+        assert run("edit", id, *change).is_refused(1, f"{id} is forgotten", f"triskele edit {id} --restore")
+    assert run("show", id, "--json").json["forgotten"] is True
+    assert run("edit", id, "--restore", "--importance", "0.9").is_refused(2, "unchanged")
+    assert run("edit", id, "--restore", "--json").json["action"] == "restored"
+    assert [hit["id"] for hit in run("recall", "door code", "--json").json["hits"]] == [id]
+    assert run("edit", id, "--restore", "--json").json["action"] == "unchanged"
+
+
 def test_undo_takes_back_a_named_batch(run: Run, add: Add) -> None:
     first = run("add", "The first fact", "--json").json
     second = add("The second fact")

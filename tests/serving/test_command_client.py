@@ -112,6 +112,7 @@ def test_a_written_memory_belongs_to_the_clients_project(host: Host, id: str) ->
     [
         (["recall", "deploy"], {"TRISKELE_RECALL_LIMIT": "3"}),
         (["recall", "deploy"], {"TRISKELE_MEMORY_OWNER": "someone"}),
+        (["recall", "deploy"], {"TRISKELE_LIMIT": "3"}),
         (["recall", "deploy", "--store", "sqlite:///other.db"], {}),
         (["recall", "--help"], {}),
         (["recall", "deploy", "--limit", "0"], {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,16 +35,65 @@ def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:
     assert host.is_idle()
 
 
-def test_after_a_change_of_settings_nobody_is_served_by_the_old_ones(
+def _hosted(home: Path) -> EngineHost:
+    environ = {"TRISKELE_HOME": str(home)}
+    return EngineHost(config.load(environ), read_settings=lambda: config.load(environ))
+
+
+def _retire() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "triskele-retire":
+            thread.join()
+
+
+def test_after_a_change_of_settings_the_next_request_is_served_by_the_new_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
-    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    assert not host.is_outdated()
-    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\n")
+    host = _hosted(tmp_path)
+    old = host.open_engine()
+    old.remember("the heron fishes at dawn")
+    written: list[str] = []
+    old.after_answer.put(lambda: written.append("what was given"))
+    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\nidle_minutes = 2\n")
     assert host.is_outdated()
-    with pytest.raises(StoreUnavailable, match="settings have changed"):
-        host.open_engine()
+    new = host.open_engine()
+    assert (new.settings.agents.most, host.idle_s, written) == (3, 120, ["what was given"])
+    assert [hit.memory.content for hit in new.recall("heron").hits] == ["the heron fishes at dawn"]
+    assert host.open_engine() is new and not host.is_outdated()
+    _retire()
+    with pytest.raises(StoreClosed):
+        old.census()
+    (tmp_path / "config.toml").write_text("[agents]\nmost = 4\n")
+    assert host.renew() and host.open_engine().settings.agents.most == 4
+    _retire()
+    host.close()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        '[store]\nurl = "sqlite:////nowhere/other.db"\n',
+        '[memory]\nowner = "ada"\n',
+        '[index]\nlanguage = "german"\n',
+        '[server]\nurl = "https://memory.example.com"\n',
+        "[sync]\nautomatic = false\n",
+        "[agents]\nmost = many\n",
+        "[agents]\nunknown = 1\n",
+    ],
+)
+def test_settings_that_need_another_process_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
+    host = _hosted(tmp_path)
+    host.open_engine()
+    (tmp_path / "config.toml").write_text(changed)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="settings have changed"):
+            host.open_engine()
+        assert not host.renew()
+    host.close()
 
 
 def test_a_changed_or_unreadable_key_for_the_server_ends_the_process(
@@ -61,7 +111,7 @@ def test_a_changed_or_unreadable_key_for_the_server_ends_the_process(
         os.utime(key, ns=(1, 1))
 
     put("tsk_bob\n")
-    host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
+    host = _hosted(tmp_path)
     assert not host.is_outdated()
     for text, mode in (("tsk_ada\n", 0o600), ("tsk_bob\n", 0o644)):
         put(text, mode)

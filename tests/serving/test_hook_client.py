@@ -204,7 +204,7 @@ def test_a_broken_answer_is_asked_for_again(host: Host, listener: FakeResident, 
 def test_without_an_answer_in_time_it_is_silent(host: Host, listener: FakeResident) -> None:
     listener.answers = [None]
     assert outcome(host.hook("stop", EVENT, deadline_ms="50")) == SILENT
-    assert "no answer in time" in host.log() and PROMPT not in host.log()
+    assert "gave nothing: the background process did not answer in time" in host.log() and PROMPT not in host.log()
 
 
 def test_an_input_that_does_not_end_is_not_waited_for(host: Host, listener: FakeResident) -> None:

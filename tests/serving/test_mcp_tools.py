@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 from triskele.curation import usage
 from triskele.engine import Engine
 from triskele.serving.hook.injection import key_of
+from triskele.serving.mcp import registry
 from triskele.types import LinkKind, Origin, Sensitivity
 
 pytestmark = pytest.mark.anyio
@@ -240,6 +241,16 @@ async def test_forgetting_is_undone_by_its_batch(open_engine: Open) -> None:
         assert {each["action"] for each in last["changes"]} == {"forgotten"}
 
 
+async def test_an_agent_brings_back_nothing_that_the_user_forgot(open_engine: Open) -> None:
+    engine = open_engine()
+    own = engine.remember("I prefer tabs").id
+    engine.forget(own)
+    async with connected(engine) as agent:
+        for change in ({"content": "The user prefers spaces"}, {"tags": ["editor"]}):
+            assert "is forgotten" in await agent.refusal("memory_update", id=own, **change)
+    assert engine.get(own).known_to is not None and engine.superseded([own]) == set()
+
+
 async def test_an_undo_never_makes_a_private_memory_open(open_engine: Open) -> None:
     engine = open_engine()
     async with connected(engine) as agent:
@@ -382,3 +393,31 @@ async def test_a_hook_that_would_come_late_is_silent(open_engine: Open, monkeypa
         await agent.store("The roses are watered on Mondays")
         call = {"event": "user-prompt-submit", "prompt": "when are the roses watered?"}
         assert text_of(await agent.client.call_tool("memory_hook", call)) == ""
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("memory_recall", {}, "query is missing: it must be a text of 1 to 4,096 characters"),
+        ("memory_recall", {"query": ""}, "query must be a text of 1 to 4,096 characters"),
+        ("memory_recall", {"query": "x", "limit": 0}, "limit must be a whole number from 1 to 200, not 0"),
+        ("memory_store", {"content": "x", "importance": "high"}, "importance must be a number from 0 to 1"),
+        ("memory_store", {"content": "x", "everywhere": "maybe"}, "everywhere must be true or false"),
+        ("memory_store", {"content": "x", "origin": "me"}, "origin must be agent, tool or web"),
+        ("memory_store", {"content": "x", "tags": "a"}, "tags must be a list of at most 50 texts"),
+        ("memory_store", {"content": "x", "tags": ["a", 5]}, "tags[1] must be a text of at most 500 characters, not 5"),
+        ("memory_update", {"id": "abcd", "role": "boss"}, "role must be user, assistant, tool or other"),
+        ("memory_forget", {"ids": []}, "ids must be a list of 1 to 50 texts"),
+    ],
+)
+async def test_a_wrong_argument_is_answered_with_what_is_allowed(
+    open_engine: Open, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    async with connected(open_engine()) as agent:
+        assert await agent.refusal(tool, **arguments) == said
+
+
+def test_every_argument_has_words_for_what_it_may_be() -> None:
+    for tool in registry.tools(shares=True):
+        for schema in tool.parameters["properties"].values():
+            assert registry.allowed(schema.get("anyOf", [schema])[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -177,6 +178,36 @@ def test_what_a_prompt_was_given_is_noted_without_another_prompt(host: Host) -> 
         while not engine.store.usage.counts([id]):
             assert time.monotonic() < ends
             time.sleep(0.02)
+
+
+def test_the_log_says_why_a_prompt_got_nothing_without_its_text(host: Host) -> None:
+    host.configure(idle_minutes=2, least_confidence=1)
+    with Engine(config.load(host.environ), host.home) as engine:
+        assert host.hook("user-prompt-submit", PROMPT).stdout == b""
+        engine.remember("The kettle of the plant shop is red", project="")
+    assert host.hook("user-prompt-submit", PROMPT).stdout == b""
+    first, second = host.log().splitlines()
+    assert first.endswith("user-prompt-submit gave nothing: nothing was found that this client may see")
+    assert re.search(r"gave nothing: the confidence 0\.\d\d is below agents\.least_confidence \(1\)$", second)
+    assert "plant" not in host.log()
+
+
+def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(host: Host) -> None:
+    other = "Mara waters the plants on Fridays too"
+    with Engine(config.load(host.environ), host.home) as engine:
+        for text in (FACT, other):
+            engine.remember(text, project="")
+
+    def given() -> int:
+        said = host.hook("user-prompt-submit", PROMPT).stdout.decode()
+        return sum(text in said for text in (FACT, other))
+
+    assert given() == 2
+    before = resident.health(host.place)
+    host.configure(idle_minutes=2, most=1)
+    assert given() == 1
+    after = resident.health(host.place)
+    assert before is not None and after is not None and before["pid"] == after["pid"]
 
 
 def test_an_upgrade_replaces_it_and_no_request_is_lost(host: Host) -> None:

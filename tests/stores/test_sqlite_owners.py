@@ -12,7 +12,9 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
+from triskele.errors import Conflict
 from triskele.stores import owner_usage
+from triskele.stores.archive import TABLES
 from triskele.stores.protocols import VAULT, Document, OwnerStore, Use
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Connect, Link, LinkKind, Memory, Sealed, Sensitivity
@@ -40,6 +42,20 @@ def _fill(store: OwnerStore, one: Memory, two: Memory, secret: Memory) -> None:
     store.documents.put(VAULT, {"keys": Document("keys")})
     sealed = Add(replace(secret, owner=store.owner), sealed=Sealed(b"sealed", content_hash("keys")))
     store.apply([*map(Add, memories), sealed, Connect(link)], batch="one")
+
+
+def test_an_archive_for_one_owner_touches_nothing_of_another(file: SqliteStore, drafts: list[Memory]) -> None:
+    alice = file.of("alice")
+    _fill(alice, *drafts)
+    with file.maintenance.archive.reading() as reader:
+        before = [list(reader.rows("alice", f"SELECT * FROM {table} WHERE owner = {{owner}}")) for table in TABLES]
+    with file.maintenance.archive.writing("bob") as writer:
+        writer.begin("bob", TABLES)
+    with file.maintenance.archive.reading() as reader:
+        after = [list(reader.rows("alice", f"SELECT * FROM {table} WHERE owner = {{owner}}")) for table in TABLES]
+    assert before == after and sum(map(bool, before)) > 3
+    with pytest.raises(Conflict, match="alice"), file.maintenance.archive.writing("alice") as writer:
+        writer.begin("alice", TABLES)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["source", "target"])

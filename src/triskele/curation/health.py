@@ -63,6 +63,16 @@ class Health:
         unread = self.is_deep and self.vault_problem is not None
         return not (self.findings or self.lost or self.index_ahead or unread)
 
+    @property
+    def is_unrepaired(self) -> bool:
+        """Whether derived data is damaged and could not be repaired; a missing or late index is not damaged."""
+        return self.repair_problem is not None and self.index_faults + self.vectors_damaged + self.vectors_orphaned > 0
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it is whole, derived data too, and model and vault can be used."""
+        return self.is_whole and not (self.is_unrepaired or self.model_problem or self.vault_problem)
+
 
 def inspect(
     store: OwnerStore,

@@ -18,7 +18,7 @@ from triskele.ingest import with_told_period
 from triskele.stores.protocols import Document
 from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, is_secret
 
-_OPEN, _REJECTED = "proposal", "proposal-rejected"
+_OPEN, _REJECTED, _ACCEPTED = "proposal", "proposal-rejected", "proposal-accepted"
 # More than anyone reviews; further ones are found again by `triskele curate`.
 MOST = 1000
 _MOST_REJECTED = 10_000
@@ -86,15 +86,29 @@ class Proposals:
         if self._host.actor.startswith(_CLIENT):
             raise Conflict("only the user accepts proposals: `triskele review`")
         proposal = self.get(reference)
-        host = self._host.acting_as(CURATION)
+        host, value = self._host.acting_as(CURATION), self._documents.get(_OPEN, proposal.id)
         if proposal.is_stored:
             decision = PairDecision(proposal.kind, proposal.new, proposal.old, proposal.confidence, proposal.reasons)
             outcomes = host.apply(changes_of(decision), batch=batch)
         else:
-            value = self._documents.get(_OPEN, proposal.id)
             outcomes = host.apply([Add(self._drafted(value))], batch=batch)
+        if made := next((each.batch for each in outcomes if each.batch), None):
+            # It may hold the text: it goes when one of these memories is erased or sealed.
+            about = sorted({id for id in (value["new"], value["old"]) if id} | {each.id for each in outcomes})
+            kept = Document({"proposal": proposal.id, "batch": made, "value": value, "about": about}, about=about)
+            # By time: the newest are kept.
+            self._documents.put(_ACCEPTED, {f"{timestamps.to_text(timestamps.now())} {proposal.id}": kept}, most=MOST)
         self._documents.delete(_OPEN, [proposal.id])
         return outcomes
+
+    def reopen(self, batch: str) -> None:
+        """Bring the proposals back that were accepted in a batch, because it was undone."""
+        accepted: Mapping[str, Any] = self._documents.all(_ACCEPTED)
+        undone = {key: each for key, each in accepted.items() if each["batch"] == batch}
+        if undone:
+            opened = {each["proposal"]: Document(each["value"], about=each["about"]) for each in undone.values()}
+            self._documents.put(_OPEN, opened)
+            self._documents.delete(_ACCEPTED, list(undone))
 
     def reject(self, reference: str) -> None:
         """Drop a proposal; the same one is not made again."""

@@ -34,6 +34,7 @@ from triskele.types import (
 )
 
 _PAGE = 500
+_RESTORE = "triskele edit {} --restore"
 _FINAL = (Action.SEALED, Action.ERASED)
 _OF_MEMORIES = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, *_FINAL, Action.REVEALED})
 
@@ -89,6 +90,13 @@ class UndoPlan:
     def is_own(self, actor: str) -> bool:
         """Whether this actor made the changes."""
         return self.entries[0].actor in own_actors(actor)
+
+
+def changeable(memory: Memory) -> Memory:
+    """The memory, unless it is forgotten: an edit would bring it back unasked."""
+    if memory.known_to is not None:
+        raise Conflict(f"{memory.id} is forgotten: bring it back before you change it (`{_RESTORE.format(memory.id)}`)")
+    return memory
 
 
 def own_actors(actor: str) -> frozenset[str]:

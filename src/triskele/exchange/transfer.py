@@ -136,7 +136,7 @@ def import_memories(
     target = None if project is None else validation.check_name(project, "the project")
     try:
         found = _collect(IMPORTS[name].read(path, engine.settings.memory), report_progress)
-        digest = _digest(path)
+        digest = sources.digest(files_of(path), path)
     except OSError as error:
         raise BadInput(f"cannot read {sources.printable(str(source))}: {error.strerror or error}") from error
     is_export = bool(found.versions or found.links)
@@ -301,8 +301,9 @@ def _complaint(path: Path, problems: tuple[Problem, ...]) -> str:
     return f"nothing was imported from {sources.printable(path.name)}: {first}{more}"
 
 
-def _digest(path: Path) -> str:
-    return sources.digest(sources.files(path, markdown.SUFFIXES)[0] if path.is_dir() else [path], path)
+def files_of(path: Path) -> list[Path]:
+    """The files that an import of a path reads: those of a folder that formats for folders read, or the path itself."""
+    return sources.files(path, markdown.SUFFIXES)[0] if path.is_dir() else [path]
 
 
 def _silent(done: int, total: int | None) -> None:

@@ -26,6 +26,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
+from triskele.errors import StoreUnavailable
+from triskele.serving.error_messages import error_line
 from triskele.serving.hook import FORWARDED
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
 from triskele.serving.http import mount
@@ -153,6 +155,7 @@ class Application:
         payload["answer_by"] = time.monotonic() + left_s
         # What this process has open alone is written with the next prompt, or with the next tick of the service.
         payload["is_written_later"] = self._context.policy is None
+        payload["log"] = self._context.log if is_owner else None
         text = ""
         with anyio.move_on_after(left_s):
             principal = request.scope[PRINCIPAL]
@@ -219,7 +222,9 @@ class Application:
 
             return events.respond(self._engine_of(principal), event, payload)
         except Exception as error:
-            self._context.log(f"{event[:40]!r} failed: {error_place(error)}")
+            # What the store says quotes no prompt.
+            why = f": {error_line(error)}" if isinstance(error, StoreUnavailable) else ""
+            self._context.log(f"{event[:40]!r} failed: {error_place(error)}{why}")
             return ""
         finally:
             self._abandoned.release()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele import config
 from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store, shown_url
-from triskele.errors import BadInput, StoreClosed, StoreUnavailable
+from triskele.errors import BadInput, StoreClosed, StoreUnavailable, TriskeleError
 from triskele.serving.hook_client import NO_CHOICE
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from triskele.stores.protocols import Cursor
 
 _CLOSE_S = 2.0
+# What clients have agreed on when they connected, and what threads of the process hold.
+_STANDING = ("home", "store", "index", "server", "sync")
 # What answers the first hook and the first command.
 _ANSWERING = (
     "triskele.serving.hook.events",
@@ -38,11 +40,11 @@ class SettingsWatch:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.file = file_of(os.environ, settings.home)
-        self._stamp = self._now()
+        self._stamp, self.key = self._now()
 
     def is_outdated(self) -> bool:
         """Whether there is a change since."""
-        return self._now() != self._stamp
+        return self._now() != (self._stamp, self.key)
 
     def _now(self) -> tuple[tuple[int, int] | None, bytes]:
         return _stamp(self.file), _key_digest(self._settings)
@@ -51,8 +53,15 @@ class SettingsWatch:
 class EngineHost:
     """Opens the engine on the first request and records when it was last used."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        read_settings: Callable[[], Settings] = config.load,
+    ) -> None:
         self._settings = settings
+        self._read_settings = read_settings
         self._of_file = config.load(config.without_choice(os.environ))
         self._watch = SettingsWatch(settings)
         self._clock = clock
@@ -64,19 +73,44 @@ class EngineHost:
         self._used_at = clock()
 
     def open_engine(self) -> Engine:
-        """The engine; a failed open is tried again on the next call, changed settings are refused."""
-        if self.is_outdated():
-            # The new settings may forbid what the old ones allowed.
-            raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
+        """The engine, with the settings as they are now; a failed open is tried again on the next call."""
         with self._mutex:
             if self._is_closed:
                 raise StoreClosed("triskele is stopping: try again in a moment")
+            if self.is_outdated():
+                # At once: the new settings may forbid what the old ones allowed.
+                self._renew_settings()
             if self._engine is None:
                 from triskele.serving.chosen_memory import open_chosen
 
                 # The root folder has no project: every request names its own.
                 self._engine = open_chosen(self._settings, os.environ, Path(Path.cwd().anchor))
             return self._engine
+
+    def _renew_settings(self) -> None:
+        """Take over changed settings; refused where only another process can serve them."""
+        watch = SettingsWatch(self._settings)
+        try:
+            new = self._read_settings()
+        except (TriskeleError, OSError):
+            new = None
+        if new is None or watch.key != self._watch.key or not _is_served_alike(self._settings, new):
+            raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
+        if self._engine is not None:
+            if not self.uses_server:
+                # What was given counts for the next prompt.
+                self._engine.after_answer.flush()
+            # In a thread: a request does not wait for the worker to finish its texts.
+            threading.Thread(target=self._engine.close, name="triskele-retire", daemon=True).start()
+        self._settings, self._watch, self._engine, self._seen = new, watch, None, None
+
+    def renew(self) -> bool:
+        """Take over changed settings ahead of the next request; False if another process has to."""
+        try:
+            self.warm_up()
+        except (TriskeleError, OSError):
+            return False
+        return True
 
     @property
     def uses_server(self) -> bool:
@@ -195,6 +229,12 @@ class EngineHost:
                     self._engine.close()
             self._engine = None
             self._mutex.release()
+
+
+def _is_served_alike(old: Settings, new: Settings) -> bool:
+    """Whether a process that began with the old settings can serve the new ones."""
+    is_standing = all(getattr(new, name) == getattr(old, name) for name in _STANDING)
+    return is_standing and new.memory.owner == old.memory.owner
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

@@ -240,7 +240,11 @@ def ask(
     while True:
         left_s = ends - time.monotonic()
         if left_s <= 0:
-            raise NoAnswer("the resident process is still starting" if is_started else "no answer in time")
+            raise NoAnswer(
+                "the background process is still starting: the next prompt is answered"
+                if is_started
+                else "the background process did not answer in time"
+            )
         try:
             headers = (*request.headers(left_s), *choice_headers(place))
             status, head, text = exchange(place, f"POST /hook/{request.event}", headers, body, left_s)
@@ -292,7 +296,7 @@ def answer(event: str, environ: Mapping[str, str], began: float) -> None:
             start(place, environ)
     except Exception as error:
         if place is not None:
-            log(place, f"{event}: {_reason(error)}")
+            log(place, f"{event} gave nothing: {_reason(error)}")
 
 
 def _is_name(text: str) -> bool:

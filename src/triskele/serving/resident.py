@@ -122,7 +122,7 @@ def serve(
         from triskele.serving.engine_host import EngineHost
         from triskele.serving.service import Service
 
-        host = EngineHost(settings)
+        host = EngineHost(settings, read_settings=lambda: config.load(environ))
         stack.callback(host.close)
         tenants = None
         if extra_addresses.http is not None and not settings.store.url.startswith("sqlite:"):

@@ -198,7 +198,7 @@ class Service:
                 await asyncio.wait_for(stopping.wait(), tick_s)
             lock.settle()
             # A server with users ends only when it is stopped.
-            is_over = self._tenants is None and (self._host.is_idle() or self._host.is_outdated())
+            is_over = self._tenants is None and (self._host.is_idle() or await self._is_outdated())
             if is_over or not self._listener.is_reachable():
                 stopping.set()
             with suppress(Exception):
@@ -209,6 +209,10 @@ class Service:
                 # Not before: the first answer would wait for the modules of curation and learning.
                 if self._is_warm:
                     await asyncio.to_thread(self._host.catch_up)
+
+    async def _is_outdated(self) -> bool:
+        """Whether the settings have changed in a way that needs another process."""
+        return self._host.is_outdated() and not await asyncio.to_thread(self._host.renew)
 
     def _log(self, line: str) -> None:
         hook_client.log(self._place, f"resident: {line}")

@@ -332,7 +332,7 @@ def test_what_is_not_embedded_yet_is_told_without_a_command_that_the_laptop_refu
 def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, remote: RemoteMemory) -> None:
     run("add", "Argo CD deploys the shop")
     answer = run("recall", "")
-    assert answer.exit_code == 0 and "Nothing found" in answer.stdout
+    assert answer.exit_code == 0 and "The question is empty" in answer.stdout
     assert remote.recall("").hits == ()
 
 

@@ -13,11 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from triskele import config
+from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import sync_states
 from triskele.exchange.sync_notes import Notes
 from triskele.serving import shapes, syncing
+from triskele.serving.cli import render
 from triskele.serving.cli.main import cli
 from triskele.serving.syncing import AutomaticSync, Sync
 from triskele.stores.protocols import Document
@@ -129,6 +131,20 @@ def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_som
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
     done = CliRunner().invoke(cli, ["sync", "--resolve", id, "--keep", kept], prog_name="triskele")
     assert (done.exit_code, done.stdout) == (0, said.format(engine.store.shorten([id])[id]) + "\n")
+
+
+def test_the_last_sync_is_shown_as_other_times_are(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    asked = ["sync", "--status"]
+    assert "Last sync: never\n" in CliRunner().invoke(cli, asked, prog_name="triskele").stdout
+    moment = "2026-11-16T11:20:31.000000Z"
+    Notes(engine.store).put_state(address=URL, user="ada", at=moment)
+    shown = render.minute(timestamps.parse(moment))
+    assert f"Last sync: {shown}\n" in CliRunner().invoke(cli, asked, prog_name="triskele").stdout
+    told = CliRunner().invoke(cli, [*asked, "--json"], prog_name="triskele").stdout
+    assert json.loads(told)["at"] == moment
 
 
 def test_the_doctor_does_not_say_that_nothing_leaves_where_a_server_is_named(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import COMMANDS, NO_MODEL, file_of, load, shown_url, words_of
+from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, file_of, load, shown_url, words_of
 from triskele.errors import BadInput
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 # The settings file is in the data folder: it cannot set the path of that folder.
 _NOT_IN_FILE = ("home",)
 _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+_VARIABLES = {"store.url": "TRISKELE_STORE", "store.read_url": "TRISKELE_READ_STORE", "server.url": "TRISKELE_SERVER"}
+_STILL_STARTED = (
+    "The command line no longer starts the background process; hooks, MCP clients and `triskele ui` still do:"
+    " without it they could not answer in time."
+)
 
 
 @click.group(
@@ -58,6 +64,22 @@ def _list(invocation: Invocation) -> None:
 
     said = {name: (shown(name, each["value"]), str(each["origin"])) for name, each in values.items()}
     return invocation.write(reports.settings(said, file))
+
+
+def about_ignored(name: str, settings: Settings) -> str:
+    """Why a variable of the environment has no effect, and what has."""
+    usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
+    if name in usual and usual[name] not in _VARIABLES:
+        return f"{name} has no effect: only the settings file sets it (`triskele config set {usual[name]} VALUE`)"
+    words = {
+        each.removeprefix("TRISKELE_"): _VARIABLES.get(key, each)
+        for each, key in usual.items()
+        if key.partition(".")[0] not in OUTSIDE
+    }
+    word = name.removeprefix("TRISKELE_")
+    close = [each for each in words if each.endswith(f"_{word}")] or get_close_matches(word, words, n=1)
+    hint = f"did you mean {words[close[0]]}?" if close else "`triskele config` lists the settings"
+    return f"{name} is not a setting and has no effect: {hint}"
 
 
 @config.command(epilog=examples("triskele config get recall.limit", "triskele config get agents.private_to --json"))
@@ -144,7 +166,10 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     now_is = f"{key} is {shown(key, found['value']) or 'empty'}"
     kind, _, variable = found["origin"].partition(" ")
     if kind != "environment":
-        return click.echo(f"{now_is} ({file}).")
+        click.echo(f"{now_is} ({file}).")
+        if key == "agents.background" and not found["value"]:
+            click.echo(_STILL_STARTED, err=True)
+        return None
     click.echo(f"{key} is changed in {file}.")
     return click.echo(f"The environment variable {variable} overrides the file: {now_is}.", err=True)
 

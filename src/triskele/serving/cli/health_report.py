@@ -31,7 +31,8 @@ def health(found: Health, *, deep: bool, synced: Sequence[SyncedServer] = (), se
     lines += [note(f"· A killed backup or restore left {path}: it holds memories", WARNING) for path in found.leftovers]
     lines += [note(f"✓ Repaired: {what}.", style="green") for what in found.repaired]
     if found.repair_problem is not None:
-        lines.append(note(f"✗ Nothing more could be repaired: {found.repair_problem}", style="red"))
+        sign, style = ("✗", "red") if found.is_unrepaired else ("·", WARNING)
+        lines.append(note(f"{sign} Nothing more could be repaired: {found.repair_problem}", style=style))
     if found.model_problem is not None:
         lines.append(note(f"✗ The model cannot be loaded, recall uses words only: {found.model_problem}", style="red"))
     lines += [note(f"· {each}.", style=WARNING) for each in found.corpus_notes]
@@ -93,7 +94,7 @@ def _egress(found: Health, synced: Sequence[SyncedServer], server: str) -> list[
     stays_here = not server and not any(each.is_set for each in synced)
     said = f"{_NO_MODEL}; nothing leaves this machine." if stays_here else f"{_NO_MODEL}."
     said = f"· Open memories and queries may be sent to {named}." if named else said
-    lines: list[RenderableType] = [note(f"✗ {problem}", style="red") for problem in found.outside_problems]
+    lines: list[RenderableType] = [note(f"· {problem}", style=WARNING) for problem in found.outside_problems]
     if named or not found.outside_problems:
         lines.append(note(said, style=WARNING if named else GOOD))
     lines += [note(_server(each), style=WARNING) for each in synced]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 SPARE_S = 2.0
 # Wide enough for a memory on one line.
 _WHOLE_COLUMNS = 10_000
+# Variables that are no settings.
+_READ_ELSEWHERE = frozenset(
+    "TRISKELE_" + name
+    for name in (
+        "BENCH_CACHE BENCH_DATA CLIENT_TOKEN CONFIG DEBUG HOOK_DEADLINE_MS KEY LOOPBACK NEW_PASSPHRASE PASSPHRASE"
+        " VAULT_KEY"
+    ).split()
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -177,6 +185,14 @@ class Invocation:
     def console(self) -> Console:
         """The console of standard output."""
         return console()
+
+
+def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[str]:
+    """The variables of an environment that have no effect on the settings read from it, nor on anything else."""
+    read = {origin.removeprefix("environment ") for origin in settings.origins.values()} | _READ_ELSEWHERE
+    return sorted(
+        name for name, value in environ.items() if name.startswith("TRISKELE_") and value and name not in read
+    )
 
 
 def _start_resident(environ: dict[str, str]) -> bool:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 from triskele import __version__
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable
 from triskele.serving.cli.help_screens import did_you_mean, unknown_command, write_more
-from triskele.serving.cli.invocation import Invocation, examples, global_options
+from triskele.serving.cli.invocation import Invocation, examples, global_options, ignored_variables
 from triskele.serving.error_messages import error_line, printable_line
 
 # A command's module is imported on call: `--version` must cost nothing.
@@ -99,18 +100,21 @@ ALIASES = {
 _OPTION_CHARACTERS = 16
 _COMMAND_OF = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
+# Their standard error belongs to the client.
+_FOR_AGENTS = ("hook", "mcp", "memory-tool")
+
 DONE, ANSWER_IS_NO, BAD_INPUT, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
-# The first class that fits decides.
-# The options that do what an error names as its remedy.
 _EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
 # What people mean by words after a command that takes none.
 _INSTEAD = {"undo": ": did you mean --batch {}?", "list": ": `triskele recall` searches for words"}
+# The options that do what an error names as its remedy.
 _REMEDIES = {
     "secret": "--secret",
     "split": "--split",
     "closed": "--closed",
     "all projects or closed": "--all-projects, --closed",
 }
+# The first class that fits decides.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotFound, ANSWER_IS_NO),
     (Conflict, ANSWER_IS_NO),
@@ -144,10 +148,12 @@ class Commands(click.Group):
         if name not in COMMANDS and not ctx.resilient_parsing:
             if name in _COMMAND_OF:
                 click.echo(f"triskele: {name} is called {_COMMAND_OF[name]} here", err=True)
-                return super().resolve_command(ctx, [_COMMAND_OF[name], *args[1:]])
+                return self.resolve_command(ctx, [_COMMAND_OF[name], *args[1:]])
             if name.startswith("-"):
                 raise _no_such_option(name, [each for param in self.params for each in param.opts], ctx)
             raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
+        if name not in _FOR_AGENTS and not ctx.resilient_parsing and not ctx.ensure_object(Invocation).is_resident:
+            _warn_of_variables()
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -199,6 +205,20 @@ class Commands(click.Group):
             _write_error(message, extra["obj"], arguments)
             sys.exit(code)
         sys.exit(result if isinstance(result, int) else DONE)
+
+
+def _warn_of_variables() -> None:
+    """Name the variables of the environment that have no effect; wrong settings are the command's to report."""
+    if not any(name.startswith("TRISKELE_") for name in os.environ):
+        return
+    from triskele import config
+
+    with suppress(BadInput):
+        settings = config.load()
+        for name in ignored_variables(os.environ, settings):
+            from triskele.serving.cli.config_commands import about_ignored
+
+            click.echo(f"triskele: {about_ignored(name, settings)}", err=True)
 
 
 def _prepare_streams() -> None:

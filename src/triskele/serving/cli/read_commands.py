@@ -83,6 +83,8 @@ def recall(
         times = shapes.times(options)
         if invocation.as_json:
             invocation.write_json({**shapes.answer(found), "times": times})
+        elif not query.strip():
+            invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
         else:
             from triskele.serving.cli import render
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from triskele import config
 from triskele.errors import BadInput, Conflict, Unavailable
-from triskele.serving.cli.invocation import Invocation
+from triskele.serving.cli.invocation import Invocation, ignored_variables
 from triskele.serving.cli.main import cli
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ def _check_settings(own: Settings, environ: Mapping[str, str]) -> None:
     theirs = config.load(environ)
     if "TRISKELE_KEY" in environ or "TRISKELE_KEY" in os.environ:
         raise BadInput("the client has another key")
+    if ignored_variables(environ, theirs):
+        raise BadInput("the client has variables to name on its standard error")
     # Neither changes an answer: the request names its project, and here the resident process embeds. On a server's
     # memory curation is the server's.
     agents = replace(theirs.agents, background=own.agents.background)

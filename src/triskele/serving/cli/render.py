@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from triskele.base import periods
+from triskele.base import periods, timestamps
 from triskele.serving.shapes import mark, shown_content
 from triskele.stores.protocols import UseCount
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, Link, LinkKind, Memory
@@ -381,13 +381,16 @@ def sync_state(found: SyncState, short: Mapping[str, str]) -> RenderableType:
     """What waits and why."""
     server = found.url or "no server (set sync.url)"
     lines = [f"Server: {server}{f' as {found.user}' if found.user else ''}"]
-    lines.append(f"Last sync: {found.at or 'never'}")
+    lines.append(f"Last sync: {minute(timestamps.parse(found.at)) if found.at else 'never'}")
     lines += [f"The last try failed: {found.error}"] if found.error else []
     lines.append(f"{counted(len(found.unsent), 'change')} to push.")
     lines += [f"{short[id]} waits: {reason}" for id, reason in found.waiting.items()]
     lines += [f"{short[id]} is in conflict: it was changed here and on the server." for id in found.conflicts]
     lines += [f"{_SETTLE}."] if found.conflicts else []
-    lines += [f"{found.left_here:,} private or secret: they stay here."] if found.left_here else []
+    if found.left_here:
+        lines.append(
+            f"{memories(found.left_here, 'private or secret ')} {'stays' if found.left_here == 1 else 'stay'} here."
+        )
     return Group(*map(note, lines))
 
 

@@ -141,7 +141,10 @@ def reindex(invocation: Invocation) -> None:
 @common
 @click.pass_context
 def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
-    """Look for damage and repair what can be repaired."""
+    """Look for damage and repair what can be repaired.
+
+    Exits with 1 if something stays broken (✗); notes (·) do not count.
+    """
     from triskele.serving.syncing import synced_servers
 
     with invocation.open_existing() as engine:
@@ -149,7 +152,7 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
         synced = synced_servers(engine)
         without_token = _clients_without_token(engine.settings)
         if invocation.as_json:
-            document = {"healthy": health.is_whole, "deep": deep, **shapes.plain(health)}
+            document = {"healthy": health.is_working, "deep": deep, **shapes.plain(health)}
             document |= {"synced": shapes.plain(synced), "clients_without_token": without_token}
             invocation.write_json({**document, "project": engine.project})
         else:
@@ -158,7 +161,7 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
             server = invocation.settings().server.url
             report = health_report.health(health, deep=deep, synced=synced, server=server)
             invocation.write(report, *health_report.clients_without_token(without_token))
-    context.exit(0 if health.is_whole else 1)
+    context.exit(0 if health.is_working else 1)
 
 
 def _clients_without_token(settings: Settings) -> list[str]:

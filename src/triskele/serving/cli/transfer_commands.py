@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _PATH = FilePath()
 _ARCHIVE = "archive"
 _SHOWN_PROJECTS = 5
+_SHOWN_FILES = 10
 
 
 @click.command(
@@ -61,7 +63,13 @@ def import_(
     project: str | None,
     everywhere: bool,
 ) -> None:
-    """Import a file, a folder or Claude Code's notes, all or nothing."""
+    """Import a file, a folder or Claude Code's notes, all or nothing.
+
+    It reads SOURCE and nothing else: a file (for a conversation, the one transcript that you name, such as
+    ~/.claude/projects/…/ID.jsonl) or every .md, .markdown and .txt file of a folder that is not hidden. `claude-code`
+    is MEMORY.md and the notes next to it that Claude Code keeps about this project, without transcripts. The answer
+    names the files that were read.
+    """
     from triskele.exchange.archive import recognises
 
     place = written_project(project, everywhere)
@@ -74,9 +82,10 @@ def import_(
         raise BadInput("only an archive can hold several owners: import this file without --all-owners")
     with invocation.open_existing() if dry_run else invocation.open() as engine:
         from triskele.exchange.claude_notes import named_source
-        from triskele.exchange.transfer import import_memories
+        from triskele.exchange.sources import resolved
+        from triskele.exchange.transfer import files_of, import_memories
 
-        path = named_source(source, Path.cwd())
+        path = resolved(named_source(source, Path.cwd()))
         asked: dict[str, Any] = {"dry_run": dry_run, "project": place, "keep_origin": keep_origin}
         with progress_bar("Importing") as progress:
             if invocation.remote is not None:
@@ -89,15 +98,27 @@ def import_(
                 suppress(ModelUnavailable),
             ):
                 engine.embed(progress=progress)
+        files = [str(file.relative_to(path)) for file in files_of(path)] if path.is_dir() else []
         if invocation.as_json:
-            shape = {**shapes.plain(report), "dry_run": dry_run, "project": engine.project if place is None else place}
-            invocation.write_json(shape)
+            shape = {**shapes.plain(report), "source": str(path), "files": files, "dry_run": dry_run}
+            invocation.write_json({**shape, "project": engine.project if place is None else place})
         else:
-            from triskele.serving.cli import reports
+            from triskele.serving.cli import render, reports
 
-            invocation.write(reports.imported(report, dry_run=dry_run))
+            said = render.note(_files_read(path, files), style=render.QUIET)
+            invocation.write(said, reports.imported(report, dry_run=dry_run))
     # Only a dry run gets here with problems: a real import refuses them.
     context.exit(1 if report.problems else 0)
+
+
+def _files_read(path: Path, files: Sequence[str]) -> str:
+    from triskele.exchange.sources import printable
+    from triskele.serving.cli.render import counted
+
+    if not files:
+        return f"Read {printable(str(path))}."
+    names = ", ".join(map(printable, files[:_SHOWN_FILES])) + (", …" if len(files) > _SHOWN_FILES else "")
+    return f"Read {counted(len(files), 'file')} of {printable(str(path))}: {names}."
 
 
 def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None:

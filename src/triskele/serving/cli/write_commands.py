@@ -104,7 +104,15 @@ def add(
             related = related_memories.related(invocation, engine, engine.get(outcomes[0].id))
         times = shapes.times(details)
         return _report_added(
-            invocation, engine, outcomes, dated, times, related=related, is_split=split, is_marked=is_marked
+            invocation,
+            engine,
+            outcomes,
+            dated,
+            times,
+            older=supersedes,
+            related=related,
+            is_split=split,
+            is_marked=is_marked,
         )
 
 
@@ -115,6 +123,7 @@ def _report_added(
     dated: Sequence[Memory],
     times: shapes.Shape,
     *,
+    older: str | None,
     related: Sequence[PairDecision],
     is_split: bool,
     is_marked: bool,
@@ -135,10 +144,12 @@ def _report_added(
         return invocation.write_json(document)
     from triskele.serving.cli import render, reports
 
-    short = engine.store.shorten(each.id for each in outcomes)
+    replaced = [engine.resolve(older)] if older is not None else []
+    short = engine.store.shorten([*(each.id for each in outcomes), *replaced])
     sealed = list(engine.store.memories(detected).values())
     added = engine.store.memories(each.id for each in outcomes).values()
-    told = [*render.time_lines(times), *reports.dated(dated, short)]
+    successions = [render.note(f"It supersedes {short[id]}.", style=render.QUIET) for id in replaced]
+    told = [*successions, *render.time_lines(times), *reports.dated(dated, short)]
     lines = [*told, *reports.detected_secrets(sealed, short), *reports.example_keys(added)]
     hints = map(render.note, related_memories.lines(related, engine, outcomes[0].id))
     return invocation.write(reports.added(outcomes, short), *lines, *hints)
@@ -149,6 +160,7 @@ def _report_added(
         'triskele edit 1kpn46 "SMS go out through Pingwell"',
         "triskele edit 1kpn46 --importance 0.9 --tags sms,provider",
         "triskele edit 1kpn46            (opens your editor)",
+        "triskele edit 1kpn46 --restore",
     ),
 )
 @id_argument()
@@ -163,6 +175,7 @@ def _report_added(
 @click.option("--role", type=click.Choice([*_ROLES, _NONE]), help="Whose words they are; `none` removes it.")
 @click.option("--valid-from", metavar="DATE", help="True from this day on; `none` removes it.")
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on; `none` removes it.")
+@click.option("--restore", is_flag=True, help="Bring a forgotten memory back, unchanged.")
 @common
 def edit(
     invocation: Invocation,
@@ -172,6 +185,7 @@ def edit(
     project: str | None,
     everywhere: bool,
     sensitivity: Sensitivity | None,
+    restore: bool,
     **details: str | None,
 ) -> None:
     """Change a memory; the older version stays in the history."""
@@ -185,9 +199,12 @@ def edit(
         changes["sensitivity"] = sensitivity
     if text is not None:
         changes["content"] = given_text(text)
+    if restore and changes:
+        raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
     with invocation.open_existing() as engine:
         before = engine.sent(id)
-        outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
+        chosen = changes if changes or restore else _edited_by_hand(invocation, engine, id)
+        outcome = engine.edit(id, **chosen)
         sent = [] if outcome.sensitivity is Sensitivity.OPEN else before
         about = {"project": outcome.project, "times": shapes.times(changes)}
         _report_changes(invocation, engine, [outcome], about, sent=sent)

@@ -1,8 +1,9 @@
 """Answers to hook events: one JSON document for the model, or nothing.
 
 A payload is the client's JSON. The server adds, where known, `client` (its name), `project` (named by the user),
-`answer_by` (monotonic clock: after that time the client has stopped waiting, and nothing counts as given) and
-`is_written_later` (whether it flushes by itself what an answer leaves to write).
+`answer_by` (monotonic clock: after that time the client has stopped waiting, and nothing counts as given),
+`is_written_later` (whether it flushes by itself what an answer leaves to write) and `log` (a function that is told why
+a prompt gets nothing).
 """
 
 from __future__ import annotations
@@ -61,9 +62,12 @@ def _user_prompt_submit(engine: Engine, payload: Mapping[str, Any]) -> str:
     if not query:
         return NOTHING
     conversation = Conversation.of(engine, payload)
-    memories = injection.for_prompt(engine, query, conversation)
+    answer = injection.recalled(engine, query, conversation)
+    memories = injection.for_prompt(engine, answer, conversation)
     budget = engine.settings.agents.budget_tokens
     given = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
+    if not given.memories and callable(log := payload.get("log")):
+        log(f"user-prompt-submit gave nothing: {injection.silence(engine, answer)}")
     return NOTHING if _is_late(payload) else _given(engine, given, conversation, payload)
 
 

@@ -74,7 +74,7 @@ def _explained(engine: Engine, event: str, payload: Mapping[str, Any], conversat
 def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanation:
     settings = engine.settings.agents
     answer = injection.recalled(engine, query, conversation)
-    chosen = injection.for_prompt(engine, query, conversation)
+    chosen = injection.for_prompt(engine, answer, conversation)
     given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
     is_sure = answer.confidence >= settings.least_confidence
     untrusted = _untrusted(engine, answer, conversation)

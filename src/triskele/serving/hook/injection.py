@@ -98,13 +98,22 @@ def is_from_user(payload: Mapping[str, Any]) -> bool:
     return is_own and not is_agent and not _NOT_THE_USER.match(text_in(payload, "prompt"))
 
 
-def for_prompt(engine: Engine, query: str, conversation: Conversation) -> list[Memory]:
+def for_prompt(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
     """The memories for a prompt, best first, then those that a compaction removed from the context."""
     settings = engine.settings.agents
-    answer = recalled(engine, query, conversation)
     found = _relevant(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
     wanted = [*found[: settings.most], *lost_to_compaction(engine, conversation)]
     return _not_in_context(wanted, conversation)
+
+
+def silence(engine: Engine, answer: Answer) -> str:
+    """Why a prompt gets none of the memories of an answer, without any text of them."""
+    least = engine.settings.agents.least_confidence
+    if not answer.hits:
+        return "nothing was found that this client may see"
+    if answer.confidence < least:
+        return f"the confidence {answer.confidence:.2f} is below agents.least_confidence ({least:g})"
+    return f"all that is relevant is in the conversation already, or not trusted (confidence {answer.confidence:.2f})"
 
 
 def recalled(engine: Engine, query: str, conversation: Conversation) -> Answer:

@@ -15,6 +15,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import Request as HttpRequest
 
 from triskele.errors import BadInput, TriskeleError
@@ -29,6 +30,7 @@ from triskele.serving.mcp.caller import Request, RequestSource, caller, principa
 from triskele.stores.access_keys import READ
 
 logger = logging.getLogger(__name__)
+_COMPLAINTS = 3
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -75,9 +77,22 @@ class MemoryTool(Tool):
             return answer
         except ToolError as error:
             status = problem_of(error.__cause__).status if error.__cause__ else 422
-            raise ToolError(error_messages.printable_line(_message(self.name, error))) from None
+            raise ToolError(error_messages.printable_line(self._message(error))) from None
         finally:
             await to_thread.run_sync(self._note, context, status)
+
+    def _message(self, error: ToolError) -> str:
+        cause = error.__cause__
+        if isinstance(cause, ValidationError):
+            found = cause.errors(include_url=False)[:_COMPLAINTS]
+            return "; ".join(dict.fromkeys(_complaint(self.parameters, each) for each in found))
+        if isinstance(cause, TriskeleError | OSError):
+            return error_messages.error_text(cause)
+        if isinstance(cause, ToolError) or cause is None:
+            return str(cause or error)
+        # The message may quote a memory: log only the type.
+        logger.error("a fault in %s: %s", self.name, type(cause).__name__)
+        return f"a fault inside triskele: {type(cause).__name__} in {self.name}"
 
     def _note(self, context: Request, status: int) -> None:
         """Note a call that may change or reveal something, or that was refused, on a server with users."""
@@ -127,21 +142,39 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: _without_titles(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
 
-def _message(tool: str, error: ToolError) -> str:
-    cause = error.__cause__
-    if isinstance(cause, ValidationError):
-        return "; ".join(_complaint(each) for each in cause.errors(include_url=False, include_input=False)[:3])
-    if isinstance(cause, TriskeleError | OSError):
-        return error_messages.error_text(cause)
-    if isinstance(cause, ToolError) or cause is None:
-        return str(cause or error)
-    # The message may quote a memory: log only the type.
-    logger.error("a fault in %s: %s", tool, type(cause).__name__)
-    return f"a fault inside triskele: {type(cause).__name__} in {tool}"
+def _complaint(parameters: dict[str, Any], error: ErrorDetails) -> str:
+    """What an argument must be, by the schema that the client has."""
+    field, *index = error["loc"]
+    if error["type"] == "missing":
+        return f"{field} is missing: it must be {allowed(parameters['properties'][field])}"
+    schema = parameters["properties"][field]
+    schema = schema.get("anyOf", [schema])[0]
+    if index and isinstance(index[0], int) and "items" in schema:
+        field, schema = f"{field}[{index[0]}]", schema["items"]
+    given = error["input"]
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return f"{field} must be {allowed(schema)}" + (f", not {given}" if is_number else "")
 
 
-def _complaint(error: Any) -> str:
-    return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
+def allowed(schema: dict[str, Any]) -> str:
+    """The values that a schema allows, in words."""
+    if "enum" in schema:
+        *most, last = schema["enum"]
+        return f"{', '.join(most)} or {last}"
+    kind = schema["type"]
+    if kind == "boolean":
+        return "true or false"
+    if kind == "array":
+        return f"a list{_extent(schema, 'Items')} texts"
+    if kind == "string":
+        return f"a text{_extent(schema, 'Length')} characters" if "maxLength" in schema else "a text"
+    least, most = schema["minimum"], schema["maximum"]
+    return f"a {'whole number' if kind == 'integer' else 'number'} from {least:,} to {most:,}"
+
+
+def _extent(schema: dict[str, Any], what: str) -> str:
+    least, most = schema.get(f"min{what}"), f"{schema[f'max{what}']:,}"
+    return f" of at most {most}" if least is None else f" of {least:,} to {most}"
 
 
 DIGEST_URI = "memory://digest"

@@ -157,7 +157,6 @@ class Shared(ShareLine):
     memories: Annotated[
         int, Field(description="How many it shares now, counted up to 2,000; a tag shares later ones too.")
     ]
-    left_out: Annotated[int, Field(description="Private or secret ones with the tag, which stay unshared.")]
 
 
 class Unshared(ShareLine):
@@ -277,8 +276,8 @@ def changes(outcomes: Sequence[Outcome]) -> Changes:
 
 
 def shared(share: Share, reached: Extent) -> Shared:
-    """A share in an answer."""
-    return Shared(**_share_line(share), memories=reached.memories, left_out=reached.left_out)
+    """A share in an answer; what private memories a tag has is not for agents, who may not see them."""
+    return Shared(**_share_line(share), memories=reached.memories)
 
 
 def unshared(share: Share, left: Sequence[RemainingShare]) -> Unshared:

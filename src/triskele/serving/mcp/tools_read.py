@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -202,9 +202,15 @@ def _hook_answer(request: Request, event: str, payload: dict[str, Any]) -> str:
             payload = {**payload, "cwd": ""}
         # The name of a client opens private memories, so it counts only with the token of its entry.
         name = (client_name(request) or "") if who.reads_private else ""
-        return events.respond(who.engine, event, {**payload, "client": name, "project": project})
+        told = {"client": name, "project": project, "log": _log_of(who) if who.principal.user is None else None}
+        return events.respond(who.engine, event, {**payload, **told})
     except (TriskeleError, OSError):
         return events.NOTHING
+
+
+def _log_of(who: Caller) -> Callable[[str], None]:
+    """The log of hooks in the data folder."""
+    return partial(hook_client.log, hook_client.address({"TRISKELE_HOME": str(who.engine.settings.home)}))
 
 
 class Consent(BaseModel):

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from triskele.base import periods
 from triskele.curation import echo
+from triskele.curation.undo import changeable
 from triskele.errors import BadInput
 from triskele.serving.chosen_memory import hints_of
 from triskele.serving.mcp import schemas
@@ -118,7 +119,7 @@ def memory_update(
 ) -> schemas.Stored:
     """Correct a memory."""
     who = caller(request, WRITE)
-    memory = who.get(id)
+    memory = changeable(who.get(id))
     given = {
         "content": content or None,
         "category": category or None,
