@@ -133,7 +133,7 @@ def export_encoder(base: Path, out: Path, weights: list[str], name: str, kept: b
     save_file({"projection": projection}, source / "projection.safetensors")
     for file in ("config.json", "tokenizer.json"):
         (source / file).write_bytes((base / file).read_bytes())
-    script.export(source, out, [], name, "trained by training/, averaged with " + script.PACKAGE, True)
+    script.export(source, out, [], name, f"trained by training/, averaged with the weights of {base.name}", True)
     if kept:
         onnx.save(with_kept(onnx.load(out / script.GRAPH_FILE)), out / script.GRAPH_FILE)
         manifest = json.loads((out / "manifest.json").read_text())
@@ -194,7 +194,7 @@ def main() -> None:
     cross = verbs.add_parser("cross")
     cross.add_argument("trained", type=Path)
     encoder = verbs.add_parser("encoder")
-    for verb, name in ((cross, "triskele-cross"), (encoder, "triskele-minilm-l6-2")):
+    for verb, name in ((cross, "triskele-cross"), (encoder, "triskele-minilm-l6-3")):
         verb.add_argument("base", type=Path)
         verb.add_argument("out", type=Path)
         verb.add_argument("--name", default=name)

@@ -16,6 +16,7 @@ from triskele.models.manifest import GRAPH_FILE, SAME_WEIGHTS, TOKENIZER_FILE, r
 # The digest of the learned constants by the identity of the weights, which is the checksum of their first file.
 LEARNED_SHA256 = {
     "triskele-minilm-l6-2@b5a815a18232429c": "262b0e6b18ad29880c6428d1119a3800fcd494ae904f829002c6fff321c838d2",
+    "triskele-minilm-l6-3@9bd567c11fd4abab": "59c4d23aec993be0923ce75a5d3450d10f00589f6cc186487c46896a2dac3ef0",
 }
 
 
