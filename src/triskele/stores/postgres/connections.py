@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreClosed, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
-from triskele.stores.postgres import migrations
+from triskele.stores.postgres import migrations, round_trips
 from triskele.stores.postgres.heads import BEGINNING, Beginning
 from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
@@ -141,6 +141,9 @@ class Connections:
         while True:
             connection = self._borrowed(until)
             try:
+                if first is BEGINNING and is_direct(connection):
+                    heads = first, list(dict(bindings).values())
+                    return connection, round_trips.asked(connection, (begin, ()), settings, heads)
                 with connection.pipeline():
                     connection.execute(begin)
                     cursor = connection.execute(*settings)
