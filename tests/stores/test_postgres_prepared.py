@@ -56,7 +56,7 @@ def test_an_error_in_one_message_is_raised_and_the_connection_goes_on(transactio
     with transactions.reading() as connection:
         for _ in range(2):
             assert round_trips.asked(connection, ("SELECT 1", ()), ("SELECT %s, %s::int", ["ä", "2"])) == [("ä", 2)]
-            assert round_trips.asked(connection, ("SELECT %(a)s || %(b)s || %(a)s", ["x", "y"])) == [("xyx",)]
+            assert round_trips.asked(connection, ("SELECT %(a)s || %(b)s || %(a)s", {"b": "y", "a": "x"})) == [("xyx",)]
     with pytest.raises(StoreUnavailable, match="division by zero"), transactions.reading() as connection:
         round_trips.asked(connection, ("SELECT 1 / %s::int", ["0"]), ("SELECT 2", ()))
     with transactions.reading() as connection:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, READ_BY_EVERY_RECALL
@@ -190,30 +190,37 @@ class KeptVersions:
     """Versions that were read lately, for as long as neither the journal nor the epoch has moved on.
 
     Whatever changes a row writes an entry, and erasures and ended shares begin another epoch: the catalog of every
-    index rests on the same. Threads replace what is kept as a whole.
+    index rests on the same.
     """
 
     def __init__(self, read: Callable[[list[int]], dict[int, Memory]]) -> None:
         self._read = read
-        self._kept: tuple[tuple[str, Cursor], Mapping[int, Memory]] = (("", Cursor("")), {})
+        self._lock = Lock()
+        self._kept: tuple[tuple[str, Cursor], dict[int, Memory]] = (("", Cursor("")), {})
 
     def of(self, rows: Iterable[int], beginning: Beginning | None) -> dict[int, Memory]:
         """The versions behind some row numbers; what is not kept is read."""
-        wanted = [int(row) for row in rows]
+        wanted = sorted(map(int, rows))
         if beginning is None:
             return self._read(wanted)
         position = beginning.heads.epoch, beginning.heads.journal
         known, kept = self._kept
         if known != position:
             kept = {}
-        lacking = [row for row in wanted if row not in kept]
-        if lacking:
+            self._kept = position, kept
+        found = {row: kept.get(row) for row in wanted}
+        if lacking := [row for row, memory in found.items() if memory is None]:
             fresh = self._read(lacking)
-            short = {row: memory for row, memory in fresh.items() if len(memory.content) <= _LONGEST_KEPT}
-            joined = {**kept, **short}
-            self._kept = position, dict(islice(joined.items(), max(0, len(joined) - _MOST_VERSIONS), None))
-            kept = {**kept, **fresh}
-        return {row: kept[row] for row in sorted(wanted) if row in kept}
+            self._keep(kept, fresh)
+            found |= fresh
+        return {row: memory for row, memory in found.items() if memory is not None}
+
+    def _keep(self, kept: dict[int, Memory], fresh: Mapping[int, Memory]) -> None:
+        with self._lock:
+            kept.update((row, memory) for row, memory in fresh.items() if len(memory.content) <= _LONGEST_KEPT)
+            while len(kept) > _MOST_VERSIONS:
+                # The oldest.
+                del kept[next(iter(kept))]
 
 
 def _hashes(keys: list[str]) -> NDArray[np.int64]:

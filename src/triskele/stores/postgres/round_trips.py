@@ -6,7 +6,7 @@ Each is prepared on the connection when it is first asked, so only connections t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -21,6 +21,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Texts = Sequence[str | None] | Mapping[str, str | None]
 _MARK = re.compile(r"%s|%\((\w+)\)s")
 # A name is never given twice: the server may still have the statement that was prepared under it.
 _numbers = count()
@@ -37,8 +38,8 @@ class _Prepared:
 _prepared: WeakKeyDictionary[Connection, _Prepared] = WeakKeyDictionary()
 
 
-def asked(connection: Connection, *statements: tuple[str, Sequence[str | None]]) -> list[tuple[Any, ...]]:
-    """The rows of the last of some statements; values are passed as text, in the order in which a text names them."""
+def asked(connection: Connection, *statements: tuple[str, Texts]) -> list[tuple[Any, ...]]:
+    """The rows of the last of some statements; their values are passed as text."""
     known = _prepared.get(connection)
     if known is None:
         known = _prepared[connection] = _Prepared(connection.info.encoding)
@@ -63,18 +64,17 @@ def end(connection: Connection) -> None:
     connection.pgconn.exec_(b"ROLLBACK")
 
 
-def _results(
-    connection: Connection, known: _Prepared, statements: Sequence[tuple[str, Sequence[str | None]]]
-) -> list[PGresult]:
+def _results(connection: Connection, known: _Prepared, statements: Sequence[tuple[str, Texts]]) -> list[PGresult]:
     """What the server answers to each statement and each preparation, and to the end of the message."""
     low, answers = connection.pgconn, 1 + len(statements)
     low.enter_pipeline_mode()
-    for sql, values in statements:
-        name = known.names.get(sql)
+    for sql, bindings in statements:
+        (numbered, marks), name = _numbered(sql), known.names.get(sql)
         if name is None:
             name = known.names[sql] = b"triskele_%d" % next(_numbers)
-            low.send_prepare(name, _numbered(sql).encode(known.encoding))
+            low.send_prepare(name, numbered.encode(known.encoding))
             answers += 1
+        values = [bindings[mark] for mark in marks] if isinstance(bindings, Mapping) else bindings
         low.send_query_prepared(name, [None if value is None else value.encode(known.encoding) for value in values])
     low.pipeline_sync()
     results = connection.wait(_received(low, answers))
@@ -93,12 +93,12 @@ def _received(low: PGconn, answers: int) -> PQGen[list[PGresult]]:
 
 
 @lru_cache(maxsize=64)
-def _numbered(sql: str) -> str:
-    """A statement with numbers for its marks; marks of one name have one number."""
+def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """A statement with numbers for its marks, and the names of these; marks of one name have one number."""
     places: dict[str, int] = {}
 
     def number(mark: re.Match[str]) -> str:
-        name = mark.group(1) or f" {len(places)}"
+        name = mark.group(1) or str(len(places))
         return f"${places.setdefault(name, len(places) + 1)}"
 
-    return _MARK.sub(number, sql)
+    return _MARK.sub(number, sql), tuple(places)

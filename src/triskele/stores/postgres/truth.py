@@ -201,8 +201,8 @@ class PostgresOwnerStore(OwnerTruth):
         return self._versions.of(rows, self._transactions.beginning)
 
     def _read_rows(self, rows: list[int]) -> dict[int, Memory]:
-        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row = ANY(?::bigint[]) ORDER BY row"
-        return {row[0]: to_memory(row[1:]) for row in self._all(sql, _array(rows))}
+        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s::bigint[]) ORDER BY row"
+        return {row[0]: to_memory(row[1:]) for row in self._transactions.asked(sql, [self.owner, _array(rows)])}
 
     def chained(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
