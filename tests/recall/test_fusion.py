@@ -71,6 +71,12 @@ def test_standard_scores_by_hand() -> None:
     assert {c.row: c.score for c in fused} == pytest.approx({1: 0.5 * 2, 2: 0.0})
 
 
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
+def test_the_deviation_is_that_of_numpy_to_the_last_bit(values: list[float]) -> None:
+    numbers = np.array(values)
+    assert fusion._deviation(numbers) == numbers.std()
+
+
 def test_share_of_the_ceiling_by_hand() -> None:
     (only,) = fuse("share", [Ranking("lexical", (5,), (6.0,), ceiling=12.0)])
     assert only.score == pytest.approx(0.2 * 0.5)

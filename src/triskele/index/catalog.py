@@ -108,6 +108,14 @@ class Columns:
         return seen
 
     @cached_property
+    def _first(self) -> int:
+        return int(self.rows[0])
+
+    @cached_property
+    def _has_no_gaps(self) -> bool:
+        return int(self.rows[-1]) - self._first + 1 == len(self.rows)
+
+    @cached_property
     def _is_current(self) -> NDArray[np.bool_]:
         """Which versions no later one has replaced."""
         return np.equal(self.known_to, _EVER)
@@ -139,14 +147,14 @@ class Columns:
         """Whether each row is in the catalog, and the positions of those that are."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_), np.empty(0, dtype=np.int64)
-        first, last = self.rows[0], self.rows[-1]
-        if last - first + 1 == len(self.rows):
-            # Without gaps, as in the file of a single owner where nothing was erased, a row number gives its place.
-            is_known, at = (rows >= first) & (rows <= last), rows - first
+        if self._has_no_gaps:
+            # As in the file of a single owner where nothing was erased: a row number gives its place.
+            at = rows - self._first
+            is_known = (at >= 0) & (at < len(self.rows))
         else:
             at = self.rows.searchsorted(rows)
             is_known = self.rows.take(at, mode="clip") == rows
-        return is_known, at if is_known.all() else at[is_known]
+        return is_known, at if np.logical_and.reduce(is_known) else at[is_known]
 
     def facts(self, rows: Ints, view: ScopeView, reach: int) -> Facts:
         """What is known of some rows in a scope, with the neighbours up to `reach` turns away that it may read."""

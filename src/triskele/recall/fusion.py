@@ -104,8 +104,14 @@ def standard_score(scores: Scores, _: FusionConfig) -> Floats:
 
     This is the z-score moved by a constant per leg, which leaves the order as it is and no part negative.
     """
-    deviation = scores.raw.std()
+    deviation = _deviation(scores.raw)
     return (scores.raw - scores.raw.min()) / deviation if deviation > _SAME else np.zeros(len(scores.raw))
+
+
+def _deviation(values: Floats) -> float:
+    """The standard deviation to the last bit of `np.std`, which takes three times as long for a few values."""
+    apart = values - np.add.reduce(values) / len(values)
+    return float(np.sqrt(np.add.reduce(apart * apart) / len(values)))
 
 
 def share_of_ceiling(scores: Scores, _: FusionConfig) -> Floats:
