@@ -21,6 +21,8 @@ _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
 
 _ROLES = {role.value: code for code, role in enumerate(Role)}
+_ANY_MOMENT = timestamps.EPOCH
+_MOST_VIEWS = 8
 _ZERO_IF_UNKNOWN = frozenset({"is_visible", "importance"})
 # The turns next to a turn, nearest first.
 _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
@@ -67,9 +69,18 @@ class Columns:
     codes: Codes
 
     def scoped(self, scope: Scope) -> ScopeView:
-        """Which versions a scope contains, and which it may read at all."""
+        """Which versions a scope contains, and which it may read at all; the last views are kept."""
+        # One that depends on the moment is another each time.
+        kept = None if self._has_periods and not scope.any_time else replace(scope, as_of=_ANY_MOMENT)
+        if kept is not None and (view := self._views.get(kept)) is not None:
+            return view
         is_readable = self._readable(scope)
-        return ScopeView(self._mask(scope, is_readable), is_readable)
+        view = ScopeView(self._mask(scope, is_readable), is_readable)
+        if kept is not None:
+            if len(self._views) >= _MOST_VIEWS:
+                self._views.clear()
+            self._views[kept] = view
+        return view
 
     def is_everything(self, scope: Scope) -> bool:
         """Whether the projects of a scope are all that its owner has."""
@@ -106,6 +117,11 @@ class Columns:
         for tag in scope.tags:
             seen &= np.isin(self.rows, self.codes.tagged.get(tag, []))
         return seen
+
+    @cached_property
+    def _views(self) -> dict[Scope, ScopeView]:
+        """Nothing here changes any more: whatever is written makes other columns."""
+        return {}
 
     @cached_property
     def _first(self) -> int:

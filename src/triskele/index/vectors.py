@@ -99,9 +99,12 @@ class PlacedVectors:
 
     def nearest(self, vector: Floats, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
         """The entries of the catalog nearest to a vector among those that the mask allows, with their cosines."""
-        allowed = np.flatnonzero(mask & (self.places >= 0))
+        is_allowed = mask if self.is_in_order else mask & (self.places >= 0)
+        allowed = np.flatnonzero(is_allowed)
         if len(allowed) > EXACT_LIMIT and self.vectors.bits is not None:
-            allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, self.places[allowed])]
+            is_everyone = self.is_in_order and len(allowed) == len(self.vectors.slots)
+            places = None if is_everyone else self.places[allowed]
+            allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, places)]
         best, cosines = highest(np.vecdot(self.vectors.gather(self.places[allowed]), vector), limit)
         return allowed[best], cosines
 
@@ -488,14 +491,16 @@ def _by_uint64(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64).T)
 
 
-def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints) -> Ints:
-    """The places whose vectors differ in the fewest bits."""
-    distances = np.zeros(bits.shape[1], dtype=np.int32)
+def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints | None) -> Ints:
+    """Those of some places, or of all, whose vectors differ in the fewest bits."""
+    distances = np.zeros(bits.shape[1], dtype=np.uint16)
     # One integer after the other over all vectors: sums over the few integers of each are far slower.
     for column, asked in zip(bits, _by_uint64(_bits(vector[None])), strict=True):
         distances += np.bitwise_count(column ^ asked)
-    distance = distances[places]
-    return np.sort(np.argpartition(distance, BIT_CANDIDATES)[:BIT_CANDIDATES])
+    distance = distances if places is None else distances[places]
+    # Distances are few: counting them takes a fraction of a partition. Those as far as the last one count too.
+    farthest = np.bincount(distance).cumsum().searchsorted(BIT_CANDIDATES)
+    return np.flatnonzero(distance <= farthest)
 
 
 def highest(cosines: Floats, limit: int) -> tuple[Ints, Floats]:
