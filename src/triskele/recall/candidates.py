@@ -92,9 +92,7 @@ def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking
         # All of them, whatever their order.
         facts = corpus.facts(rows, reach=reach)
         return rows, Turns(facts.sessions, facts.neighbours, facts.speakers)
-    config = FusionConfig(weights=SHARES["zscore"], depth=max(len(lexical.rows), len(dense.rows), 1))
-    rows, _ = fusion.ordered("zscore", [lexical, dense], config)
-    rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
+    rows = fusion.by_standard_score(rows, [lexical, dense])[: round(most * (1 + _MORE_IN_CONVERSATION))]
     facts = corpus.facts(rows, reach=reach)
     sessions, neighbours, speakers = facts.sessions, facts.neighbours, facts.speakers
     # A single turn says little: its neighbours may raise it from further below.

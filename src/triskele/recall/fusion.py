@@ -141,6 +141,9 @@ SHARES: Mapping[str, Mapping[str, float]] = {
 }
 
 
+_PLAIN = FusionConfig()
+
+
 @dataclass(frozen=True, eq=False)
 class _Leg:
     """A leg that counts, cut to its depth: per rank its raw score, its normalised score and its contribution."""
@@ -283,9 +286,17 @@ def fuse(method: str, rankings: Sequence[Ranking], config: FusionConfig | None =
     return list(map(Candidate._make, zip(listed, scores.tolist(), parts, strict=True)))
 
 
-def ordered(method: str, rankings: Sequence[Ranking], config: FusionConfig) -> tuple[NDArray[np.int64], Floats]:
-    """The rows and scores of `fuse` in its order, without the contributions."""
-    return _ordered(_legs(method, rankings, config))
+def by_standard_score(rows: NDArray[np.int64], rankings: Sequence[Ranking]) -> NDArray[np.int64]:
+    """All rows of some rankings, which are given in order, in the order of `fuse` by standard scores."""
+    totals, ranks = np.zeros(len(rows)), np.full(len(rows), len(rows))
+    # In the order of their names, as there.
+    for ranking in sorted(rankings, key=lambda ranking: ranking.leg):
+        if ranking.rows:
+            at, raw = rows.searchsorted(np.array(ranking.rows)), np.array(ranking.scores)
+            numbers = standard_score(Scores(ranking.leg, raw, ranking.ceiling), _PLAIN)
+            totals[at] += SHARES["zscore"][ranking.leg] * numbers
+            ranks[at] = np.minimum(ranks[at], np.arange(len(at)))
+    return rows[np.lexsort((ranks, -totals))]
 
 
 def unranked(candidates: Sequence[Candidate]) -> list[Candidate]:
