@@ -39,6 +39,7 @@ _LEVELS = (np.where(_PAIRS[:, ::2], 1, -1) * np.where(_PAIRS[:, 1::2], _FAR_LEVE
 _BITS_MARK = b"\x02"
 _CONVERTED_AT_ONCE = 4096
 _BLOCK = 512
+_GATHERED = 256
 # Of so many parts for each that is wanted, the highest are looked at first.
 _PARTS_OF_LIMIT = 4
 # Unit vectors, give or take what rounding does to their length.
@@ -56,10 +57,20 @@ class _Vectors:
 
     def gather(self, at: Ints) -> Floats:
         """Vectors by place; of a memory-mapped file only these pages are read."""
+        if not len(self.tail):
+            return self.file.take(at, axis=0)
         in_file = at < len(self.file)
         found = np.empty((len(at), self.file.shape[1]), dtype=np.float32)
         found[in_file] = self.file[at[in_file]]
         found[~in_file] = self.tail[at[~in_file] - len(self.file)]
+        return found
+
+    def products(self, vector: Floats, at: Ints) -> Floats:
+        """The products of a vector with those at some places, a few at a time: they stay in the processor's cache."""
+        found = np.empty(len(at), dtype=np.float32)
+        for first in range(0, len(at), _GATHERED):
+            some = slice(first, first + _GATHERED)
+            np.vecdot(self.gather(at[some]), vector, out=found[some])
         return found
 
     def places(self, slots: Ints) -> Ints:
@@ -105,14 +116,14 @@ class PlacedVectors:
             is_everyone = self.is_in_order and len(allowed) == len(self.vectors.slots)
             places = None if is_everyone else self.places[allowed]
             allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, places)]
-        best, cosines = highest(np.vecdot(self.vectors.gather(self.places[allowed]), vector), limit)
+        best, cosines = highest(self.vectors.products(vector, self.places[allowed]), limit)
         return allowed[best], cosines
 
     def cosines(self, vector: Floats, at: Ints) -> Floats:
         """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
         own = self.places[at]
         found = np.full(len(at), np.nan, dtype=np.float32)
-        found[own >= 0] = np.vecdot(self.vectors.gather(own[own >= 0]), vector)
+        found[own >= 0] = self.vectors.products(vector, own[own >= 0])
         return np.where(_is_cosine(found), found, np.float32(np.nan))
 
     def gather(self, at: Ints) -> Floats:
