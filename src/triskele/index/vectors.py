@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from math import sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
-from triskele.index.append_file import AppendFile, Records
+from triskele.index.append_file import AppendFile, Records, slots_of, sound_records
 from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
@@ -38,12 +37,10 @@ _LEVELS = (np.where(_PAIRS[:, ::2], 1, -1) * np.where(_PAIRS[:, 1::2], _FAR_LEVE
 # Before the bits of a row's token vectors: with it the length is odd, which no even number of int8 dimensions has.
 _BITS_MARK = b"\x02"
 _CONVERTED_AT_ONCE = 4096
-_BLOCK = 512
-_GATHERED = 256
-# Of so many parts for each that is wanted, the highest are looked at first.
+_BLOCK, _GATHERED = 512, 256
 _PARTS_OF_LIMIT = 4
 # Unit vectors, give or take what rounding does to their length.
-_TOLERANCE = 0.01
+TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +80,11 @@ class _Vectors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVectors:
-    """Vectors with the place of each entry of a catalog among them; −1 if an entry has none."""
+    """Vectors with the place of each catalog entry among them, −1 for none; in order if they are those of the file."""
 
     vectors: _Vectors
     places: Ints
     is_in_order: bool
-    """whether the entries are the vectors of the file, one by one"""
-
-    @staticmethod
-    def of(vectors: _Vectors, slots: Ints) -> PlacedVectors:
-        """The vectors of some slots, one for each entry."""
-        places = vectors.places(slots)
-        is_in_order = len(places) == len(vectors.file) and np.array_equal(places, np.arange(len(places)))
-        return PlacedVectors(vectors, places, is_in_order)
 
     def scan(self, vector: Floats) -> Floats:
         """The cosines of all entries of the catalog; NaN where an entry has no sound vector."""
@@ -110,8 +99,7 @@ class PlacedVectors:
 
     def nearest(self, vector: Floats, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
         """The entries of the catalog nearest to a vector among those that the mask allows, with their cosines."""
-        is_allowed = mask if self.is_in_order else mask & (self.places >= 0)
-        allowed = np.flatnonzero(is_allowed)
+        allowed = np.flatnonzero(mask if self.is_in_order else mask & (self.places >= 0))
         if len(allowed) > EXACT_LIMIT and self.vectors.bits is not None:
             is_everyone = self.is_in_order and len(allowed) == len(self.vectors.slots)
             places = None if is_everyone else self.places[allowed]
@@ -152,7 +140,9 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
         """The vectors as of now by the entries of a catalog."""
         view, placed = self.view(heads), self._placed
         if placed is None or placed[0] is not columns or placed[1].vectors is not view:
-            placed = self._placed = (columns, PlacedVectors.of(view, columns.slots))
+            places = view.places(columns.slots)
+            is_in_order = len(places) == len(view.file) and np.array_equal(places, np.arange(len(places)))
+            placed = self._placed = (columns, PlacedVectors(view, places, is_in_order))
         return placed[1]
 
     def rebuild(self) -> None:
@@ -220,7 +210,7 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
             vectors = np.frombuffer(b"".join(raw for _, raw in whole), dtype="<f4").reshape(-1, self._file.width)
             lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
             # NaN is not within the tolerance either.
-            is_sound = np.abs(lengths - 1) <= _TOLERANCE
+            is_sound = np.abs(lengths - 1) <= TOLERANCE
             sound = {number: vectors[place] for place, (number, _) in enumerate(whole) if is_sound[place]}
             unsound += [number for number, _, _ in page if number not in sound]
             found |= sound
@@ -341,17 +331,17 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
             super()._write_again()
             return
         epoch = self._store.epoch()
-        known = _slots_of(self._file.open(epoch)) | _slots_of(self._older.open(epoch))
+        known = slots_of(self._file.open(epoch)) | slots_of(self._older.open(epoch))
         # Only sound records, and only of contents that the store still has: what was erased leaves no byte.
         slots = set(self._store.vectors.contents(list(known)))
         kept = dict(self._converted(epoch, slots))
-        kept |= {slot: np.array(bits) for slot, bits in _sound(self._file.open(epoch), slots)}
+        kept |= {slot: np.array(bits) for slot, bits in sound_records(self._file.open(epoch), slots)}
         self._remove_files()
         self._file.append(epoch, kept)
 
     def _converted(self, epoch: str, slots: set[int]) -> Iterator[tuple[int, Bits]]:
         """The sound records of the file of format 1 for some slots, as bits."""
-        return ((slot, packed(vectors)) for slot, vectors in _sound(self._older.open(epoch), slots))
+        return ((slot, packed(vectors)) for slot, vectors in sound_records(self._older.open(epoch), slots))
 
     def _position(self, heads: Heads) -> object:
         return self._file.state(), heads.slot if self._store.vectors.keeps_tokens else 0
@@ -368,7 +358,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     def _since(self, kept: Records | None) -> dict[int, Bits]:
         epoch = self._store.epoch()
         older = self._older.open(epoch)
-        found = dict(self._converted(epoch, _slots_of(older) - _slots_of(kept)))
+        found = dict(self._converted(epoch, slots_of(older) - slots_of(kept)))
         slot = max(records.last_slot if records else 0 for records in (kept, older))
         while page := self._store.vectors.token_page(self.fingerprint, after=slot):
             made = {at: from_row(raw, self._dimensions) for at, raw in page}
@@ -378,7 +368,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         return found
 
     def _append(self, epoch: str, kept: Records | None) -> None:
-        converted = self._converted(epoch, _slots_of(self._older.open(epoch)) - _slots_of(kept))
+        converted = self._converted(epoch, slots_of(self._older.open(epoch)) - slots_of(kept))
         while piece := dict(islice(converted, _CONVERTED_AT_ONCE)):
             self._file.append(epoch, piece)
         shutil.rmtree(self._older.path, ignore_errors=True)
@@ -463,33 +453,13 @@ def bytes_of(dimensions: int) -> int:
     return 2 * -(-dimensions // 8)
 
 
-def _slots_of(records: Records | None) -> set[int]:
-    return set() if records is None else set(records.slots.tolist())
-
-
-def _sound(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The values of the records of some slots that are as they were written."""
-    if records is None or not slots:
-        return
-    wanted = slots - set(records.damaged().tolist())
-    for number, slot in enumerate(records.slots.tolist()):
-        if slot in wanted:
-            yield slot, records.values[records.starts[number] : records.starts[number + 1]]
-
-
-def sound_vector(raw: bytes, width: int) -> Floats | None:
-    """A sentence vector as a store keeps it; None if it has another size or is not of length 1."""
-    vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
-    return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= _TOLERANCE else None
-
-
 def _is_content_word(token: str) -> bool:
     return any(character.isalnum() for character in token) and token.lower() not in STOP_WORDS
 
 
 def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
     """Whether numbers can be cosines; those of a damaged file may be anything, NaN included."""
-    return np.abs(numbers) <= 1 + _TOLERANCE
+    return np.abs(numbers) <= 1 + TOLERANCE
 
 
 def _bits(vectors: Floats) -> NDArray[np.uint8]:

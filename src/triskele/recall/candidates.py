@@ -271,7 +271,8 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[S
     if encoded.plan.walk != OFF and len(places):
         surroundings = Surroundings.of(graph_leg.seeds(scored.rows[places], scores, named), corpus)
         starts = tuple(surroundings.seeds.tolist())
-    if surroundings is not None and surroundings.has_edges:
+    # Where nothing is connected with the seeds, a walk leads nowhere.
+    if surroundings is not None and (len(surroundings.by_title[0]) or len(surroundings.by_shared[0])):
         scored = scored.with_rows(encoded, corpus, surroundings.nearest(encoded, corpus))
         places, scores = scored.table.ordered
         rows, matches = scored.rows[places], scored.matches[places]

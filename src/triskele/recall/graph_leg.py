@@ -137,8 +137,7 @@ class ConceptGraph:
             titles, shared = concept_edges(self._corpus, np.array(unknown, dtype=np.int64), self._most)
             self._titles = self._titles.extended(titles, len(unknown))
             self._shared = self._shared.extended(shared, len(unknown))
-            is_mixed = len(titles[0]) or len(shared[0])
-            self._mixed = self._mixed.extended(_mixed(titles, shared) if is_mixed else titles, len(unknown))
+            self._mixed = self._mixed.extended(_mixed(titles, shared), len(unknown))
             self._places |= zip(unknown, range(len(self._places), len(self._places) + len(unknown)), strict=True)
         return np.array([self._places[node] for node in listed], dtype=np.int64)
 
@@ -303,8 +302,7 @@ def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
     runs = [
         [words[begin : end - 1] for end in ends[at + 1 : at + 1 + MAX_PARTS]] for at, begin in enumerate(ends[:count])
     ]
-    wanted = {run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS
-    known = corpus.named(wanted)
+    known = corpus.named({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
     # The longest from each place: they come in order of length.
     longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in known}
     spans, at = list[tuple[int, int, int]](), 0
@@ -344,11 +342,6 @@ class Surroundings:
         """Follow the edges of some rows."""
         graph = ConceptGraph(corpus)
         return Surroundings(seeds, graph, graph.titles(seeds), graph.shared(seeds))
-
-    @property
-    def has_edges(self) -> bool:
-        """Whether anything is connected with them; a walk leads nowhere otherwise."""
-        return len(self.by_title[0]) > 0 or len(self.by_shared[0]) > 0
 
     def nearest(self, encoded: EncodedQuery, corpus: Corpus) -> list[int]:
         """The rows nearest to the query among those that an edge connects with each seed."""
