@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
+from triskele.index import catalog
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.vectors import distinct
 from triskele.stores.sqlite import vectors
@@ -299,6 +300,27 @@ def test_an_empty_store_has_empty_columns(world: World) -> None:
     columns = Catalog(world.store, MODEL).view()
     assert columns.scoped(Scope(as_of=timestamps.now())).is_visible.tolist() == []
     assert columns.neighbours(columns.find([]), (-1, 1)).shape == (0, 2)
+
+
+def test_a_kept_view_is_that_of_its_scope_and_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_MOST_VIEWS", 2)
+    now = timestamps.now()
+    world.add("always", project="garden")
+    world.add("elsewhere", project="kitchen")
+    columns = Catalog(world.store, MODEL).view()
+    garden, kitchen = (Scope(projects=frozenset({name}), as_of=now) for name in ("garden", "kitchen"))
+    for _ in range(2):
+        assert columns.scoped(garden).is_visible.tolist() == [True, False]
+        assert columns.scoped(kitchen).is_visible.tolist() == [False, True]
+        assert columns.scoped(Scope(as_of=now)).is_visible.all()
+    later = Scope(as_of=now + timedelta(days=9))
+    assert columns.scoped(later) is columns.scoped(Scope(as_of=now))
+    world.add("for a week", valid_to=now + timedelta(days=7))
+    columns = Catalog(world.store, MODEL).view()
+    for _ in range(2):
+        assert columns.scoped(Scope(as_of=now)).is_visible.all()
+        assert columns.scoped(later).is_visible.tolist() == [True, True, False]
+        assert columns.scoped(replace(later, any_time=True)).is_visible.all()
 
 
 def test_neighbours_stand_beside_each_other_by_position(world: World) -> None:

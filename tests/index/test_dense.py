@@ -133,6 +133,18 @@ def test_a_row_has_the_same_cosine_in_any_company(filled: tuple[Shelf, Floats]) 
         assert placed.cosines(asked, at).tolist() == everything[at].tolist()
 
 
+@given(
+    st.lists(st.sampled_from([-1.0, -0.5, 0.1, 0.2, 0.25, 0.9, 7.0, float("nan")]), max_size=400),
+    st.integers(1, 20),
+)
+def test_the_highest_of_many_are_those_of_a_plain_order(numbers: list[float], limit: int) -> None:
+    at, found = dense.highest(np.array(numbers, dtype=np.float32), limit)
+    sound = [(place, number) for place, number in enumerate(numbers) if -1 <= number <= 1]
+    expected = sorted(sound, key=lambda pair: (-pair[1], pair[0]))[:limit]
+    assert at.tolist() == [place for place, _ in expected]
+    assert found.tolist() == pytest.approx([number for _, number in expected])
+
+
 def test_equal_vectors_come_in_the_order_of_rows_even_at_the_cut(shelf: Shelf) -> None:
     one = units(1)[0]
     shelf.put(np.stack([one] * 9))

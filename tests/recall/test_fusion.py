@@ -71,6 +71,22 @@ def test_standard_scores_by_hand() -> None:
     assert {c.row: c.score for c in fused} == pytest.approx({1: 0.5 * 2, 2: 0.0})
 
 
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
+def test_the_deviation_is_that_of_numpy_to_the_last_bit(values: list[float]) -> None:
+    numbers = np.array(values)
+    assert fusion._deviation(numbers) == numbers.std()
+
+
+@given(
+    st.dictionaries(st.integers(1, 30), st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]), max_size=12),
+    st.dictionaries(st.integers(1, 30), st.sampled_from([-0.2, 0.1, 0.3, 0.31]), max_size=12),
+)
+def test_the_order_by_standard_scores_is_that_of_the_fusion(lexical: dict[int, float], dense: dict[int, float]) -> None:
+    legs = [ranking("lexical", lexical), ranking("dense", dense)]
+    rows = np.array(sorted({*lexical, *dense}), dtype=np.int64)
+    assert fusion.by_standard_score(rows, legs).tolist() == order("zscore", *legs)
+
+
 def test_share_of_the_ceiling_by_hand() -> None:
     (only,) = fuse("share", [Ranking("lexical", (5,), (6.0,), ceiling=12.0)])
     assert only.score == pytest.approx(0.2 * 0.5)

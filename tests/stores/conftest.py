@@ -14,6 +14,7 @@ import pytest
 import tantivy
 
 from triskele.index.analysis import Analyzer
+from triskele.stores.postgres import round_trips
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.truth import PostgresStore
 
@@ -46,15 +47,22 @@ def traces() -> Callable[[Path, Iterable[str]], set[tuple[str, str]]]:
 @pytest.fixture
 def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lets no statement filter by owner; the statements that did are listed."""
-    execute, changed = psycopg.Connection.execute, list[str]()
+    execute, together, changed = psycopg.Connection.execute, round_trips.asked, list[str]()
 
-    def execute_unfiltered(connection: Any, query: Any, *rest: Any, **details: Any) -> Any:
+    def changed_query(query: Any) -> Any:
         if isinstance(query, str) and _CONDITION.search(query):
             changed.append(query)
             query = _CONDITION.sub(r"(\g<0> OR true)", query)
-        return execute(connection, query, *rest, **details)
+        return query
+
+    def execute_unfiltered(connection: Any, query: Any, *rest: Any, **details: Any) -> Any:
+        return execute(connection, changed_query(query), *rest, **details)
+
+    def together_unfiltered(connection: Any, *statements: Any) -> Any:
+        return together(connection, *((changed_query(query), values) for query, values in statements))
 
     monkeypatch.setattr(psycopg.Connection, "execute", execute_unfiltered)
+    monkeypatch.setattr(round_trips, "asked", together_unfiltered)
     return changed
 
 

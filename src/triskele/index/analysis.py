@@ -160,14 +160,17 @@ class Analyzer:
         return list(self._asked(text[:MAX_QUERY_CHARACTERS]))
 
     def _query_terms(self, text: str) -> tuple[str, ...]:
-        tokens = self.tokens(text)
+        asked = self.terms(text) if text.isascii() else self._unpaired(self.tokens(text))
+        content_terms = [term for term in asked if term not in self._stop_terms]
+        return tuple(dict.fromkeys(content_terms or asked))
+
+    @staticmethod
+    def _unpaired(tokens: Sequence[Token]) -> list[str]:
         # A pair of characters says more than either alone, so single ones are asked for only when alone.
         paired = {
             place for t in tokens if IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
         }
-        asked = [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
-        content_terms = [term for term in asked if term not in self._stop_terms]
-        return tuple(dict.fromkeys(content_terms or asked))
+        return [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
 
     @property
     def _stop_terms(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,21 @@ class Records:
             if _check(slot, self.values[start:stop]) != check
         ]
         return np.array(wrong, dtype=np.int64)
+
+
+def slots_of(records: Records | None) -> set[int]:
+    """The slots of some records, if there are any."""
+    return set() if records is None else set(records.slots.tolist())
+
+
+def sound_records(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The values of the records of some slots that are as they were written."""
+    if records is None or not slots:
+        return
+    wanted = slots - set(records.damaged().tolist())
+    for number, slot in enumerate(records.slots.tolist()):
+        if slot in wanted:
+            yield slot, records.values[records.starts[number] : records.starts[number + 1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ _EVER = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
 
 _ROLES = {role.value: code for code, role in enumerate(Role)}
+_ANY_MOMENT = timestamps.EPOCH
+_MOST_VIEWS = 8
 _ZERO_IF_UNKNOWN = frozenset({"is_visible", "importance"})
 # The turns next to a turn, nearest first.
 _OFFSETS = tuple(side * distance for distance in range(1, 9) for side in (-1, 1))
@@ -67,9 +69,18 @@ class Columns:
     codes: Codes
 
     def scoped(self, scope: Scope) -> ScopeView:
-        """Which versions a scope contains, and which it may read at all."""
+        """Which versions a scope contains, and which it may read at all; the last views are kept."""
+        # One that depends on the moment is another each time.
+        kept = None if self._has_periods and not scope.any_time else replace(scope, as_of=_ANY_MOMENT)
+        if kept is not None and (view := self._views.get(kept)) is not None:
+            return view
         is_readable = self._readable(scope)
-        return ScopeView(self._mask(scope, is_readable), is_readable)
+        view = ScopeView(self._mask(scope, is_readable), is_readable)
+        if kept is not None:
+            if len(self._views) >= _MOST_VIEWS:
+                self._views.clear()
+            self._views[kept] = view
+        return view
 
     def is_everything(self, scope: Scope) -> bool:
         """Whether the projects of a scope are all that its owner has."""
@@ -108,6 +119,19 @@ class Columns:
         return seen
 
     @cached_property
+    def _views(self) -> dict[Scope, ScopeView]:
+        """Nothing here changes any more: whatever is written makes other columns."""
+        return {}
+
+    @cached_property
+    def _first(self) -> int:
+        return int(self.rows[0])
+
+    @cached_property
+    def _has_no_gaps(self) -> bool:
+        return int(self.rows[-1]) - self._first + 1 == len(self.rows)
+
+    @cached_property
     def _is_current(self) -> NDArray[np.bool_]:
         """Which versions no later one has replaced."""
         return np.equal(self.known_to, _EVER)
@@ -139,14 +163,14 @@ class Columns:
         """Whether each row is in the catalog, and the positions of those that are."""
         if not len(self.rows):
             return np.zeros(len(rows), dtype=np.bool_), np.empty(0, dtype=np.int64)
-        first, last = self.rows[0], self.rows[-1]
-        if last - first + 1 == len(self.rows):
-            # Without gaps, as in the file of a single owner where nothing was erased, a row number gives its place.
-            is_known, at = (rows >= first) & (rows <= last), rows - first
+        if self._has_no_gaps:
+            # As in the file of a single owner where nothing was erased: a row number gives its place.
+            at = rows - self._first
+            is_known = (at >= 0) & (at < len(self.rows))
         else:
             at = self.rows.searchsorted(rows)
             is_known = self.rows.take(at, mode="clip") == rows
-        return is_known, at if is_known.all() else at[is_known]
+        return is_known, at if np.logical_and.reduce(is_known) else at[is_known]
 
     def facts(self, rows: Ints, view: ScopeView, reach: int) -> Facts:
         """What is known of some rows in a scope, with the neighbours up to `reach` turns away that it may read."""

@@ -21,7 +21,7 @@ from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, 
 from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
-from triskele.index.vectors import bytes_of, from_row, sound_vector
+from triskele.index.vectors import TOLERANCE, bytes_of, from_row
 from triskele.stores.corpus_store import (
     CandidateRow,
     CorpusStore,
@@ -130,7 +130,7 @@ class DatabaseIndexes:
         )
 
     def _as_text(self, raw: bytes) -> str | None:
-        vector = sound_vector(raw, self.dimensions)
+        vector = _sound_vector(raw, self.dimensions)
         return None if vector is None else _text(vector)
 
 
@@ -307,7 +307,7 @@ class DatabaseCorpus:
             self._vectors |= dict.fromkeys(missing)
 
     def _sound(self, raw: bytes | None) -> Floats | None:
-        return None if raw is None else sound_vector(raw, self._indexes.dimensions)
+        return None if raw is None else _sound_vector(raw, self._indexes.dimensions)
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
         """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
@@ -437,3 +437,9 @@ def _norm(length: int) -> int:
 def _text(vector: Floats) -> str:
     """A vector as pgvector reads it; half precision has no more digits."""
     return "[" + ",".join(map("{:.5g}".format, vector.tolist())) + "]"
+
+
+def _sound_vector(raw: bytes, width: int) -> Floats | None:
+    """A sentence vector as a store keeps it; None if it has another size or is not of length 1."""
+    vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
+    return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= TOLERANCE else None

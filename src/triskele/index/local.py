@@ -151,7 +151,8 @@ class LocalVectors:
         if cosines is None:
             at, nearest = self._placed.nearest(vector, mask, limit)
         else:
-            at, nearest = highest(np.where(mask, cosines, np.float32(np.nan)), limit)
+            allowed = cosines if mask.all() else np.where(mask, cosines, np.float32(np.nan))
+            at, nearest = highest(allowed, limit)
         return self.columns.rows[at], nearest
 
     def cosines(self, vector: Floats, rows: Ints) -> Floats:

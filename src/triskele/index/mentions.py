@@ -92,6 +92,8 @@ class Layers:
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, up to a limit for each row, with how common they are."""
         place, concepts, is_subject = self.concepts(rows, most)
+        if not len(concepts):
+            return Mentions(place, concepts, is_subject, concepts, concepts, concepts)
         frequency = self.frequency(concepts)
         reach = np.maximum(frequency, _at(self.spread, concepts))
         return Mentions(place, concepts, is_subject, frequency, self.owners(concepts), reach)

@@ -7,7 +7,7 @@ import math
 import shutil
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
@@ -31,6 +31,7 @@ _ANCHOR = "\u0002"
 # change the scores: where documents were deleted, tantivy merges segments with lengths that it rounds down.
 _NUMBER = "updated_at"
 _MOST_ANCHORS = 1000
+_MOST_FREQUENCIES = 4096
 _PAD = ("\u0003",) * PADDING
 _FOOTER_MAGIC = 1337
 _GUARDED_FILES = (".idx", ".term", ".store", ".fast", ".fieldnorm", ".pos")
@@ -101,6 +102,8 @@ class Shard:
         anchor = self._searcher.doc(self._anchor)
         self.stamp = Stamp(str(anchor.get_first("epoch")), Cursor(anchor.get_first("cursor")))
         self.statistics = self._read_statistics()
+        # Words of questions come again, and every leg asks for those of one question.
+        self._frequency = lru_cache(maxsize=_MOST_FREQUENCIES)(self._searcher.doc_freq)
         self._fillers = self._searcher.doc_freq("content", _ANCHOR)
         self.live = self._searcher.num_docs - self._fillers
         # Whether it was written at once: updates leave traces in the average length, and so in the scores.
@@ -155,10 +158,9 @@ class Shard:
         except ValueError as error:
             raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
 
-    def frequencies(self, terms: Iterable[str], fields: Iterable[str]) -> list[tuple[int, ...]]:
+    def frequencies(self, terms: Iterable[str], fields: Collection[str]) -> list[tuple[int, ...]]:
         """The number of documents that contain each term in each field."""
-        count, named = self._searcher.doc_freq, tuple(fields)
-        return [tuple(count(field, term) for field in named) for term in terms]
+        return [tuple([self._frequency(field, term) for field in fields]) for term in terms]
 
     def search(
         self,

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from math import sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
-from triskele.index.append_file import AppendFile, Records
+from triskele.index.append_file import AppendFile, Records, slots_of, sound_records
 from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
@@ -38,9 +37,10 @@ _LEVELS = (np.where(_PAIRS[:, ::2], 1, -1) * np.where(_PAIRS[:, 1::2], _FAR_LEVE
 # Before the bits of a row's token vectors: with it the length is odd, which no even number of int8 dimensions has.
 _BITS_MARK = b"\x02"
 _CONVERTED_AT_ONCE = 4096
-_BLOCK = 512
+_BLOCK, _GATHERED = 512, 256
+_PARTS_OF_LIMIT = 4
 # Unit vectors, give or take what rounding does to their length.
-_TOLERANCE = 0.01
+TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,20 @@ class _Vectors:
 
     def gather(self, at: Ints) -> Floats:
         """Vectors by place; of a memory-mapped file only these pages are read."""
+        if not len(self.tail):
+            return self.file.take(at, axis=0)
         in_file = at < len(self.file)
         found = np.empty((len(at), self.file.shape[1]), dtype=np.float32)
         found[in_file] = self.file[at[in_file]]
         found[~in_file] = self.tail[at[~in_file] - len(self.file)]
+        return found
+
+    def products(self, vector: Floats, at: Ints) -> Floats:
+        """The products of a vector with those at some places, a few at a time: they stay in the processor's cache."""
+        found = np.empty(len(at), dtype=np.float32)
+        for first in range(0, len(at), _GATHERED):
+            some = slice(first, first + _GATHERED)
+            np.vecdot(self.gather(at[some]), vector, out=found[some])
         return found
 
     def places(self, slots: Ints) -> Ints:
@@ -70,32 +80,38 @@ class _Vectors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVectors:
-    """Vectors with the place of each entry of a catalog among them; −1 if an entry has none."""
+    """Vectors with the place of each catalog entry among them, −1 for none; in order if they are those of the file."""
 
     vectors: _Vectors
     places: Ints
+    is_in_order: bool
 
     def scan(self, vector: Floats) -> Floats:
         """The cosines of all entries of the catalog; NaN where an entry has no sound vector."""
         # Row by row takes half as long as a product of matrices, and a row has the same product in any company.
-        file, tail = (np.vecdot(part, vector) for part in (self.vectors.file, self.vectors.tail))
-        # The place −1 is the last one.
-        cosines = np.concatenate([file, tail, [np.float32(np.nan)]])
-        return np.where(_is_cosine(cosines), cosines, np.float32(np.nan))[self.places]
+        cosines: Floats = np.vecdot(self.vectors.file, vector)
+        if not self.is_in_order:
+            # The place −1 is the last one.
+            tail = np.vecdot(self.vectors.tail, vector)
+            cosines = np.concatenate([cosines, tail, [np.float32(np.nan)]])[self.places]
+        cosines[~_is_cosine(cosines)] = np.nan
+        return cosines
 
     def nearest(self, vector: Floats, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
         """The entries of the catalog nearest to a vector among those that the mask allows, with their cosines."""
-        allowed = np.flatnonzero(mask & (self.places >= 0))
+        allowed = np.flatnonzero(mask if self.is_in_order else mask & (self.places >= 0))
         if len(allowed) > EXACT_LIMIT and self.vectors.bits is not None:
-            allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, self.places[allowed])]
-        best, cosines = highest(np.vecdot(self.vectors.gather(self.places[allowed]), vector), limit)
+            is_everyone = self.is_in_order and len(allowed) == len(self.vectors.slots)
+            places = None if is_everyone else self.places[allowed]
+            allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, places)]
+        best, cosines = highest(self.vectors.products(vector, self.places[allowed]), limit)
         return allowed[best], cosines
 
     def cosines(self, vector: Floats, at: Ints) -> Floats:
         """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
         own = self.places[at]
         found = np.full(len(at), np.nan, dtype=np.float32)
-        found[own >= 0] = np.vecdot(self.vectors.gather(own[own >= 0]), vector)
+        found[own >= 0] = self.vectors.products(vector, own[own >= 0])
         return np.where(_is_cosine(found), found, np.float32(np.nan))
 
     def gather(self, at: Ints) -> Floats:
@@ -124,7 +140,9 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
         """The vectors as of now by the entries of a catalog."""
         view, placed = self.view(heads), self._placed
         if placed is None or placed[0] is not columns or placed[1].vectors is not view:
-            placed = self._placed = (columns, PlacedVectors(view, view.places(columns.slots)))
+            places = view.places(columns.slots)
+            is_in_order = len(places) == len(view.file) and np.array_equal(places, np.arange(len(places)))
+            placed = self._placed = (columns, PlacedVectors(view, places, is_in_order))
         return placed[1]
 
     def rebuild(self) -> None:
@@ -192,7 +210,7 @@ class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
             vectors = np.frombuffer(b"".join(raw for _, raw in whole), dtype="<f4").reshape(-1, self._file.width)
             lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
             # NaN is not within the tolerance either.
-            is_sound = np.abs(lengths - 1) <= _TOLERANCE
+            is_sound = np.abs(lengths - 1) <= TOLERANCE
             sound = {number: vectors[place] for place, (number, _) in enumerate(whole) if is_sound[place]}
             unsound += [number for number, _, _ in page if number not in sound]
             found |= sound
@@ -313,17 +331,17 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
             super()._write_again()
             return
         epoch = self._store.epoch()
-        known = _slots_of(self._file.open(epoch)) | _slots_of(self._older.open(epoch))
+        known = slots_of(self._file.open(epoch)) | slots_of(self._older.open(epoch))
         # Only sound records, and only of contents that the store still has: what was erased leaves no byte.
         slots = set(self._store.vectors.contents(list(known)))
         kept = dict(self._converted(epoch, slots))
-        kept |= {slot: np.array(bits) for slot, bits in _sound(self._file.open(epoch), slots)}
+        kept |= {slot: np.array(bits) for slot, bits in sound_records(self._file.open(epoch), slots)}
         self._remove_files()
         self._file.append(epoch, kept)
 
     def _converted(self, epoch: str, slots: set[int]) -> Iterator[tuple[int, Bits]]:
         """The sound records of the file of format 1 for some slots, as bits."""
-        return ((slot, packed(vectors)) for slot, vectors in _sound(self._older.open(epoch), slots))
+        return ((slot, packed(vectors)) for slot, vectors in sound_records(self._older.open(epoch), slots))
 
     def _position(self, heads: Heads) -> object:
         return self._file.state(), heads.slot if self._store.vectors.keeps_tokens else 0
@@ -340,7 +358,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     def _since(self, kept: Records | None) -> dict[int, Bits]:
         epoch = self._store.epoch()
         older = self._older.open(epoch)
-        found = dict(self._converted(epoch, _slots_of(older) - _slots_of(kept)))
+        found = dict(self._converted(epoch, slots_of(older) - slots_of(kept)))
         slot = max(records.last_slot if records else 0 for records in (kept, older))
         while page := self._store.vectors.token_page(self.fingerprint, after=slot):
             made = {at: from_row(raw, self._dimensions) for at, raw in page}
@@ -350,7 +368,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         return found
 
     def _append(self, epoch: str, kept: Records | None) -> None:
-        converted = self._converted(epoch, _slots_of(self._older.open(epoch)) - _slots_of(kept))
+        converted = self._converted(epoch, slots_of(self._older.open(epoch)) - slots_of(kept))
         while piece := dict(islice(converted, _CONVERTED_AT_ONCE)):
             self._file.append(epoch, piece)
         shutil.rmtree(self._older.path, ignore_errors=True)
@@ -435,33 +453,13 @@ def bytes_of(dimensions: int) -> int:
     return 2 * -(-dimensions // 8)
 
 
-def _slots_of(records: Records | None) -> set[int]:
-    return set() if records is None else set(records.slots.tolist())
-
-
-def _sound(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The values of the records of some slots that are as they were written."""
-    if records is None or not slots:
-        return
-    wanted = slots - set(records.damaged().tolist())
-    for number, slot in enumerate(records.slots.tolist()):
-        if slot in wanted:
-            yield slot, records.values[records.starts[number] : records.starts[number + 1]]
-
-
-def sound_vector(raw: bytes, width: int) -> Floats | None:
-    """A sentence vector as a store keeps it; None if it has another size or is not of length 1."""
-    vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
-    return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= _TOLERANCE else None
-
-
 def _is_content_word(token: str) -> bool:
     return any(character.isalnum() for character in token) and token.lower() not in STOP_WORDS
 
 
 def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
     """Whether numbers can be cosines; those of a damaged file may be anything, NaN included."""
-    return np.abs(numbers) <= 1 + _TOLERANCE
+    return np.abs(numbers) <= 1 + TOLERANCE
 
 
 def _bits(vectors: Floats) -> NDArray[np.uint8]:
@@ -474,19 +472,26 @@ def _by_uint64(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64).T)
 
 
-def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints) -> Ints:
-    """The places whose vectors differ in the fewest bits."""
-    distances = np.zeros(bits.shape[1], dtype=np.int32)
+def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints | None) -> Ints:
+    """Those of some places, or of all, whose vectors differ in the fewest bits."""
+    distances = np.zeros(bits.shape[1], dtype=np.uint16)
     # One integer after the other over all vectors: sums over the few integers of each are far slower.
     for column, asked in zip(bits, _by_uint64(_bits(vector[None])), strict=True):
         distances += np.bitwise_count(column ^ asked)
-    distance = distances[places]
-    return np.sort(np.argpartition(distance, BIT_CANDIDATES)[:BIT_CANDIDATES])
+    distance = distances if places is None else distances[places]
+    # Distances are few: counting them takes a fraction of a partition. Those as far as the last one count too.
+    farthest = np.bincount(distance).cumsum().searchsorted(BIT_CANDIDATES)
+    return np.flatnonzero(distance <= farthest)
 
 
 def highest(cosines: Floats, limit: int) -> tuple[Ints, Floats]:
     """The places of the highest cosines and these, best first, ties by place; what is no cosine is left out."""
-    chosen = np.flatnonzero(_is_cosine(cosines))
+    is_chosen = _is_cosine(cosines)
+    if (size := len(cosines) // (_PARTS_OF_LIMIT * limit)) > 1:
+        # So many parts have one as high as that, so the last of the highest is no lower: the others are not compared.
+        parts = np.where(is_chosen, cosines, np.float32(-2))[: size * _PARTS_OF_LIMIT * limit].reshape(-1, size)
+        is_chosen &= cosines >= np.partition(parts.max(axis=1), -limit)[-limit]
+    chosen = np.flatnonzero(is_chosen)
     if len(chosen) > limit:
         border = np.partition(cosines[chosen], len(chosen) - limit)[len(chosen) - limit]
         chosen = chosen[cosines[chosen] >= border]

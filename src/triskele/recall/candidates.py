@@ -90,10 +90,13 @@ def smoothed(ranking: Ranking, beside: Ints, corpus: Corpus) -> Ranking:
 
 def pool(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, dense: Ranking) -> tuple[Ints, Turns]:
     """The rows that late interaction scores, the best of both legs, in order of rows; and their turns."""
-    config = FusionConfig(weights=SHARES["zscore"], depth=max(len(lexical.rows), len(dense.rows), 1))
-    rows, _ = fusion.ordered("zscore", [lexical, dense], config)
     most, reach = encoded.rescored, encoded.reach
-    rows = rows[: round(most * (1 + _MORE_IN_CONVERSATION))]
+    rows = distinct(np.array(lexical.rows + dense.rows, dtype=np.int64))
+    if len(rows) <= most:
+        # All of them, whatever their order.
+        facts = corpus.facts(rows, reach=reach)
+        return rows, Turns(facts.sessions, facts.neighbours, facts.speakers)
+    rows = fusion.by_standard_score(rows, [lexical, dense])[: round(most * (1 + _MORE_IN_CONVERSATION))]
     facts = corpus.facts(rows, reach=reach)
     sessions, neighbours, speakers = facts.sessions, facts.neighbours, facts.speakers
     # A single turn says little: its neighbours may raise it from further below.
@@ -268,8 +271,12 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[S
     scored, starts = scored.with_rows(encoded, corpus, named), ()
     places, scores = scored.table.ordered
     gained = np.zeros(len(places), dtype=np.float32)
+    surroundings = None
     if encoded.plan.walk != OFF and len(places):
         surroundings = Surroundings.of(graph_leg.seeds(scored.rows[places], scores, named), corpus)
+        starts = tuple(surroundings.seeds.tolist())
+    # Where nothing is connected with the seeds, a walk leads nowhere.
+    if surroundings is not None and (len(surroundings.by_title[0]) or len(surroundings.by_shared[0])):
         scored = scored.with_rows(encoded, corpus, surroundings.nearest(encoded, corpus))
         places, scores = scored.table.ordered
         rows, matches = scored.rows[places], scored.matches[places]
@@ -280,7 +287,6 @@ def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[S
         fresh = graph_leg.news(encoded.token_weights, total, matches, gained)
         # News is measured by the best score with the graph, what it adds by the best without.
         gained += (1 - turns) * fresh * np.float32(total.max() / max(float(scores.max()), 1e-9))
-        starts = tuple(surroundings.seeds.tolist())
     added = graph_leg.by_title(named, scored.rows)
     added[places] += gained
     # What the graph adds is relative to the best score without it.

@@ -74,6 +74,7 @@ Edges = tuple[Ints, Ints, Floats]
 # The edges of some nodes of a graph.
 Around = Callable[[Ints], Edges]
 Walk = Callable[..., tuple[Ints, Floats]]
+_NO_EDGES: Edges = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +95,8 @@ class _Adjacency:
 
     def extended(self, edges: Edges, nodes: int) -> _Adjacency:
         """These edges and those of some more nodes, which come in the order of the nodes."""
+        if not len(edges[0]):
+            return _Adjacency(np.append(self.starts, self.starts[-1:].repeat(nodes)), self.others, self.weights)
         ends = self.starts[-1] + np.cumsum(np.bincount(edges[0], minlength=nodes))
         return _Adjacency(
             np.concatenate([self.starts, ends]),
@@ -149,6 +152,8 @@ def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]
     is_title = (mentions.subject_of > 0) & (mentions.subject_of <= MAX_OWNERS) & (mentions.reach <= most)
     is_shared = (mentions.frequency >= 2) & (mentions.frequency <= most)
     usable = np.flatnonzero(is_title | is_shared)
+    if not len(usable):
+        return _NO_EDGES, _NO_EDGES
     at, others, is_theirs = corpus.holders(mentions.concepts[usable], _MOST_HOLDERS)
     # One entry per mention and other row that mentions the same concept.
     own = usable[at]
@@ -291,22 +296,20 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
 def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
     """Memories whose subject occurs in the query, and the weight of the query tokens that name it."""
     text, listed = encoded.query.text, parts(encoded.query.text)
-    words = " ".join(part.text for part in listed)
-    ends = list(accumulate((len(part.text) + 1 for part in listed), initial=0))
+    words = " ".join([part.text for part in listed])
+    ends = list(accumulate([len(part.text) + 1 for part in listed], initial=0))
     count = len(listed)
-    runs = {
-        (at, stop): words[ends[at] : ends[stop] - 1]
-        for at in range(count)
-        for stop in range(at + 1, min(at + MAX_PARTS, count) + 1)
-    }
-    known = corpus.named({run for run in runs.values() if len(run) >= _SHORTEST_TITLE and run not in COMMON_WORDS})
-    # The longest from each place: the dictionary has them in order of length.
-    longest = {at: stop for (at, stop), run in runs.items() if run in known} if known else {}
+    runs = [
+        [words[begin : end - 1] for end in ends[at + 1 : at + 1 + MAX_PARTS]] for at, begin in enumerate(ends[:count])
+    ]
+    known = corpus.named({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
+    # The longest from each place: they come in order of length.
+    longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in known}
     spans, at = list[tuple[int, int, int]](), 0
     while longest and at < count:
         if (end := longest.get(at)) is not None:
             start, stop = listed[at].start, listed[end - 1].end
-            concept, any_case = known[runs[at, end]]
+            concept, any_case = known[runs[at][end - at - 1]]
             # The query may write a common word alike.
             if any_case or not all(word[0].islower() for word in text[start:stop].split()):
                 spans.append((concept, start, stop))

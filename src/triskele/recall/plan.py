@@ -61,7 +61,8 @@ class Plan:
         """Refuse unknown names: a misspelt leg would silently find nothing."""
         chosen = ((self.legs, LEGS), ({str(self.fusion)}, FUSIONS), ({str(self.rerank)}, RERANKS), ({self.walk}, WALKS))
         for given, known in (*chosen, (self.evidence, EVIDENCE), ({str(self.order)}, ORDERS)):
-            if unknown := sorted(given - set(known)):
+            if not given.issubset(known):
+                unknown = sorted(given.difference(known))
                 raise BadInput(f"unknown way to rank {unknown[0][:40]!r}: choose one of {', '.join(known)}")
 
     def in_a_hurry(self) -> Plan:

@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreClosed, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
-from triskele.stores.postgres import migrations
+from triskele.stores.postgres import migrations, round_trips
 from triskele.stores.postgres.heads import BEGINNING, Beginning
 from triskele.stores.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
@@ -141,6 +141,8 @@ class Connections:
         while True:
             connection = self._borrowed(until)
             try:
+                if first is BEGINNING and is_direct(connection):
+                    return connection, round_trips.asked(connection, (begin, ()), settings, (first, bindings))
                 with connection.pipeline():
                     connection.execute(begin)
                     cursor = connection.execute(*settings)
@@ -208,6 +210,14 @@ class OwnerTransactions:
         if self._current() is None:
             return self.all_now(sql, bindings)
         return self.read(lambda connection: connection.execute(sql, bindings).fetchall())
+
+    def asked(self, sql: str, bindings: round_trips.Texts) -> list[Any]:
+        """The rows of a query that every recall makes, with texts as values."""
+        connection = self._current()
+        if connection is None or not is_direct(connection) or getattr(self._local, "instead", None) is not None:
+            return self.all(sql, bindings)
+        with told(self.address):
+            return round_trips.asked(connection, (sql, bindings))
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """Run some reads as of one moment; if a replica fails, all of them are repeated on the primary."""

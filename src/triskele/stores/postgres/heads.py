@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, READ_BY_EVERY_RECALL
 from triskele.stores.postgres.replicas import OWNER_EPOCH
 from triskele.stores.protocols import Cursor, Heads
-from triskele.types import LinkKind
+from triskele.types import LinkKind, Memory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +55,9 @@ _KEYS = _UNLESS_MANY.format(columns="key", rows="FROM names WHERE owner = %(owne
 _MOST_LINKS = 20_000
 _MOST_NAMES = 500_000
 _NEVER = 2**62
+# Of an owner so many versions are kept, none with a longer text: about half a megabyte.
+_MOST_VERSIONS = 256
+_LONGEST_KEPT = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,43 @@ class KnownKeys(_Followed["NDArray[np.int64]"]):
 
         fresh = np.sort(_hashes([key for (key,) in rows]))
         return fresh if kept is None else np.insert(kept, kept.searchsorted(fresh), fresh)
+
+
+class KeptVersions:
+    """Versions that were read lately, for as long as neither the journal nor the epoch has moved on.
+
+    Whatever changes a row writes an entry, and erasures and ended shares begin another epoch: the catalog of every
+    index rests on the same.
+    """
+
+    def __init__(self, read: Callable[[list[int]], dict[int, Memory]]) -> None:
+        self._read = read
+        self._lock = Lock()
+        self._kept: tuple[tuple[str, Cursor], dict[int, Memory]] = (("", Cursor("")), {})
+
+    def of(self, rows: Iterable[int], beginning: Beginning | None) -> dict[int, Memory]:
+        """The versions behind some row numbers; what is not kept is read."""
+        wanted = sorted(map(int, rows))
+        if beginning is None:
+            return self._read(wanted)
+        position = beginning.heads.epoch, beginning.heads.journal
+        known, kept = self._kept
+        if known != position:
+            kept = {}
+            self._kept = position, kept
+        found = {row: kept.get(row) for row in wanted}
+        if lacking := [row for row, memory in found.items() if memory is None]:
+            fresh = self._read(lacking)
+            self._keep(kept, fresh)
+            found |= fresh
+        return {row: memory for row, memory in found.items() if memory is not None}
+
+    def _keep(self, kept: dict[int, Memory], fresh: Mapping[int, Memory]) -> None:
+        with self._lock:
+            kept.update((row, memory) for row, memory in fresh.items() if len(memory.content) <= _LONGEST_KEPT)
+            while len(kept) > _MOST_VERSIONS:
+                # The oldest.
+                del kept[next(iter(kept))]
 
 
 def _hashes(keys: list[str]) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from triskele.errors import BadInput
+from triskele.stores.postgres import round_trips
 from triskele.stores.postgres.migrations import EPOCH, ERASURES, SCHEMA
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -99,14 +100,14 @@ def epoch_of(connection: Connection) -> str:
 
 def give_back(pool: ConnectionPool[Connection], connection: Connection) -> None:
     """End what is left of a transaction, and let others use the connection."""
-    status = psycopg.pq.TransactionStatus
-    if not connection.closed and connection.info.transaction_status != status.IDLE:
-        if connection.info.transaction_status == status.INERROR:
+    status, now = psycopg.pq.TransactionStatus, connection.pgconn.transaction_status
+    if not connection.closed and now != status.IDLE:
+        if now == status.INERROR:
             # The driver counts a statement as prepared where an error before it in a pipeline kept it from the server,
             # and keeps one whose plan is no longer valid: both would fail for as long as the connection lives.
             connection.prepare_threshold = None
         with suppress(psycopg.Error):
-            connection.execute("ROLLBACK")
+            round_trips.end(connection)
     pool.putconn(connection)
 
 

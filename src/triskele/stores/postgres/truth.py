@@ -17,7 +17,7 @@ from triskele.stores.postgres.corpus_rows import PostgresCorpus
 from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.entity_rows import PostgresEntities
 from triskele.stores.postgres.fan_out import Performer, carry_out, in_order, refuse_shared, spread
-from triskele.stores.postgres.heads import HEADS, NEWEST_ENTRY, LinkEnds, to_heads
+from triskele.stores.postgres.heads import HEADS, NEWEST_ENTRY, KeptVersions, LinkEnds, to_heads
 from triskele.stores.postgres.job_rows import PostgresJobs
 from triskele.stores.postgres.postgres_rows import PostgresRows, PostgresWriter, marked
 from triskele.stores.postgres.replicas import OWNER_EPOCH
@@ -86,6 +86,7 @@ class PostgresOwnerStore(OwnerTruth):
         self._transactions = transactions = OwnerTransactions(connections, owner)
         self._model = ""
         self._link_ends = LinkEnds(transactions.all, owner)
+        self._versions = KeptVersions(self._read_rows)
         self.written = transactions.written
         self.vectors = PostgresVectors(transactions)
         self.entities = PostgresEntities(transactions)
@@ -197,8 +198,11 @@ class PostgresOwnerStore(OwnerTruth):
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row = ANY(?::bigint[]) ORDER BY row"
-        return {row[0]: to_memory(row[1:]) for row in self._all(sql, _array(rows))}
+        return self._versions.of(rows, self._transactions.beginning)
+
+    def _read_rows(self, rows: list[int]) -> dict[int, Memory]:
+        sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s::bigint[]) ORDER BY row"
+        return {row[0]: to_memory(row[1:]) for row in self._transactions.asked(sql, [self.owner, _array(rows)])}
 
     def chained(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
