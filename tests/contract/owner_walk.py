@@ -54,7 +54,7 @@ _NUMBERS = {
     "target",
     "number",
 }
-KEYS, TALK, PRINT, BATCH, KIND = "the keys", "talk", "print", "first", "song"
+KEYS, TALK, PRINT, BATCH, KIND, SPEAKER = "the keys", "talk", "print", "first", "song", "Dana"
 ANALYZER, WORD, DIMENSIONS = "words@1", "argo", 4
 PLACE = "path:/home/ada/garden"
 
@@ -80,7 +80,7 @@ class Known:
 def made(make: Callable[..., Memory]) -> tuple[Memory, ...]:
     """The memories of one owner, the last of them a secret."""
     texts = [f"Argo is run by Helm {number}" for number in range(3)]
-    return (*(make(text, project="garden") for text in texts), make("a title", sensitivity=Sensitivity.SECRET))
+    return (*(make(text, project="garden", speaker=SPEAKER) for text in texts), make("a title", sensitivity=Sensitivity.SECRET))
 
 
 def seed_truth(store: OwnerStore, drafts: Sequence[Memory]) -> Known:
@@ -381,6 +381,8 @@ CORPUS: Calls = {
         ),
     ],
     "facts": [_in_corpus(lambda corpus, scope, known: len(corpus.facts(known.rows, scope, 2)))],
+    "speakers": [_in_corpus(lambda corpus, scope, _: corpus.speakers(scope))],
+    "said_by": [_in_corpus(lambda corpus, scope, _: len(corpus.said_by([SPEAKER], scope, 5)))],
     "vectors": [_in_corpus(lambda corpus, _, known: list(corpus.vectors(MODEL, known.rows).values()))],
     "tokens": [_in_corpus(lambda corpus, _, known: list(corpus.tokens(MODEL, known.rows).values()))],
 }
