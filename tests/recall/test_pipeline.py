@@ -204,7 +204,7 @@ def test_the_example_of_the_readme_is_found_among_fifty_others(tmp_path: Path) -
         engine.remember_all([engine.draft(json.loads(line)["text"]) for line in lines[:50]])
         engine.remember(text, category="decisions", tags=["deploy"])
         engine.embed()
-        for question in ("how do releases reach the cluster?", "how does a new version get into the cluster?"):
+        for question in ("how do releases reach the cluster?", "how do new releases get to Kubernetes?"):
             assert engine.recall(question).hits[0].memory.content == text
 
 
