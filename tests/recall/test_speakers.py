@@ -145,3 +145,4 @@ def test_a_bare_name_finds_what_its_bearer_said(tmp_path: Path, model: str) -> N
             assert engine.recall(other, project="").confidence < SEARCHED
         engine.remember("Dana is allergic to walnuts", project="")
         assert engine.recall("Dana", project="").hits[0].memory.content == "Dana is allergic to walnuts"
+        assert engine.recall("Dana", project="", fusion="rrf").hits[0].memory.content == "Dana is allergic to walnuts"

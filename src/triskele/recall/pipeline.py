@@ -136,7 +136,9 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
     else:
         weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
         scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, sources.hosted)
-    if SPEAKER in plan.evidence and query.sort is Sort.RELEVANCE and is_search(terms):
+    # What a name adds is a share of the default's scale; other fusions have scales of their own.
+    is_default = plan.fusion == DEFAULT and SPEAKER in plan.evidence
+    if is_default and query.sort is Sort.RELEVANCE and is_search(terms):
         scored = replace(scored, fused=candidates.with_spoken(scored.fused, corpus.said_by(query.text, query.depth)))
     second = sources.second_stage
     if second is not None and second.is_worth(reasons.first_confidence(scored, terms)):
