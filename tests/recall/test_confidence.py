@@ -12,7 +12,7 @@ import pytest
 from triskele.config import load
 from triskele.engine import Engine
 from triskele.recall import confidence
-from triskele.recall.candidates import CandidateSet
+from triskele.recall.candidates import CandidateSet, Said
 from triskele.recall.fusion import Candidate, Contribution
 from triskele.recall.late_interaction import LateScores
 from triskele.recall.legs import QueryTerms
@@ -111,6 +111,39 @@ def test_a_turn_of_a_conversation_is_as_sure_as_the_same_text_alone(tmp_path: Pa
     alone, in_conversation = found
     assert alone.hits[0].memory.content == in_conversation.hits[0].memory.content == CONVERSATION[answer]
     assert abs(alone.confidence - in_conversation.confidence) < 0.1
+
+
+def said_likely(matches: tuple[float, float, float], rows: frozenset[int]) -> float:
+    """The confidence in the first of two candidates, where the first of three tokens names who said some rows."""
+    late = LateScores(np.array([1, 2]), np.ones(2, np.float32), np.array([matches, (0.3, 0.3, 0.3)], dtype=np.float32))
+    even, rest = np.full(3, 1 / 3, dtype=np.float32), np.array([0, 0.5, 0.5], dtype=np.float32)
+    ranked = [candidate(1, 0.5), candidate(2, 0.3)]
+    found = CandidateSet(ranked, late=late, token_weights=even, said=Said(rows, rest))
+    return confidence.likelihood(confidence.signs(found, query("ann", "say", "tea")))
+
+
+def test_the_name_of_its_speaker_is_answered_whatever_the_text() -> None:
+    is_said, is_not = frozenset({1}), frozenset({2})
+    assert said_likely((0.1, 0.6, 0.6), is_said) == pytest.approx(said_likely((0.6, 0.6, 0.6), is_said))
+    assert said_likely((0.1, 0.6, 0.6), is_said) > said_likely((0.1, 0.6, 0.6), is_not)
+    # A text that holds the name counts as before.
+    assert said_likely((0.9, 0.6, 0.6), is_said) == pytest.approx(said_likely((0.9, 0.6, 0.6), is_not))
+
+
+def test_a_memory_does_not_compete_with_what_it_replaced(tmp_path: Path) -> None:
+    question = "how do releases reach the cluster?"
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+        last = engine.remember("Releases reach the cluster through Argo CD", project="").id
+        engine.remember("Logs are kept for thirty days", project="")
+        engine.embed()
+        before = engine.recall(question, project="").confidence
+        for tool in ("Spinnaker", "Jenkins", "Flux"):
+            last = engine.remember(f"Releases reach the cluster through {tool}", project="", supersedes=last).id
+        engine.embed()
+        for options in ({}, {"show_superseded": True}):
+            answer = engine.recall(question, project="", **options)
+            assert answer.hits[0].memory.content.endswith("Flux")
+            assert answer.confidence > before - 0.1
 
 
 @pytest.fixture(params=["bundled", "none"])

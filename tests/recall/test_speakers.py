@@ -17,7 +17,7 @@ from triskele.recall import candidates, evidence
 from triskele.recall.confidence import SEARCHED
 from triskele.recall.legs import EncodedQuery
 from triskele.recall.plan import Plan
-from triskele.types import Query, Role, Scope
+from triskele.types import LEAST_CONFIDENCE, Query, Role, Scope
 
 ANN, BOB, NOBODY = 4, 9, -1
 USER, ASSISTANT = (list(Role).index(role) for role in (Role.USER, Role.ASSISTANT))
@@ -69,6 +69,28 @@ def test_role_asked(text: str, role: Role | None) -> None:
 def test_a_named_speaker_is_preferred_and_an_unknown_one_counts_half() -> None:
     assert shares("What does Ann drink?", [ANN, BOB, NOBODY]) == [1.0, 0.0, evidence.UNKNOWN_SHARE]
     assert shares("Is BOB's car red?", [ANN, BOB]) == [0.0, 1.0]
+
+
+def test_who_asks_for_words_of_a_speaker_does_not_ask_for_a_memory_of_nobody() -> None:
+    for text in ("What did Ann say about tea?", "has ann ever mentioned tea"):
+        assert shares(text, [ANN, BOB, NOBODY]) == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("What did Bob say about the lease?", "Bob"),
+        ("Has Bob ever mentioned bees?", "Bob"),
+        ("What did Bob Marsh tell us?", "Bob"),
+        ("What did I say about the lease?", None),
+        ("what did people say about the lease?", None),
+        ("What does the Council recommend?", None),
+        ("Bob said that the tests fail", None),
+        ("Did Bob get a dog?", None),
+    ],
+)
+def test_whose_words_a_question_asks_for(text: str, name: str | None) -> None:
+    assert evidence.teller(text) == name
 
 
 def test_two_named_speakers_or_none_prefer_nobody() -> None:
@@ -146,3 +168,46 @@ def test_a_bare_name_finds_what_its_bearer_said(tmp_path: Path, model: str) -> N
         engine.remember("Dana is allergic to walnuts", project="")
         assert engine.recall("Dana", project="").hits[0].memory.content == "Dana is allergic to walnuts"
         assert engine.recall("Dana", project="", fusion="rrf").hits[0].memory.content == "Dana is allergic to walnuts"
+
+
+TALK = (
+    ("Caroline", "I went to the adoption agency on Monday and they were lovely."),
+    ("Melanie", "That is wonderful news! When do you hear back?"),
+    ("Caroline", "In about six weeks, I hope."),
+    ("Melanie", "We should renew the lease before the rent goes up again."),
+    ("Maria", "I'd rather move to the harbour, honestly."),
+    ("Caroline", "I got a puppy from the shelter, his name is Biscuit."),
+    ("Maria", "My sister is getting married in Porto."),
+    ("Melanie", "My kids started swimming lessons."),
+    ("Maria", "I finished the marathon in under four hours."),
+    ("Caroline", "I am painting a sunset for the exhibition."),
+)
+
+
+def test_the_name_of_the_speaker_is_no_word_that_the_text_lacks(tmp_path: Path) -> None:
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+        for name, text in TALK:
+            engine.remember(text, project="", speaker=name)
+        engine.embed()
+        for question, place in (("what did Melanie say about the lease?", 3), ("What is Caroline painting?", 9)):
+            answer = engine.recall(question, project="")
+            assert answer.hits[0].memory.content == TALK[place][1]
+            assert answer.confidence > 2 * LEAST_CONFIDENCE
+        # Nobody called Bob speaks, and Maria said nothing about the lease.
+        for name in ("Bob", "Maria"):
+            assert engine.recall(f"What did {name} say about the lease?", project="").confidence < LEAST_CONFIDENCE / 3
+        # Mel may be Melanie, and another memory holds the name of Porto, which may be anything.
+        nickname = engine.recall("What did Mel say about the lease?", project="").confidence
+        known = engine.recall("What did Porto say about the lease?", project="").confidence
+        assert min(nickname, known) > LEAST_CONFIDENCE / 2
+
+
+def test_words_of_a_speaker_come_before_a_memory_about_the_speaker(tmp_path: Path) -> None:
+    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+        engine.remember("The lease of the office ends in May", project="", speaker="Maria")
+        engine.remember("Maria owns the on-call rota for billing", project="")
+        engine.remember("Maria prefers reviews before noon", project="")
+        engine.embed()
+        hits = engine.recall("what did Maria say about the lease?", project="").hits
+        assert hits[0].memory.speaker == "Maria"
+        assert "speaker" not in hits[1].legs

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,13 @@ REPEATED_SHARE = 0.5
 _LOOKED_AT = 30
 
 
+class Said(NamedTuple):
+    """The rows in the words of the one speaker that a query names, and its token weights: 0 for what asks for them."""
+
+    rows: frozenset[int]
+    token_weights: Floats
+
+
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
     """The scored candidates, best first; `seeds` are the rows whose connections the graph leg followed.
@@ -64,6 +72,7 @@ class CandidateSet:
     late: LateScores | None = None
     token_weights: Floats | None = None
     elsewhere: float = 0.0
+    said: Said | None = None
 
 
 def in_order(ranking: Ranking) -> list[Candidate]:
@@ -117,6 +126,17 @@ def without_names(encoded: EncodedQuery, corpus: Corpus, turns: Turns) -> Encode
         return encoded
     spans = evidence.name_spans(encoded.query.text, corpus.speakers(distinct(turns.speakers).tolist()))
     return encoded.with_less(spans, 1 - share * (1 - evidence.NAME_SHARE)) if spans else encoded
+
+
+def said(encoded: EncodedQuery, corpus: Corpus, rows: Ints) -> Said | None:
+    """What the one speaker said that a query names; None if it names none of these, or several."""
+    if SPEAKER not in encoded.plan.evidence or (speakers := corpus.facts(rows).speakers).max(initial=-1) < 0:
+        return None
+    names, text = corpus.speakers(distinct(speakers).tolist()), encoded.query.text
+    if (speaker := evidence.speaker_asked(text, names)) is None:
+        return None
+    rest = encoded.with_less(evidence.asking_spans(text, {speaker: names[speaker]}), 0.0)
+    return Said(frozenset(rows[speakers == speaker].tolist()), rest.token_weights)
 
 
 def leg_weights(encoded: EncodedQuery, turns: float) -> Mapping[str, float]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.corpus import Floats
@@ -50,6 +53,8 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
     memory about the same thing that does not answer. So does a nearer memory in another project.
     """
     best, *others = unranked(found.fused[: COMPARED + 1])
+    if found.said is not None and best.row not in found.said.rows:
+        found = replace(found, said=None)
     shares = [_share(found, each) for each in others]
     return {
         "cosine": best.parts[DENSE].raw if DENSE in best.parts else 0.0,
@@ -77,9 +82,18 @@ def names_exactly(query: QueryTerms, covered: frozenset[str], memories: int) -> 
     named = identifiers(query)
     if not named or not covered.issuperset(named) or query.ceiling <= 0:
         return False
-    rare = math.log(1 + (memories - _RARE + 0.5) / (_RARE + 0.5)) if memories > _RARE else 0.0
-    is_rare = any(query.rarity[term] >= rare for term in named)
+    is_rare = any(query.rarity[term] >= _rarity(_RARE, memories) for term in named)
     return is_rare and 2 * sum(query.rarity[term] for term in query.terms if term in covered) >= query.ceiling
+
+
+def is_held(query: QueryTerms, term: str, memories: int) -> bool:
+    """Whether any memory contains a term of a query."""
+    return query.rarity.get(term, 0.0) <= _rarity(1, memories)
+
+
+def _rarity(count: int, memories: int) -> float:
+    """The inverse document frequency of a term that so many memories contain."""
+    return math.log(1 + (memories - count + 0.5) / (count + 0.5)) if memories > count else 0.0
 
 
 def is_search(query: QueryTerms) -> bool:
@@ -102,12 +116,19 @@ def _spread(found: CandidateSet, row: int) -> float:
 
 
 def _matches(found: CandidateSet, row: int) -> Floats | None:
-    """A candidate's own matches of the query's tokens; None if it was not scored by them."""
+    """A candidate's own matches of the query's tokens; None if it was not scored by them.
+
+    In the words of a speaker whom the query names, the name and “say” match as well as the rest does at least: the
+    text need not hold them (docs/decisions/0068).
+    """
     late = found.late
     if late is None or not (is_row := late.rows == row).any():
         return None
     matches: Floats = late.matches[is_row.argmax()]
-    return matches
+    if found.said is None or found.token_weights is None or row not in found.said.rows:
+        return matches
+    rest = found.said.token_weights
+    return matches if found.token_weights @ matches >= rest @ matches else np.where(rest > 0, matches, rest @ matches)
 
 
 def _share(found: CandidateSet, candidate: Candidate) -> float:

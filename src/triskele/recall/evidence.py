@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from triskele.base import timestamps
+from triskele.base.text import STOP_WORDS
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
 from triskele.index.vectors import distinct
 from triskele.types import Period, Role
@@ -39,6 +40,12 @@ _ASSISTANT = re.compile(
 _REQUEST = re.compile(r"\b(?:can|could|would|will)\s+you\b", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:i|i['’](?:d|ll|m|ve)|me|mine|my|myself|our|ours|we)\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
+# After a name: “did Ann say”, “has Ann ever mentioned”.
+_TELLS = re.compile(rf"\s+(?:\w+\s+)?({_TOLD})\b", re.IGNORECASE)
+# Before such a verb: “What did Bob say”.
+_TELLER = re.compile(rf"\b(?:did|do|does|had|has|have)\s+(\w+(?:\s+\w+)??)\s+(?:{_TOLD})\b", re.IGNORECASE)
+# Names are shortened and misspelt: those that begin with the same letters may be the same.
+_ALIKE = 3
 
 
 def speaker_asked(text: str, names: Mapping[int, str]) -> int | None:
@@ -51,6 +58,28 @@ def name_spans(text: str, names: Mapping[int, str]) -> list[tuple[int, int]]:
     """Where the words of a query stand that name any of some speakers."""
     words = {word for code in _named(text, names) for word in _WORD.findall(names[code].casefold())}
     return [found.span() for found in _WORD.finditer(text) if found.group().casefold() in words] if words else []
+
+
+def asking_spans(text: str, names: Mapping[int, str]) -> list[tuple[int, int]]:
+    """Where the words stand that ask for the words of any of some speakers: a name, and a verb of telling after it."""
+    spans = name_spans(text, names)
+    return [*spans, *_telling(text, spans)]
+
+
+def _telling(text: str, names: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [found.span(1) for _, stop in names if (found := _TELLS.match(text, stop))]
+
+
+def teller(text: str) -> str | None:
+    """The name in a question for what somebody said, if it is capitalised."""
+    found = _TELLER.search(text)
+    name = found.group(1).split()[0] if found else ""
+    return name if name[:1].isupper() and name.casefold() not in STOP_WORDS else None
+
+
+def may_be(speaker: str, name: str) -> bool:
+    """Whether a speaker may be the one that a name means."""
+    return any(word[:_ALIKE] == name.casefold()[:_ALIKE] for word in _WORD.findall(speaker.casefold()))
 
 
 def _named(text: str, names: Mapping[int, str]) -> list[int]:
@@ -69,7 +98,9 @@ def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
     """How far each candidate matches the speaker asked for, from 0 to 1; None if the query asks for none."""
     names = corpus.speakers(distinct(facts.speakers).tolist())
     if (speaker := speaker_asked(text, names)) is not None:
-        return _shares(facts.speakers, speaker)
+        # “What did Ann say” asks for words of hers: a memory without a speaker that names her is about her.
+        is_told = _telling(text, name_spans(text, {speaker: names[speaker]}))
+        return _shares(facts.speakers, speaker, 0.0 if is_told else UNKNOWN_SHARE)
     if (facts.roles >= 0).any() and (role := role_asked(text)) is not None:
         return _shares(facts.roles, _ROLES.index(role)) * (ASSISTANT_SHARE if role is Role.ASSISTANT else 1.0)
     return None
@@ -80,8 +111,8 @@ def _calls(name: str) -> set[str]:
     return {" ".join(words), words[0]} if words else set()
 
 
-def _shares(codes: Ints, wanted: int) -> Floats:
-    return np.where(codes == wanted, 1.0, np.where(codes < 0, UNKNOWN_SHARE, 0.0)).astype(np.float32)
+def _shares(codes: Ints, wanted: int, unknown: float = UNKNOWN_SHARE) -> Floats:
+    return np.where(codes == wanted, 1.0, np.where(codes < 0, unknown, 0.0)).astype(np.float32)
 
 
 def by_time(period: Period | None, facts: Facts) -> Floats | None:

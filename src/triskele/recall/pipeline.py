@@ -192,7 +192,9 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
     if in_conversation:
         fused = candidates.few_of_each_text(fused, corpus)
     elsewhere = max(0.0, corpus.closest_anywhere(encoded.encoding.sentence) - nearest)
-    return CandidateSet(fused, seeds=seeds, late=scored.late, token_weights=encoded.token_weights, elsewhere=elsewhere)
+    said = candidates.said(encoded, corpus, scored.rows)
+    given = encoded.token_weights
+    return CandidateSet(fused, seeds=seeds, late=scored.late, token_weights=given, elsewhere=elsewhere, said=said)
 
 
 def _reranked(found: CandidateSet, query: Query, plan: Plan, sources: Sources) -> CandidateSet:

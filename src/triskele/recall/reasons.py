@@ -17,12 +17,13 @@ from triskele.recall.confidence import (
     UNLIKELY,
     has_signs,
     identifiers,
+    is_held,
     is_search,
     likelihood,
     names_exactly,
     signs,
 )
-from triskele.recall.evidence import SPEAKER, TIME
+from triskele.recall.evidence import SPEAKER, TIME, may_be, teller
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 from triskele.recall.supersession import Resolved
@@ -232,8 +233,12 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
     missing = coverage.missing(best.matched)
     if missing and coverage.names_alike(best.matched, missing):
         return UNLIKELY
+    if best.kin:
+        # A memory does not compete with what it replaced.
+        found = replace(found, fused=[each for each in found.fused if each.row not in best.kin])
     if has_signs(best.fused):
-        likely = likelihood(signs(found, replace(coverage.query, unknown=missing)))
+        unknown = missing | _unheard(best.matched, found, coverage, memories)
+        likely = likelihood(signs(found, replace(coverage.query, unknown=unknown)))
         # Most queries name nothing exactly: only those that do pay for reading the text again.
         if identifiers(coverage.query) and names_exactly(coverage.query, coverage.covered(best.matched), memories):
             return max(likely, CERTAIN)
@@ -242,6 +247,19 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
     if is_search(coverage.query) and _is_searched(best.matched, coverage):
         return max(likely, SEARCHED)
     return likely
+
+
+def _unheard(memory: Memory, found: CandidateSet, coverage: Coverage, memories: int) -> frozenset[str]:
+    """The name of the one whose words a query asks for, if a memory is in another's words and does not hold the name.
+
+    A name that stands in other memories and that no speaker has may be that of a product: it counts as known.
+    """
+    name = teller(coverage.query.text) if memory.speaker is not None else None
+    if name is None or memory.speaker is None or may_be(memory.speaker, name):
+        return frozenset()
+    terms = frozenset(coverage.analyzer.terms(name))
+    is_known = found.said is None and any(is_held(coverage.query, term, memories) for term in terms)
+    return frozenset() if is_known or not terms.isdisjoint(coverage.covered(memory)) else frozenset({name})
 
 
 def _is_searched(memory: Memory, coverage: Coverage) -> bool:

@@ -100,6 +100,8 @@ class Resolved:
     superseded: bool
     stands_for: str | None
     decay: float = 1.0
+    kin: frozenset[int] = frozenset()
+    """the rows of the other candidates of its chain"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +140,15 @@ class Priors:
 
 
 class _Heir(NamedTuple):
-    """What is served for a candidate that has links of succession: itself, or its successor."""
+    """What is served for a candidate that has links of succession: itself, or its successor.
+
+    `head` is the successor's id even if superseded memories are served themselves.
+    """
 
     id: str
     successor: Memory | None
     superseded: bool
+    head: str
 
 
 def resolve(
@@ -174,20 +180,29 @@ def resolve(
     chosen = _chosen(scores, is_visible, heirs, query)
     # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
     matched = store.rows([rows[place] for place in chosen])
+    numbers = [(float(scores[place]), float(weights[place]), float(decays[place])) for place in chosen]
     return [
-        _resolved(fused[place], matched[rows[place]], heirs.get(place), scores[place], weights[place], decays[place])
-        for place in chosen
+        _resolved(fused[place], matched[rows[place]], heirs.get(place), of_place, _kin(place, rows, heirs))
+        for place, of_place in zip(chosen, numbers, strict=True)
         if rows[place] in matched
     ]
 
 
+def _kin(place: int, rows: Sequence[int], heirs: Mapping[int, _Heir]) -> frozenset[int]:
+    """The rows of other candidates that lead to the same successor."""
+    if (heir := heirs.get(place)) is None:
+        return frozenset()
+    return frozenset(rows[other] for other, each in heirs.items() if other != place and each.head == heir.head)
+
+
 def _resolved(
-    fused: Candidate, matched: Memory, heir: _Heir | None, score: float, prior: float, decay: float
+    fused: Candidate, matched: Memory, heir: _Heir | None, numbers: tuple[float, float, float], kin: frozenset[int]
 ) -> Resolved:
     memory = matched if heir is None or heir.successor is None else heir.successor
     stands_for = None if matched.id == memory.id else matched.id
     superseded = heir is not None and heir.superseded
-    return Resolved(memory, matched, fused, float(score), float(prior), superseded, stands_for, float(decay))
+    score, prior, decay = numbers
+    return Resolved(memory, matched, fused, score, prior, superseded, stands_for, decay, kin)
 
 
 def _heirs(rows: Sequence[int], scope: Scope, store: OwnerStore, *, show_superseded: bool) -> dict[int, _Heir]:
@@ -199,9 +214,13 @@ def _heirs(rows: Sequence[int], scope: Scope, store: OwnerStore, *, show_superse
     heirs = {}
     for place, row in enumerate(rows):
         if (id := chained.get(row)) is not None:
-            successor = None if show_superseded else _successor(id, succession, scope)
-            id = id if successor is None else successor.id
-            heirs[place] = _Heir(id, successor, succession.is_superseded(id))
+            successor = _successor(id, succession, scope)
+            head = id if successor is None else successor.id
+            if show_superseded:
+                successor = None
+            else:
+                id = head
+            heirs[place] = _Heir(id, successor, succession.is_superseded(id), head)
     return heirs
 
 
