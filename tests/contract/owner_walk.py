@@ -80,7 +80,10 @@ class Known:
 def made(make: Callable[..., Memory]) -> tuple[Memory, ...]:
     """The memories of one owner, the last of them a secret."""
     texts = [f"Argo is run by Helm {number}" for number in range(3)]
-    return (*(make(text, project="garden", speaker=SPEAKER) for text in texts), make("a title", sensitivity=Sensitivity.SECRET))
+    return (
+        *(make(text, project="garden", speaker=SPEAKER) for text in texts),
+        make("a title", sensitivity=Sensitivity.SECRET),
+    )
 
 
 def seed_truth(store: OwnerStore, drafts: Sequence[Memory]) -> Known:
