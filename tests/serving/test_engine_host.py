@@ -49,11 +49,14 @@ def test_another_build_of_the_same_version_is_noticed_once_its_installer_is_done
     (tmp_path / "new").replace(code)
     assert not watch.is_replaced(), "the installer still writes"
     now[0] = 102.0
-    weights.unlink()
+    weights.rename(tmp_path / "away")
     assert not watch.is_replaced(), "and goes on"
     now[0] = 104.0
+    (tmp_path / "away").rename(weights)
     assert not watch.is_replaced()
-    now[0] = 105.0
+    now[0] = 106.0
+    assert not watch.is_replaced()
+    now[0] = 107.0
     assert watch.is_replaced(), "of the same size and time, but another file"
 
 
