@@ -3,7 +3,8 @@
 TriskeleError
 ├── BadInput                 the caller's text or options; exit code 2
 │   ├── NotFound             no such memory
-│   └── AmbiguousId          a prefix that fits several
+│   ├── AmbiguousId          a prefix that fits several
+│   └── UnknownEvent         a hook event that triskele does not answer
 ├── Conflict                 the change does not fit what is stored; exit code 1
 │   └── NotAllowed           the memory is another user's, and the share does not allow the change
 └── Unavailable              a dependency cannot serve; exit code 3
@@ -42,6 +43,10 @@ class NotFound(BadInput):
 
 class AmbiguousId(BadInput):
     """The prefix fits more than one memory."""
+
+
+class UnknownEvent(BadInput):
+    """No hook event has this name."""
 
 
 class Conflict(TriskeleError):

@@ -190,10 +190,11 @@ def test_vectors_of_a_model_before_an_update_are_read_until_the_new_one_has_as_m
     later.fingerprint = "counting later"
     updated = CodeSearch(tmp_path / "home", search.root, later, earlier=("counting",))
     assert updated.search("letter").embedded == 1 and updated.reads_earlier
-    assert updated.status().embedded == 0, "the progress of the new one"
+    assert (updated.status().embedded, updated.status().by_earlier) == (0, 1), "the progress of the new one"
     assert CodeSearch(tmp_path / "home", search.root, later).search("letter").embedded == 0
     updated.embed()
     assert updated.search("letter").embedded == 1 and not updated.reads_earlier
+    assert (updated.status().embedded, updated.status().by_earlier) == (1, 0)
     # The earlier file does not grow any more.
     (search.root / "shop" / "letter.py").write_text("def letter():\n    return 'letter'\n")
     assert updated.search("letter").embedded < 1 and not updated.reads_earlier

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from triskele.code import search
+from triskele.models.bundled import BundledEmbedder, bundled
+
 Run = Callable[..., Any]
 Add = Callable[..., str]
 
@@ -52,6 +55,20 @@ def test_status_and_remove(run: Run, tree: Path) -> None:
     assert (known["root"], known["files"]) == (str(tree), 2)
     assert run("code", "remove", str(tree), "--json").json == {"removed": str(tree)}
     assert run("code", "status", "--json").json == {"trees": []}
+
+
+def test_status_tells_which_vectors_answer_after_an_update(
+    run: Run, home: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRISKELE_RECALL_MODEL", "bundled")
+    run("code", "index", str(tree))
+    assert "vectors: 0%;" in run("code", "status").out
+    search.opened(home, tree, "bundled").embed()
+    assert "vectors: 100%;" in run("code", "status").out
+    monkeypatch.setattr(search, "FITTING", (bundled().fingerprint,))
+    monkeypatch.setattr(BundledEmbedder, "fingerprint", "of the update")
+    search.opened.cache_clear()
+    assert "vectors: 0% (until then answers use those from before an update: 100%);" in run("code", "status").out
 
 
 def test_a_hit_begins_with_the_definition_that_matched(run: Run, tree: Path) -> None:

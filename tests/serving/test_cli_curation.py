@@ -27,6 +27,12 @@ def proposed(run: Run, add: Add) -> tuple[str, str, str]:
     return old, new, proposal["id"]
 
 
+def test_what_was_proposed_before_is_counted_among_what_waits(run: Run, proposed: tuple[str, str, str]) -> None:
+    assert "0 new proposals, 1 in all: review with `triskele review`." in run("curate").out
+    run("review", "reject", proposed[2])
+    assert "in all" not in run("curate").out
+
+
 def test_add_names_what_it_repeats_or_replaces(run: Run, add: Add) -> None:
     old = add(OLD)
     shown = run("add", NEW)

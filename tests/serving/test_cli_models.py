@@ -209,10 +209,19 @@ def test_after_an_update_a_rollback_needs_no_network_and_no_folder_that_somebody
         bundled.keep_weights(home)
     shutil.rmtree(copy)
     run("reindex")
+    with monkeypatch.context() as lost:
+        lost.setattr(bundled, "_kept_folder", lambda home, fingerprint: home / "nowhere" / fingerprint)
+        assert run("models", "rollback").is_refused(1, "were not kept. To use the earlier ones, save the folder")
     assert "triskele models rollback" in run("models", "list").out and _seen() == [1, 1]
     back = run("models", "rollback", "--json").json
     assert back["waiting"] == 0 and back["before"] == "bundled" and back["model"].endswith(earlier.fingerprint)
     listed = run("models", "list", "--json").json
     assert listed["local"]["fingerprint"] == earlier.fingerprint
     assert run("recall", "what colour has the pot for tea?", "--json").json["hits"][0]["evidence"]["dense"]
+    asked = run("config", "get", "recall.model")
+    assert asked.out == "bundled\n" and f"{back['model']} is in use" in asked.err
     assert run("models", "rollback", "--json").json["model"] == "bundled"
+    assert run("config", "get", "recall.model").err == ""
+    said = run("models", "list").out
+    assert "`triskele models rollback` restores it" in said.replace("\n", " ") and "save the folder" not in said
+    assert "An update replaced" not in said

@@ -229,6 +229,8 @@ def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_rea
     assert run("config", "get", "project").out == "shop\n"
     for key, value, words in (
         ("recall.limit", "0", "between 1 and 200"),
+        ("recall.limit", "-5", "between 1 and 200, not -5"),
+        ("recall.importance_prior", "-.5", "between 0"),
         ("recall.limit", "many", "a whole number"),
         ("recall.log", "maybe", "true or false"),
         ("recall.limt", "5", "did you mean recall.limit?"),
@@ -241,7 +243,9 @@ def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_rea
     ):
         assert run("config", "set", key, value).is_refused(2, words)
     assert file.read_text() == before
-    run("config", "unset", "recall.limit")
+    assert run("config", "set", "recall.limit", "--jsn").is_refused(2, "--jsn")
+    assert run("config", "set", "recall.limit", "6").out == f"recall.limit is 6 ({file}).\n"
+    assert run("config", "unset", "recall.limit").out == "recall.limit is 10 (default).\n"
     assert run("config", "get", "recall.limit").out == "10\n"
 
 

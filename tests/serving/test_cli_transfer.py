@@ -134,6 +134,23 @@ def test_a_broken_source_imports_nothing(run: Run, tmp_path: Path) -> None:
     assert "line 2" in planned.out
 
 
+def test_a_line_that_a_file_holds_twice_is_not_said_to_be_stored(run: Run, add: Add, tmp_path: Path) -> None:
+    stored = add("The mill is old")
+    source = tmp_path / "notes.jsonl"
+    texts = ("The kettle is red", "The kettle is red", "The mill is old", "The mill is old")
+    source.write_text("".join(f'{{"content": "{text}"}}\n' for text in texts))
+    said = run("import", str(source), "--dry-run").out
+    assert said.count("(twice in this file)") == 1 and said.count(f"(already stored as {stored})") == 2
+    assert "2 already stored." in said and "1 twice in this file." in said
+    assert [each["id"] != "" for each in run("import", str(source), "--dry-run", "--json").json["memories"]] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert "3 already stored." in run("import", str(source)).out
+
+
 def test_sources_and_formats_that_do_not_exist(run: Run, tmp_path: Path) -> None:
     assert run("import", str(tmp_path / "missing")).is_refused(2, "no such file")
     assert run("export", "--format", "parchment").is_refused(2, "unknown format")

@@ -429,6 +429,7 @@ def test_a_repository_cannot_take_our_name(run: Run, user: Path, before: str) ->
     path = user / ".claude/settings.json"
     path.parent.mkdir()
     path.write_text(before)
+    assert "and the name triskele in disabledMcpjsonServers" in run("install", "claude-code", "--dry-run").out
     run("install", "claude-code", "--yes")
     assert value(path)["disabledMcpjsonServers"].count("triskele") == 1
     path.write_text(path.read_text().replace("{", '{"later": 1, ', 1))

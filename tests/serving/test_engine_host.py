@@ -17,7 +17,7 @@ from triskele.curation.curator import Curated
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 from triskele.serving import hook_client
 from triskele.serving.cli import remote
-from triskele.serving.engine_host import EngineHost
+from triskele.serving.engine_host import EngineHost, PackageWatch
 from triskele.stores.protocols import Cursor
 
 
@@ -33,6 +33,31 @@ def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:
     assert not host.is_idle()
     now[0] += 1
     assert host.is_idle()
+
+
+def test_another_build_of_the_same_version_is_noticed_once_its_installer_is_done(tmp_path: Path) -> None:
+    now = [0.0]
+    code, weights = tmp_path / "__init__.py", tmp_path / "manifest.json"
+    for file in (code, weights):
+        file.write_text("one")
+    os.utime(code, ns=(1, 1))
+    watch = PackageWatch([code, weights], clock=lambda: now[0])
+    now[0] = 100.0
+    assert not watch.is_replaced(), "nothing was written"
+    (tmp_path / "new").write_text("one")
+    os.utime(tmp_path / "new", ns=(1, 1))
+    (tmp_path / "new").replace(code)
+    assert not watch.is_replaced(), "the installer still writes"
+    now[0] = 102.0
+    weights.rename(tmp_path / "away")
+    assert not watch.is_replaced(), "and goes on"
+    now[0] = 104.0
+    (tmp_path / "away").rename(weights)
+    assert not watch.is_replaced()
+    now[0] = 106.0
+    assert not watch.is_replaced()
+    now[0] = 107.0
+    assert watch.is_replaced(), "of the same size and time, but another file"
 
 
 def _hosted(home: Path) -> EngineHost:

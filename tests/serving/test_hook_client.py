@@ -112,6 +112,33 @@ def test_it_finds_the_data_folder_of_the_settings(given: dict[str, str], monkeyp
     assert hook_client.address(os.environ).home == str(config.load({}).home)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{}/data",
+        "{}/data/",
+        "{}//data",
+        "/{}/data",
+        "{}/./data/.",
+        "{}/a/../data",
+        "data/",
+        "a/../data",
+        "{}/link/../data",
+    ],
+)
+def test_a_data_folder_has_one_address_however_it_is_written(
+    written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere" / "target").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "target")
+    home = tmp_path / "elsewhere" / "data" if "link" in written else tmp_path / "data"
+    environ = {"TRISKELE_HOME": written.format(tmp_path)}
+    place = hook_client.address(environ)
+    assert (place.home, place.key) == (str(home), hook_client._hashed(str(home)))
+    assert config.load(environ).home == home
+
+
 def test_it_writes_what_the_resident_says(host: Host, listener: FakeResident) -> None:
     text = '{"hookSpecificOutput": {"additionalContext": "ÄÖÜ ✓"}}' * 200
     listener.answers = [said(text)]
@@ -181,7 +208,7 @@ def test_it_imports_next_to_nothing(host: Host, listener: FakeResident) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (said("no", "400 Bad Request"), "(400)"),
+        (said("no", "400 Bad Request"), "standard input is not one JSON object (400)"),
         (said("no", "401 Unauthorized"), "(401)"),
         (said("no", "500 Internal Server Error"), "(500)"),
         (said("no", "302 Found", "Location: http://example.com\r\n"), "(302)"),

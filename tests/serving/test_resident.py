@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -192,6 +193,15 @@ def test_the_log_says_why_a_prompt_got_nothing_without_its_text(host: Host) -> N
     assert "plant" not in host.log()
 
 
+def test_the_log_names_what_is_wrong_with_an_event(host: Host) -> None:
+    assert host.hook("lunch", b"{}").stdout == b""
+    assert host.hook("stop", b"no json: plants").stdout == b""
+    unknown, malformed = host.log().splitlines()
+    assert "unknown hook event 'lunch': choose one of " in unknown
+    assert malformed.endswith("stop gave nothing: standard input is not one JSON object (400)")
+    assert "plants" not in host.log()
+
+
 def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(host: Host) -> None:
     other = "Mara waters the plants on Fridays too"
     with Engine(config.load(host.environ), host.home) as engine:
@@ -225,6 +235,20 @@ def test_an_upgrade_replaces_it_and_no_request_is_lost(host: Host) -> None:
         assert is_done, "the new one has what it waited for"
     with file_lock(Path(host.place.file("lock")), timeout_s=0) as is_free:
         assert not is_free, "and lives"
+
+
+def test_it_leaves_when_another_build_of_the_same_version_is_installed(
+    make_host: Callable[..., Host], tmp_path: Path
+) -> None:
+    package = tmp_path / "triskele"
+    shutil.copytree(Path(config.__file__).parent, package, copy_function=os.link)
+    host = make_host(PYTHONPATH=str(tmp_path))
+    old = host.serving()
+    assert host.who() == str(old.pid)
+    (tmp_path / "new").write_bytes((package / "__init__.py").read_bytes())
+    (tmp_path / "new").replace(package / "__init__.py")
+    assert old.wait(60) == 0
+    assert not Path(host.place.socket("http")).exists(), "the next request starts another one"
 
 
 def test_an_older_client_is_served_by_a_newer_resident(host: Host) -> None:

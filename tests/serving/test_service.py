@@ -127,6 +127,7 @@ async def test_curation_does_not_start_before_the_first_answer_could() -> None:
     host = SimpleNamespace(
         idle_s=0.01,
         is_idle=lambda: False,
+        is_replaced=lambda: False,
         is_outdated=lambda: False,
         has_notes=lambda: False,
         warm_up=lambda: steps.append("warm"),
@@ -155,6 +156,7 @@ async def test_a_fault_in_what_answers_left_does_not_keep_curation() -> None:
     host = SimpleNamespace(
         idle_s=0.01,
         is_idle=lambda: False,
+        is_replaced=lambda: False,
         is_outdated=lambda: False,
         has_notes=lambda: True,
         write_notes=write_notes,

@@ -53,11 +53,16 @@ def settle_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """An absolute path with `~` and `~user` replaced; BadInput if there is no such user."""
+    """An absolute path without `..`, with `~` and `~user` replaced; BadInput if there is no such user."""
     try:
-        return Path(path).expanduser().absolute()
+        found = Path(path).expanduser().absolute()
     except RuntimeError as error:
         raise BadInput(f"{str(path)!a} names the home folder of a user that does not exist") from error
+    if ".." not in found.parts and not str(found).startswith("//"):
+        return found
+    plain, real = os.path.normpath(str(found).replace("//", "/")), os.path.realpath(found)
+    # What is above a link is above its target.
+    return Path(plain if os.path.realpath(plain) == real else real)
 
 
 def check_utf8(path: Path) -> Path:

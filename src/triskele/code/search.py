@@ -84,7 +84,7 @@ class SymbolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TreeStatus:
-    """The state of one index."""
+    """The state of one index; `by_earlier` is the share with vectors that an update left to answer meanwhile."""
 
     root: str
     files: int
@@ -96,6 +96,7 @@ class TreeStatus:
     skipped: Mapping[str, int]
     languages: Mapping[str, int]
     bytes_on_disk: int
+    by_earlier: float = 0.0
 
 
 class CodeSearch:
@@ -183,6 +184,7 @@ class CodeSearch:
         manifest = self._index.manifest()
         corpus = CodeCorpus(manifest, self._index.segments_of(manifest))
         own = None if self._embedder is None else CodeVectors(corpus, self._file(self._embedder.fingerprint))
+        best = self._vectors(corpus)
         languages: dict[str, int] = {}
         for language in corpus.languages:
             languages[language] = languages.get(language, 0) + 1
@@ -197,6 +199,7 @@ class CodeSearch:
             skipped=manifest.skipped,
             languages=dict(sorted(languages.items(), key=lambda pair: -pair[1])),
             bytes_on_disk=sum(path.stat().st_size for path in self._index.folder.iterdir()),
+            by_earlier=best.share if best is not None and self.reads_earlier else 0.0,
         )
 
     def remove(self) -> None:

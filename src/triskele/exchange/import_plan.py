@@ -126,6 +126,7 @@ def for_notes(
     names: dict[str, str] = {}
     groups: list[tuple[Change, ...]] = []
     previews: list[Preview] = []
+    new: set[str] = set()
     for note in notes:
         try:
             memory = _drafted(engine, note, project)
@@ -138,9 +139,11 @@ def for_notes(
             id = sealed.setdefault(_identity(memory, content_hash(memory.text)), memory.id)
         else:
             id = known.setdefault(_identity(memory), memory.id)
-        if id == memory.id:
+        if is_new := id == memory.id:
             groups.append((Add(memory),))
-        previews.append(_preview(memory, Action.ADDED if id == memory.id else Action.DUPLICATE, id, note.place))
+        known_as = "" if id in new else id
+        new |= {id} if is_new else set()
+        previews.append(_preview(memory, Action.ADDED if is_new else Action.DUPLICATE, known_as, note.place))
         if note.name is not None:
             names[note.name] = id
     return ImportPlan(

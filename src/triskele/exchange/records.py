@@ -75,7 +75,10 @@ Item = Note | NamedLink | StoredVersion | StoredLink | Problem | Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A memory that an import would write, or that is stored already; of a secret, which is sealed, only the title."""
+    """A memory that an import would write, or that is stored already; of a secret, which is sealed, only the title.
+
+    A text that the import holds twice has an id only once.
+    """
 
     action: str
     id: str

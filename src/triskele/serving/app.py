@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
-from triskele.errors import StoreUnavailable
+from triskele.errors import StoreUnavailable, UnknownEvent
 from triskele.serving.error_messages import error_line
 from triskele.serving.hook import FORWARDED
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
@@ -222,8 +222,8 @@ class Application:
 
             return events.respond(self._engine_of(principal), event, payload)
         except Exception as error:
-            # What the store says quotes no prompt.
-            why = f": {error_line(error)}" if isinstance(error, StoreUnavailable) else ""
+            # Neither of them quotes a prompt.
+            why = f": {error_line(error)}" if isinstance(error, StoreUnavailable | UnknownEvent) else ""
             self._context.log(f"{event[:40]!r} failed: {error_place(error)}{why}")
             return ""
         finally:

@@ -1,4 +1,4 @@
-"""The engine of the resident process: opened once, and watched for idleness and changed settings."""
+"""The engine of the resident process: opened once; when it is idle, and when settings or triskele itself changed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from triskele import config
 from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store, shown_url
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable, TriskeleError
+from triskele.models.bundled import MODEL_FOLDER
+from triskele.models.manifest import MANIFEST_FILE
 from triskele.serving.hook_client import NO_CHOICE
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from triskele.stores.protocols import Cursor
 
 _CLOSE_S = 2.0
+_INSTALLER_S = 3.0
 # What clients have agreed on when they connected, and what threads of the process hold.
 _STANDING = ("home", "store", "index", "server", "sync")
 # What answers the first hook and the first command.
@@ -46,8 +49,29 @@ class SettingsWatch:
         """Whether there is a change since."""
         return self._now() != (self._stamp, self.key)
 
-    def _now(self) -> tuple[tuple[int, int] | None, bytes]:
+    def _now(self) -> tuple[tuple[int, ...] | None, bytes]:
         return _stamp(self.file), _key_digest(self._settings)
+
+
+class PackageWatch:
+    """Tells whether another build of triskele took the place of the one that this process runs."""
+
+    def __init__(self, files: Sequence[Path] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        # An installer writes every file anew, whatever the version is called; weights may also be put in by hand.
+        self._files = tuple(files) or (Path(config.__file__).with_name("__init__.py"), MODEL_FOLDER / MANIFEST_FILE)
+        self._clock = clock
+        self._first = self._last = self._now()
+        self._changed_at = clock()
+
+    def is_replaced(self) -> bool:
+        """Whether the files are others, and have been for long enough that the installer is done."""
+        now = self._now()
+        if now != self._last:
+            self._last, self._changed_at = now, self._clock()
+        return now != self._first and self._clock() - self._changed_at >= _INSTALLER_S
+
+    def _now(self) -> list[tuple[int, ...] | None]:
+        return [_stamp(file) for file in self._files]
 
 
 class EngineHost:
@@ -64,6 +88,7 @@ class EngineHost:
         self._read_settings = read_settings
         self._of_file = config.load(config.without_choice(os.environ))
         self._watch = SettingsWatch(settings)
+        self._package = PackageWatch(clock=clock)
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
@@ -170,6 +195,10 @@ class EngineHost:
         """Whether the settings file or the key for the server changed after it was read."""
         return self._watch.is_outdated()
 
+    def is_replaced(self) -> bool:
+        """Whether another build of triskele took the place of this one."""
+        return self._package.is_replaced()
+
     @property
     def idle_s(self) -> float:
         """How long the process stays without a request."""
@@ -237,12 +266,12 @@ def _is_served_alike(old: Settings, new: Settings) -> bool:
     return is_standing and new.memory.owner == old.memory.owner
 
 
-def _stamp(file: Path) -> tuple[int, int] | None:
+def _stamp(file: Path) -> tuple[int, ...] | None:
     try:
         status = file.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _key_digest(settings: Settings) -> bytes:

@@ -40,6 +40,7 @@ _VARIABLES = {
 _CHOSEN = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 NO_CHOICE = ("", "", "", "")
 OTHER_STORE = "the environment names another store, owner, server or settings file than the resident process serves"
+_REFUSALS = {400: "standard input is not one JSON object (400)", 409: OTHER_STORE}
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
@@ -57,7 +58,7 @@ class Address:
     __slots__ = ("choice", "home", "is_tcp", "key", "run", "sockets")
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.home = _absolute(environ.get("TRISKELE_HOME") or _default_home(environ))
+        self.home = _plain(_absolute(environ.get("TRISKELE_HOME") or _default_home(environ)))
         self.choice = tuple(environ.get(name) or "" for name in (*_CHOSEN, "TRISKELE_CONFIG"))
         self.choice = (_absolute_store(self.choice[0]), *self.choice[1:])
         self.run = _joined(self.home, "run")
@@ -258,10 +259,8 @@ def ask(
         else:
             if status in (200, 204):
                 return text, b"\r\nx-triskele-outdated:" in head.lower()
-            if status == 409:
-                raise NoAnswer(OTHER_STORE)
             if status != 503:
-                raise NoAnswer(f"the resident process refused the request ({status})")
+                raise NoAnswer(_REFUSALS.get(status) or f"the resident process refused the request ({status})")
         time.sleep(min(_PAUSE_S, max(0.0, ends - time.monotonic())))
 
 
@@ -424,6 +423,17 @@ def _absolute(path: str) -> str:
 
     # Asked only where needed: the working folder may be deleted.
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def _plain(path: str) -> str:
+    """An absolute path without empty parts, `.` and `..`, as in config: the folder has the same key by all of them."""
+    if sys.platform != "win32" and not any(part in f"{path}/" for part in ("//", "/./", "/../")):
+        return path
+    import os
+
+    plain, real = os.path.normpath(path.replace("//", "/")), os.path.realpath(path)
+    # What is above a link is above its target.
+    return plain if os.path.realpath(plain) == real else real
 
 
 def _expanded(path: str) -> str:

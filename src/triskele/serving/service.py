@@ -198,7 +198,9 @@ class Service:
                 await asyncio.wait_for(stopping.wait(), tick_s)
             lock.settle()
             # A server with users ends only when it is stopped.
-            is_over = self._tenants is None and (self._host.is_idle() or await self._is_outdated())
+            is_over = self._tenants is None and (
+                self._host.is_idle() or self._host.is_replaced() or await self._is_outdated()
+            )
             if is_over or not self._listener.is_reachable():
                 stopping.set()
             with suppress(Exception):

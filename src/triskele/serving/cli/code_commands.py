@@ -306,12 +306,15 @@ def _status_lines(status: TreeStatus) -> str:
     languages = ", ".join(f"{name} {count:,}" for name, count in list(status.languages.items())[:6])
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in status.skipped.items())
     is_gone = not Path(status.root).is_dir()
+    earlier = f" (until then answers use those from before an update: {status.by_earlier:.0%})" * bool(
+        status.by_earlier
+    )
     return "\n".join(
         [
             f"{status.root}" + (" (folder missing; `triskele code remove` deletes its index)" if is_gone else ""),
             f"  {status.files:,} files, {status.lines:,} lines, {status.chunks:,} chunks,"
             f" {status.definitions:,} definitions ({languages or 'no source'})",
-            f"  vectors: {status.embedded:.0%}; waiting: {status.waiting:,} files; left out: {skipped or 'nothing'};"
-            f" {status.bytes_on_disk / 1e6:.1f} MB on disk",
+            f"  vectors: {status.embedded:.0%}{earlier}; waiting: {status.waiting:,} files;"
+            f" left out: {skipped or 'nothing'}; {status.bytes_on_disk / 1e6:.1f} MB on disk",
         ]
     )

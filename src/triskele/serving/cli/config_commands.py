@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, file_of, load, shown_url, words_of
-from triskele.errors import BadInput
+from triskele.errors import BadInput, TriskeleError
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import OrderedGroup
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 # The settings file is in the data folder: it cannot set the path of that folder.
 _NOT_IN_FILE = ("home",)
+_NEGATIVE = re.compile(r"-\.?\d")
 _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 _VARIABLES = {"store.url": "TRISKELE_STORE", "store.read_url": "TRISKELE_READ_STORE", "server.url": "TRISKELE_SERVER"}
@@ -91,11 +94,34 @@ def get(invocation: Invocation, key: str) -> None:
     found = _by_name(settings)[_known(key, settings)]
     if invocation.as_json:
         return invocation.write_json({"key": key, **found, "project": settings.project})
+    if key == "recall.model" and (used := _model_in_use(invocation, settings)) != found["value"]:
+        click.echo(f"A switch overrides the default: {used} is in use (`triskele models list`).", err=True)
     return click.echo(shown(key, found["value"]))
+
+
+def _model_in_use(invocation: Invocation, settings: Settings) -> str:
+    """The model that recall uses; that of the settings if the store cannot say."""
+    from triskele.stores import factory
+
+    with suppress(TriskeleError):
+        if not invocation.uses_server() and factory.exists(settings):
+            with invocation.open() as engine:
+                return engine.runtime.model
+    return settings.recall.model
+
+
+class _WithNegative(click.Command):
+    """A command that takes a negative number as a value, and not as an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        ctx.ignore_unknown_options = any(_NEGATIVE.match(word) for word in args)
+        return super().parse_args(ctx, args)
 
 
 @config.command(
     "set",
+    cls=_WithNegative,
     epilog=examples(
         "triskele config set recall.limit 5",
         "triskele config set agents.private_to claude-code,codex",
@@ -166,7 +192,7 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     now_is = f"{key} is {shown(key, found['value']) or 'empty'}"
     kind, _, variable = found["origin"].partition(" ")
     if kind != "environment":
-        click.echo(f"{now_is} ({file}).")
+        click.echo(f"{now_is} ({'default' if kind == 'default' else file}).")
         if key == "agents.background" and not found["value"]:
             click.echo(_STILL_STARTED, err=True)
         return None

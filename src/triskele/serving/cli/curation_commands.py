@@ -174,6 +174,7 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
     if dry_run and threshold is not None:
         raise click.UsageError("--dry-run and --apply exclude each other")
     from triskele.curation import upkeep
+    from triskele.curation.curator import Curator
     from triskele.serving.cli import curation_report
 
     with invocation.open_existing() as engine:
@@ -186,7 +187,8 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
             result = upkeep.curate(engine, threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
         if invocation.as_json:
             return invocation.write_json(curation_report.review_shape(result))
-        return invocation.write(*curation_report.review(result, engine.store.shorten, is_dry=dry_run))
+        waiting = 0 if dry_run else len(Curator(engine).proposals.list())
+        return invocation.write(*curation_report.review(result, engine.store.shorten, waiting, is_dry=dry_run))
 
 
 def _confirm(invocation: Invocation, engine: Engine, threshold: float) -> None:

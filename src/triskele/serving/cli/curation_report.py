@@ -158,7 +158,7 @@ def _found_shape(found: UpkeepFinding) -> dict[str, Any]:
 
 
 def review(
-    result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], *, is_dry: bool
+    result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], waiting: int, *, is_dry: bool
 ) -> Iterator[RenderableType]:
     """The findings of a review as a table, and what became of them."""
     shown = [*result.applied, *result.findings]
@@ -175,7 +175,8 @@ def review(
     if result.applied:
         yield note(f"{counted(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
     if not is_dry and result.findings:
-        yield note(f"{counted(result.proposed, 'new proposal')}: review with `triskele review`.")
+        wait = f", {waiting:,} in all: review with `triskele review`" if waiting else ""
+        yield note(f"{counted(result.proposed, 'new proposal')}{wait}.")
 
 
 def _found(found: UpkeepFinding, short: Mapping[str, str]) -> RenderableType:

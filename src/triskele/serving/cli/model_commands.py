@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from triskele.base.files import expanded
-from triskele.errors import Unavailable
+from triskele.errors import NotFound, Unavailable
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import OrderedGroup
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from triskele.index.local import SemanticIndex
     from triskele.recall.runtime import Switched
 
-_UPDATED = (
-    "An update replaced the bundled weights. To use the earlier ones, save the folder triskele/models/weights of that"
-    " release and run `triskele models switch FOLDER`: their vectors are still here."
+_REPLACED = "An update replaced the bundled weights."
+_BY_HAND = (
+    "To use the earlier ones, save the folder triskele/models/weights of that release and run `triskele models switch"
+    " FOLDER`: their vectors are still here."
 )
-_KEPT = "An update replaced the bundled weights. The earlier ones are kept: `triskele models rollback` returns to them."
 
 
 @click.group(
@@ -106,7 +106,10 @@ def rollback(invocation: Invocation) -> None:
 
     with invocation.open_existing() as engine:
         switching.refuse_if_set(engine.settings)
-        back = switching.roll_back(engine.store, _earlier_weights(engine))
+        earlier = _earlier_weights(engine)
+        if not earlier and switching.switched(engine.store) is None and _has_earlier(engine.store.models.seen()):
+            raise NotFound(f"no model was switched, and the weights from before the update were not kept. {_BY_HAND}")
+        back = switching.roll_back(engine.store, earlier)
         semantic = engine.semantic()
         waiting = engine.store.models.count_lacking(semantic.embedder.fingerprint) if semantic is not None else 0
         if invocation.as_json:
@@ -178,9 +181,27 @@ def _earlier_weights(engine: Engine) -> str:
     return str(folders[0]) if folders else ""
 
 
+def _has_earlier(fingerprints: Iterable[str]) -> bool:
+    """Whether weights that shipped before are among them."""
+    from triskele.models.bundled import EARLIER
+
+    return any(name in EARLIER for name in fingerprints)
+
+
+def _way_back(earlier: str | None, local: Mapping[str, Any]) -> str:
+    """How to use the weights from before an update; empty if they are in use or a rollback restores them anyway."""
+    if earlier is None:
+        return f"{_REPLACED} {_BY_HAND}"
+    if earlier in (local["name"], local["before"]):
+        return ""
+    kept = f"{_REPLACED} The earlier ones are kept:"
+    return f"{kept} `triskele models " + (
+        f"switch {earlier}` uses them." if local["before"] else "rollback` returns to them."
+    )
+
+
 def _models_report(found: Mapping[str, Any]) -> RenderableType:
     """The models in use, and those whose vectors are kept."""
-    from triskele.models.bundled import EARLIER
     from triskele.serving.cli.render import MATCH, QUIET, WARNING, counted, note
 
     local, hosted = found["local"], found["hosted"]
@@ -198,9 +219,8 @@ def _models_report(found: Mapping[str, Any]) -> RenderableType:
     if found["kept"]:
         lines.append(note("Vectors kept of other models:", MATCH))
         lines += [note(f"  {name} · {counted(count, 'text')}", QUIET) for name, count in found["kept"].items()]
-        if any(name in EARLIER for name in found["kept"]):
-            can_return = found["earlier"] is not None and local["before"] is None
-            lines.append(note(_KEPT if can_return else _UPDATED, QUIET))
+        if _has_earlier(found["kept"]) and (said := _way_back(found["earlier"], local)):
+            lines.append(note(said, QUIET))
     if local["before"] is not None:
         lines.append(note(f"The model before was {local['before']}: `triskele models rollback` restores it.", QUIET))
     return _lines(lines)

@@ -407,8 +407,9 @@ def imported(report: ImportReport, *, dry_run: bool) -> RenderableType:
                 style=WARNING,
             )
         )
-    if report.duplicates:
-        lines.append(note(f"{report.duplicates:,} already stored.", style=QUIET))
+    repeated = sum(not each.id for each in report.memories)
+    counts = {"already stored": report.duplicates - repeated, "twice in this file": repeated}
+    lines += [note(f"{count:,} {what}.", style=QUIET) for what, count in counts.items() if count]
     if dry_run:
         lines += _previews(report.memories)
     lines += [note(f"skipped: {each.place}: {each.reason}", style=QUIET) for each in report.skipped[:_SHOWN_PROBLEMS]]
@@ -427,7 +428,8 @@ def _previews(found: Sequence[Preview]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for each in found[:_SHOWN_PREVIEWS]:
         marks = [each.category, *(f"#{tag}" for tag in each.tags)]
-        known = f" (already stored as {each.id})" if each.action == Action.DUPLICATE else ""
+        twice_or = f" (already stored as {each.id})" if each.id else " (twice in this file)"
+        known = twice_or if each.action == Action.DUPLICATE else ""
         where = f"{each.place}: " if each.place else ""
         said = f"{where}{SECRET_PREFIX if each.secret else ''}{one_line(each.content)[:_PREVIEW_CHARACTERS]}{known}"
         lines.append(note(f"  {said}"))

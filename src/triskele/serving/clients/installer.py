@@ -110,16 +110,21 @@ def plan_install(client: Client, target: InstallTarget) -> list[Change]:
             raise FileRefused(f"{path} was not changed: {error}. Add the entries by hand", by_hand) from error
         original, folders = _without_entries(file, entries, target, path, before, unknown=before)
         changes.append(
-            Change(path, before, after, original, folders, client=client.name, token=token, purpose=_purpose(file))
+            Change(
+                path, before, after, original, folders, client=client.name, token=token, purpose=_purpose(file, target)
+            )
         )
     return changes
 
 
-def _purpose(file: ConfigFile) -> str:
+def _purpose(file: ConfigFile, target: InstallTarget) -> str:
     """What the entries in a file are for."""
     if file.events is None:
         return "the MCP server triskele, with tools to recall and store memories"
-    return f"hooks that give memories to the agent ({', '.join(file.events)})"
+    hooks = f"hooks that give memories to the agent ({', '.join(file.events)})"
+    if file.reserved_by is None or target.project is not None:
+        return hooks
+    return f"{hooks}, and the name triskele in {file.reserved_by}: no repository can put a server in its place"
 
 
 def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
@@ -134,7 +139,9 @@ def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
             raise FileRefused(f"{path} was not changed: {error}. Remove the triskele entries by hand") from error
         token = target.tokens.known_in(before or b"", client.name) or ""
         changes.append(
-            Change(path, before, after, folders=folders, client=client.name, token=token, purpose=_purpose(file))
+            Change(
+                path, before, after, folders=folders, client=client.name, token=token, purpose=_purpose(file, target)
+            )
         )
     return changes
 

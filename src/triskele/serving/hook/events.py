@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from triskele.curation import usage
 from triskele.engine import Engine
-from triskele.errors import BadInput
+from triskele.errors import UnknownEvent
 from triskele.serving.hook import FORWARDED, injection
 from triskele.serving.hook.injection import Conversation, Injection, key_of, text_in
 
@@ -32,7 +32,7 @@ _FRESH = frozenset({"startup", "clear"})
 def respond(engine: Engine, event: str, payload: Mapping[str, Any]) -> str:
     """The text that the hook writes to standard output."""
     if event not in _ANSWERS:
-        raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(_ANSWERS)}")
+        raise UnknownEvent(f"unknown hook event {event[:40]!r}: choose one of {', '.join(_ANSWERS)}")
     if not injection.is_from_user(payload):
         return NOTHING
     if engine.settings.server.url:
