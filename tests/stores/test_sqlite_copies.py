@@ -95,7 +95,7 @@ def test_erasing_reaches_what_a_restore_kept(
     engine: Engine, open_engine: OpenEngine, word: str, tmp_path: Path, traces: Traces
 ) -> None:
     engine.backup(tmp_path / "backup.db")
-    kept = engine.restore(tmp_path / "backup.db")
+    kept = engine.restore_backup(tmp_path / "backup.db")
     assert kept is not None
     engine.erase(_id(engine, word))
     assert engine.erased_copies == [kept]
