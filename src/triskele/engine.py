@@ -260,7 +260,7 @@ class Engine:
         """Undo a batch, or this actor's last change to the project; `wider` as in `undo.plan`. It can be undone."""
         planned = undo.plan(self.store, self.actor, self.project if project is None else project, batch, **wider)
         outcomes = planned.told(self.apply(planned.changes, undoes=planned.entries[0].seq))
-        self.proposals.reopen(planned.batch)
+        self.proposals.undone(planned.batch, outcomes)
         return outcomes
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:

@@ -65,7 +65,7 @@ def test_what_a_killed_backup_or_restore_left_is_named_and_erased(
     if what == "restore":
         engine.backup(file)
     home = Path(engine.settings.home)
-    _die(home, what, file)
+    _die(home, "restore_backup" if what == "restore" else what, file)
     if what == "restore":
         file.unlink()
     [left] = [path for path in tmp_path.rglob(".*-*") if path.is_dir()]
