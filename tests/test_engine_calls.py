@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from triskele.engine import Engine
-from triskele.errors import BadInput, StoreClosed
+from triskele.errors import BadInput, Conflict, StoreClosed
 from triskele.types import LinkKind, Sensitivity, Sort
 
 
@@ -105,15 +105,28 @@ def test_kinds_and_orders_are_known_by_their_names(engine: Engine) -> None:
     assert engine.browse(sensitivities=[Sensitivity.PRIVATE]) == engine.browse(sensitivities=["private"])
 
 
+def test_only_a_restore_brings_a_forgotten_memory_back(engine: Engine) -> None:
+    id = engine.remember("Herons fish at dawn").id
+    assert engine.edit(id).action == "unchanged"
+    with pytest.raises(Conflict, match="is not forgotten"):
+        engine.restore(id)
+    engine.forget(id)
+    for changes in ({}, {"importance": 0.9}):
+        with pytest.raises(Conflict, match="is forgotten"):
+            engine.edit(id, **changes)
+    assert engine.restore(id).action == "restored"
+    assert engine.recall("herons").hits[0].memory.id == id
+
+
 def test_a_backup_and_a_restore_take_a_path_as_text(engine: Engine, tmp_path: Path) -> None:
     engine.remember("Herons fish at dawn")
     engine.backup(str(tmp_path / "b.db"))
     engine.remember("Otters fish at night")
-    engine.restore(str(tmp_path / "b.db"))
+    engine.restore_backup(str(tmp_path / "b.db"))
     assert [memory.content for memory in engine.browse()] == ["Herons fish at dawn"]
     wrong: Any
     for wrong in ("", None, b"b.db", "b\0.db"):
-        for call in (engine.backup, engine.restore):
+        for call in (engine.backup, engine.restore_backup):
             with pytest.raises(BadInput, match="not the path of a file"):
                 call(wrong)
 
@@ -127,7 +140,7 @@ def test_a_closed_memory_starts_nothing(engine: Engine, tmp_path: Path) -> None:
         engine.work_in_background,
         engine.acting_as("client:codex").work_in_background,
         lambda: engine.backup(tmp_path / "c.db"),
-        lambda: engine.restore(str(tmp_path / "b.db")),
+        lambda: engine.restore_backup(str(tmp_path / "b.db")),
     ):
         with pytest.raises(StoreClosed, match="was closed: open it again"):
             call()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from datetime import datetime
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +77,7 @@ def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) 
         engine.reindex()
         return engine, kept
     try:
-        return engine, engine.restore(source)
+        return engine, engine.restore_backup(source)
     except BaseException:
         engine.close()
         raise
@@ -184,13 +183,13 @@ class Engine:
         changes: list[Change] = [Add(memory)]
         if supersedes is not None:
             older = self.resolve(supersedes)
-            changes.append(Connect(_new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
+            changes.append(Connect(validation.new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
             try:
                 return self.apply(changes)[0]
             except NotFound:
                 # The text is known already, under another id: that memory is the successor.
                 known = self.apply([Add(memory)])[0]
-                link = _new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
+                link = validation.new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
                 return replace(known, batch=self.apply([Connect(link)])[0].batch)
         return self.apply(changes)[0]
 
@@ -199,16 +198,20 @@ class Engine:
         return self.apply([Add(memory) for memory in validation.check_drafts(memories)], batch=batch)
 
     def edit(self, reference: str, **changes: Any) -> Outcome:
-        """Change a memory's content or details; the older version stays in the history. No change: restore it."""
+        """Change a memory's content or details; the older version stays in the history."""
         from triskele.curation import secrecy
 
-        memory = undo.changeable(self.get(reference)) if changes else self.get(reference)
+        memory = undo.changeable(self.get(reference))
         revised = self._drafter.revised(memory, changes, lambda: secrecy.text_of(self.store, self.vault, memory))
         if "sensitivity" in changes and is_secret(revised) and not is_secret(memory):
             sealed = self.seal(memory.id, title=changes.get("title"))
             if not changes.keys() - {"sensitivity", "title"}:
                 return sealed
         return self.apply(secrecy.revision(memory, revised))[0]
+
+    def restore(self, reference: str) -> Outcome:
+        """Bring a forgotten memory back, unchanged."""
+        return self.apply([undo.restoration(self.get(reference))])[0]
 
     def seal(self, reference: str, *, title: str | None = None) -> Outcome:
         """Make a memory secret in all its versions; everything derived from its text is erased."""
@@ -245,18 +248,19 @@ class Engine:
 
     def link(self, source: str, kind: str, target: str) -> Outcome:
         """Link two memories."""
-        return self.apply([Connect(_new_link(self.resolve(source), kind, self.resolve(target), timestamps.now()))])[0]
+        link = validation.new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        return self.apply([Connect(link)])[0]
 
     def unlink(self, source: str, kind: str, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        link = _new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        link = validation.new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
         return self.apply([Disconnect(link)])[0]
 
     def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
         """Undo a batch, or this actor's last change to the project; `wider` as in `undo.plan`. It can be undone."""
         planned = undo.plan(self.store, self.actor, self.project if project is None else project, batch, **wider)
         outcomes = planned.told(self.apply(planned.changes, undoes=planned.entries[0].seq))
-        self.proposals.reopen(planned.batch)
+        self.proposals.undone(planned.batch, outcomes)
         return outcomes
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
@@ -465,7 +469,7 @@ class Engine:
         """Write a verified copy of the live store."""
         self.maintenance.backup(validation.check_path(target))
 
-    def restore(self, source: validation.FilePath) -> Path | None:
+    def restore_backup(self, source: validation.FilePath) -> Path | None:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
         kept = self.maintenance.restore(validation.check_path(source))
         # Opened again: the backup may use another model.
@@ -494,7 +498,3 @@ class Engine:
         return health.inspect(
             self.store, self._maintenance, self.lexical, self.runtime, deep=deep, repair=repair, vault=self.vault
         )
-
-
-def _new_link(source: str, kind: str, target: str, at: datetime) -> Link:
-    return Link(source=source, kind=validation.check_kind(kind), target=target, known_from=at)

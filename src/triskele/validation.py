@@ -19,7 +19,7 @@ from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.types import LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
+from triskele.types import Link, LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
 
 SHORTEST_PREFIX = 4
 MAX_POSITION = 2**53
@@ -167,6 +167,11 @@ def check_origin(text: str) -> Origin:
 def check_kind(text: str) -> LinkKind:
     """One of the kinds of links."""
     return _choice(LinkKind, text, "kind of link")
+
+
+def new_link(source: str, kind: str, target: str, at: datetime) -> Link:
+    """A link of a checked kind between two memories, known from this moment on."""
+    return Link(source=source, kind=check_kind(kind), target=target, known_from=at)
 
 
 def check_sort(text: str) -> Sort:

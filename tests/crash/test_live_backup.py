@@ -59,7 +59,7 @@ def _check_copy(target: Path, acknowledged: list[dict[str, Any]], open_engine: C
 def _check_restored(source: Path, engine: Engine) -> None:
     """A store restored from the copy answers rightly, and its last change can be taken back."""
     engine.remember("gone with the restoring")
-    engine.restore(source)
+    engine.restore_backup(source)
     assert engine.inspect(deep=True).findings == ()
     assert engine.recall("restoring", all_projects=True).hits == ()
     newest = engine.browse(all_projects=True, limit=20)

@@ -204,7 +204,7 @@ def _seal(engine: Engine, _: Path) -> None:
 
 DEEDS: dict[str, Callable[[Engine, Path], object]] = {
     "backup": lambda engine, file: engine.backup(file),
-    "restore": lambda engine, file: engine.restore(file),
+    "restore": lambda engine, file: engine.restore_backup(file),
     "first secret": _seal_first,
     "seal": _seal,
     "rotate": lambda engine, _: engine.vault.rotate(renew=True),

@@ -208,7 +208,7 @@ def test_a_restored_store_answers_with_its_own_vectors(engine: Engine, tmp_path:
         other.embed()
         other.backup(tmp_path / "copy.db")
     assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
-    engine.restore(tmp_path / "copy.db")
+    engine.restore_backup(tmp_path / "copy.db")
     engine.embed()
     assert engine.inspect(deep=True).vectors_damaged == 0
     for text in others:
@@ -221,7 +221,7 @@ def test_a_restored_store_answers_with_its_own_vectors(engine: Engine, tmp_path:
 def test_a_backup_brings_the_vectors_back_without_the_model(engine: Engine, tmp_path: Path) -> None:
     engine.backup(tmp_path / "copy.db")
     with _open(tmp_path / "second") as other:
-        other.restore(tmp_path / "copy.db")
+        other.restore_backup(tmp_path / "copy.db")
         assert other.store.vectors.count_waiting() == 0
         assert _contents(other.recall("who waters the greenery?"))[0] == NOTES[1]
 
@@ -233,7 +233,7 @@ def test_a_backup_that_knew_another_model_waits_for_this_one(engine: Engine, tmp
         other.store.vectors.keep("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
         assert other.store.vectors.count_waiting() == 0
         other.backup(tmp_path / "copy.db")
-    engine.restore(tmp_path / "copy.db")
+    engine.restore_backup(tmp_path / "copy.db")
     assert engine.recall("which animal lives here?").waiting == 1
     assert engine.embed() == 1
     assert _contents(engine.recall("which animal lives here?")) == ["Pixel is a cat"]

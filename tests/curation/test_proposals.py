@@ -83,6 +83,22 @@ def test_undo_brings_back_only_the_proposals_of_its_batch(open_engine: OpenEngin
     assert {each.id for each in engine.proposals.list()} == {first.id, second.id}
 
 
+def test_undo_of_an_undo_accepts_a_proposal_again(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    drafts = [engine.draft(text, category="decisions") for text in ("We test with hypothesis", "We deploy with Flux")]
+    engine.proposals.offer_texts((draft, 0.7, (Rationale("decision"),)) for draft in drafts)
+    first, second = engine.proposals.list()
+    [outcome] = engine.proposals.accept(first.id)
+    # Each one undoes the one before: out, in, out, in.
+    for waiting in ([first, second], [second]) * 2:
+        [outcome] = engine.undo(outcome.batch)
+        assert {each.id for each in engine.proposals.list()} == {each.id for each in waiting}
+        assert (engine.get(outcome.id).known_to is None) is (first not in waiting)
+    engine.erase(outcome.id)
+    assert set(engine.store.documents.all("proposal")) == {second.id}
+    assert engine.store.documents.all("proposal-accepted") == {}
+
+
 @pytest.mark.parametrize("is_undone", [False, True])
 def test_an_erased_memory_takes_the_proposal_that_made_it_with_it(open_engine: OpenEngine, is_undone: bool) -> None:
     engine = open_engine()

@@ -85,7 +85,7 @@ def test_a_broken_model_does_not_stop_what_needs_none(
     ids = fill(engine)
     engine.erase(ids[0])
     engine.backup(tmp_path / "copy.db")
-    engine.restore(tmp_path / "copy.db")
+    engine.restore_backup(tmp_path / "copy.db")
     engine.reindex()
     assert engine.why_not(ids[1], "something else altogether").verdict
     with pytest.raises(ModelUnavailable):

@@ -76,9 +76,32 @@ def test_doctor_mends_a_lost_index(run: Run, add: Add, home: Path) -> None:
     run("reindex")
     shutil.rmtree(home / "memories.db.index")
     assert run("doctor", "--no-repair", "--json").json["repaired"] == []
+    assert "The index is not up to date" in run("doctor", "--no-repair").out
     assert len(run("doctor", "--json").json["repaired"]) == 1
     assert run("doctor", "--json").json["repaired"] == []
     assert [hit["id"] for hit in run("recall", "fact", "--json").json["hits"]] == [id]
+
+
+def test_doctor_counts_damage_that_it_was_not_to_repair(
+    run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRISKELE_INDEX_TAIL_CAP", "1")
+    add("A fact worth keeping")
+    add("Another fact worth keeping")
+    run("reindex")
+    run("recall", "fact")
+    [values] = (home / "memories.db.index").rglob("dense-*/values")
+    content = bytearray(values.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    values.write_bytes(content)
+    found = run("doctor", "--deep", "--no-repair", "--json")
+    document = json.loads(found.out)
+    assert (found.code, document["healthy"], document["vectors_damaged"]) == (1, False, 1)
+    said = run("doctor", "--deep", "--no-repair")
+    assert said.code == 1 and "✗ Not repaired: 1 damaged vector" in said.out and "up to date" not in said.out
+    assert run("doctor", "--deep").code == 0
+    said = run("doctor", "--deep", "--no-repair")
+    assert said.code == 0 and "Not repaired" not in said.out
 
 
 def test_doctor_says_no_when_a_row_was_tampered_with(run: Run, add: Add, home: Path) -> None:

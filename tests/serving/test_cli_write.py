@@ -177,13 +177,14 @@ def test_a_successor_names_what_it_supersedes(run: Run, add: Add) -> None:
 def test_an_edit_brings_no_forgotten_memory_back_unasked(run: Run, add: Add) -> None:
     id = add("The door code is 4711")
     run("forget", id)
-    for change in (["The door code is 4712"], ["--importance", "0.9"], ["--secret"]):
+    # Also where an editor would open: what is typed there would be lost.
+    for change in (["The door code is 4712"], ["--importance", "0.9"], ["--secret"], []):
         assert run("edit", id, *change).is_refused(1, f"{id} is forgotten", f"triskele edit {id} --restore")
     assert run("show", id, "--json").json["forgotten"] is True
     assert run("edit", id, "--restore", "--importance", "0.9").is_refused(2, "unchanged")
     assert run("edit", id, "--restore", "--json").json["action"] == "restored"
     assert [hit["id"] for hit in run("recall", "door code", "--json").json["hits"]] == [id]
-    assert run("edit", id, "--restore", "--json").json["action"] == "unchanged"
+    assert run("edit", id, "--restore").is_refused(1, f"{id} is not forgotten")
 
 
 def test_undo_takes_back_a_named_batch(run: Run, add: Add) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from pathlib import Path
@@ -18,6 +19,7 @@ from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 from triskele.serving import hook_client
 from triskele.serving.cli import remote
 from triskele.serving.engine_host import EngineHost, PackageWatch
+from triskele.serving.hook_client import NO_CHOICE
 from triskele.stores.protocols import Cursor
 
 
@@ -66,6 +68,7 @@ def _hosted(home: Path) -> EngineHost:
 
 
 def _retire() -> None:
+    gc.collect()
     for thread in threading.enumerate():
         if thread.name == "triskele-retire":
             thread.join()
@@ -86,13 +89,61 @@ def test_after_a_change_of_settings_the_next_request_is_served_by_the_new_ones(
     assert (new.settings.agents.most, host.idle_s, written) == (3, 120, ["what was given"])
     assert [hit.memory.content for hit in new.recall("heron").hits] == ["the heron fishes at dawn"]
     assert host.open_engine() is new and not host.is_outdated()
+    store = old.store
+    del old
     _retire()
     with pytest.raises(StoreClosed):
-        old.census()
+        store.census()
     (tmp_path / "config.toml").write_text("[agents]\nmost = 4\n")
     assert host.renew() and host.open_engine().settings.agents.most == 4
     _retire()
     host.close()
+
+
+def test_a_request_in_flight_keeps_its_engine_when_the_settings_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
+    host = _hosted(tmp_path)
+    first = host.open_engine()
+    store = first.store
+    client = first.acting_as("client:codex").working_in(tmp_path)
+    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\n")
+    assert host.open_engine() is not first
+    del first
+    # Also where only a copy is left of what was opened.
+    _retire()
+    client.remember("the heron fishes at dawn")
+    assert [hit.memory.content for hit in client.recall("heron").hits] == ["the heron fishes at dawn"]
+    del client
+    _retire()
+    with pytest.raises(StoreClosed):
+        store.census()
+    assert host.open_engine().census().memories == 1
+    host.close()
+
+
+def test_a_file_that_names_another_store_is_not_answered_from_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRISKELE_CONFIG", raising=False)
+    one, other = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "other"))
+    file = tmp_path / "config.toml"
+    file.write_text(f'[store]\nurl = "{one}"\n')
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    monkeypatch.setenv("TRISKELE_STORE", one)
+    host = EngineHost(config.load(), read_settings=config.load)
+    assert host.serves(NO_CHOICE)
+    file.write_text(f'[store]\nurl = "{other}"\n')
+    chosen = (one, "", "", "")
+    # Before and after the process has taken it over.
+    assert (host.serves(NO_CHOICE), host.serves(chosen)) == (False, True)
+    assert host.renew() and not host.is_outdated()
+    assert (host.serves(NO_CHOICE), host.serves(chosen)) == (False, True)
+    file.write_text(f'[store]\nurl = "{one}"\n# again\n')
+    assert host.renew() and host.serves(NO_CHOICE)
+    host.close()
+    _retire()
 
 
 @pytest.mark.parametrize(

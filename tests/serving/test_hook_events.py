@@ -17,6 +17,7 @@ from triskele import config
 from triskele.curation.projects import project_of
 from triskele.errors import BadInput
 from triskele.serving.hook import events, fence, injection
+from triskele.serving.hook.explanation import explain
 from triskele.types import LinkKind, Memory, Origin, Sensitivity
 
 
@@ -221,6 +222,18 @@ def test_a_long_prompt_is_asked_by_its_head(desk: Desk, monkeypatch: pytest.Monk
     desk.add("The kettle is red")
     desk.prompt("kettle " * 200_000)
     assert [len(text) <= injection.GIST_CHARACTERS for text in asked] == [True]
+
+
+def test_the_reason_for_nothing_names_the_budget_that_is_too_small(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "budget_tokens = 100\nleast_confidence = 0.0")
+    desk.add("The kettle of the plant shop is red. " + "Long text about the plant shop goes on. " * 33)
+    said: list[str] = []
+    prompt = "which colour has the kettle of the plant shop?"
+    assert desk.prompt(prompt, log=said.append) == []
+    reason = "all that is relevant is too long for agents.budget_tokens (100)"
+    assert said == [f"user-prompt-submit gave nothing: {reason}"]
+    payload = {"prompt": prompt, "cwd": str(tmp_path / "garden")}
+    assert explain(desk.engine, "user-prompt-submit", payload).verdict == f"silent: {reason}"
 
 
 def test_prompts_do_not_go_into_the_recall_log(desk: Desk) -> None:

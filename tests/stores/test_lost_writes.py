@@ -106,7 +106,7 @@ def test_an_older_copy_in_the_place_of_the_database_is_told(
 def test_restore_loses_nothing_unasked(written: Engine, open_engine: OpenEngine, tmp_path: Path) -> None:
     written.backup(tmp_path / "older.db")
     written.remember("written after the backup")
-    written.restore(tmp_path / "older.db")
+    written.restore_backup(tmp_path / "older.db")
     assert written.inspect(deep=True).is_whole
     written.close()
     assert open_engine().inspect(deep=True).is_whole

@@ -216,7 +216,7 @@ def test_a_restored_backup_is_indexed_anew(open_as: Open, postgres_url: str, tmp
     _ids(engine, "herons")
     engine.backup(tmp_path / "one.backup")
     engine.remember("storks nest on the roof")
-    engine.restore(tmp_path / "one.backup")
+    engine.restore_backup(tmp_path / "one.backup")
     assert _ids(engine, "who nests where?") == [kept]
     assert _rows(postgres_url, "SELECT count(*) FROM embeddings") == [(1,)]
     assert "stork" not in str(_rows(postgres_url, "SELECT * FROM terms"))

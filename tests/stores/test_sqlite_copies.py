@@ -65,7 +65,7 @@ def test_what_a_killed_backup_or_restore_left_is_named_and_erased(
     if what == "restore":
         engine.backup(file)
     home = Path(engine.settings.home)
-    _die(home, what, file)
+    _die(home, "restore_backup" if what == "restore" else what, file)
     if what == "restore":
         file.unlink()
     [left] = [path for path in tmp_path.rglob(".*-*") if path.is_dir()]
@@ -95,7 +95,7 @@ def test_erasing_reaches_what_a_restore_kept(
     engine: Engine, open_engine: OpenEngine, word: str, tmp_path: Path, traces: Traces
 ) -> None:
     engine.backup(tmp_path / "backup.db")
-    kept = engine.restore(tmp_path / "backup.db")
+    kept = engine.restore_backup(tmp_path / "backup.db")
     assert kept is not None
     engine.erase(_id(engine, word))
     assert engine.erased_copies == [kept]

@@ -283,7 +283,7 @@ def test_a_restored_store_is_not_answered_from_an_older_view(
     writer.backup(tmp_path / "copy.db")
     writer.remember("a yellow tent")
     assert reader.recall("yellow").hits
-    writer.restore(tmp_path / "copy.db")
+    writer.restore_backup(tmp_path / "copy.db")
     writer.remember("a green tent")
     assert reader.recall("yellow").hits == ()
     assert [hit.memory.content for hit in reader.recall("tent").hits] == ["a green tent"]

@@ -120,7 +120,7 @@ _ACTS: dict[str, Callable[[Engine, Path, str], object]] = {
     "embed": lambda engine, _, __: engine.embed(),
     "reindex": lambda engine, _, __: engine.reindex(),
     "backup": lambda engine, disk, _: engine.backup(disk / "copy.db"),
-    "restore": lambda engine, disk, _: engine.restore(disk.parent / "copy.db"),
+    "restore": lambda engine, disk, _: engine.restore_backup(disk.parent / "copy.db"),
     "export": lambda engine, disk, _: export_memories(engine, disk / "out.jsonl"),
 }
 

@@ -40,7 +40,7 @@ def test_an_open_engine_restores_over_damage(open_engine: Callable[..., Engine],
     path = engine.store._database.path  # type: ignore[attr-defined]
     data = path.read_bytes()
     path.write_bytes(data.replace(b"the otter sleeps", b"the otter sl\xc3\xc3ps"))
-    kept = engine.restore(backup)
+    kept = engine.restore_backup(backup)
     assert kept is not None and (kept / path.name).is_file()
     assert _texts(engine) == {"the heron fishes at dawn"}
     assert [hit.memory.content for hit in engine.recall("heron").hits] == ["the heron fishes at dawn"]

@@ -29,7 +29,7 @@ class Health:
     `model_problem` is why the model cannot be used, `vault_problem` why secrets cannot be read and `repair_problem` why
     a repair failed.
     `lost` are acknowledged writes that are gone; `index_ahead` counts the versions that only an older index has.
-    `leftovers` are copies that killed backups and restores left; a repair removes them.
+    `leftovers` are copies that killed backups and restores left; a repair removes them. `repairs` is whether it was to.
     `exposed` memories look like secrets and are not; only a deep inspection looks for them.
     `mixed` are projects whose older memories may belong to the projects of other folders of the same name.
     `outside` are the hosts in the settings by their purpose, and `left` is what was sent to them, by day.
@@ -48,6 +48,7 @@ class Health:
     vault_problem: str | None
     exposed: tuple[str, ...]
     repaired: tuple[str, ...]
+    repairs: bool
     repair_problem: str | None
     mixed: Mapping[str, tuple[str, ...]]
     outside: Mapping[str, str]
@@ -65,8 +66,9 @@ class Health:
 
     @property
     def is_unrepaired(self) -> bool:
-        """Whether derived data is damaged and could not be repaired; a missing or late index is not damaged."""
-        return self.repair_problem is not None and self.index_faults + self.vectors_damaged + self.vectors_orphaned > 0
+        """Whether derived data is damaged and was not repaired; a missing or late index is not damaged."""
+        is_left = not self.repairs or self.repair_problem is not None
+        return is_left and self.index_faults + self.vectors_damaged + self.vectors_orphaned > 0
 
     @property
     def is_working(self) -> bool:
@@ -129,6 +131,7 @@ def inspect(
         vault_problem=locked,
         exposed=tuple(_exposed(store)) if deep else (),
         repaired=tuple(repaired),
+        repairs=repair,
         repair_problem=problem,
         mixed={} if findings else projects.mixed(store),
         outside=models.hosts(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -92,23 +92,42 @@ class Proposals:
             outcomes = host.apply(changes_of(decision), batch=batch)
         else:
             outcomes = host.apply([Add(self._drafted(value))], batch=batch)
-        if made := next((each.batch for each in outcomes if each.batch), None):
-            # It may hold the text: it goes when one of these memories is erased or sealed.
-            about = sorted({id for id in (value["new"], value["old"]) if id} | {each.id for each in outcomes})
-            kept = Document({"proposal": proposal.id, "batch": made, "value": value, "about": about}, about=about)
-            # By time: the newest are kept.
-            self._documents.put(_ACCEPTED, {f"{timestamps.to_text(timestamps.now())} {proposal.id}": kept}, most=MOST)
+        about = sorted({id for id in (value["new"], value["old"]) if id} | {each.id for each in outcomes})
+        made = next((each.batch for each in outcomes if each.batch), None)
+        self._keep_accepted(proposal.id, value, made, about)
         self._documents.delete(_OPEN, [proposal.id])
         return outcomes
 
-    def reopen(self, batch: str) -> None:
-        """Bring the proposals back that were accepted in a batch, because it was undone."""
+    def undone(self, batch: str, outcomes: Iterable[Outcome]) -> None:
+        """Bring the proposals back that were accepted in an undone batch; if it was itself such an undo, accept again.
+
+        `outcomes` are those of the undo.
+        """
         accepted: Mapping[str, Any] = self._documents.all(_ACCEPTED)
-        undone = {key: each for key, each in accepted.items() if each["batch"] == batch}
-        if undone:
-            opened = {each["proposal"]: Document(each["value"], about=each["about"]) for each in undone.values()}
+        by = next((each.batch for each in outcomes if each.batch), None)
+        if undone := {key: each for key, each in accepted.items() if each["batch"] == batch}:
+            opened = {
+                each["proposal"]: Document(
+                    {**each["value"], "undone_by": by, "about": each["about"]}, about=each["about"]
+                )
+                for each in undone.values()
+            }
             self._documents.put(_OPEN, opened)
             self._documents.delete(_ACCEPTED, list(undone))
+        waiting: Mapping[str, Any] = self._documents.all(_OPEN)
+        again = {key: value for key, value in waiting.items() if value.get("undone_by") == batch}
+        for key, value in again.items():
+            self._keep_accepted(key, value, by, value["about"])
+        if again:
+            self._documents.delete(_OPEN, list(again))
+
+    def _keep_accepted(self, id: str, value: Mapping[str, Any], batch: str | None, about: Sequence[str]) -> None:
+        """Keep an accepted proposal, so that an undo of the batch can bring it back."""
+        if batch is not None:
+            # It may hold the text: it goes when one of these memories is erased or sealed.
+            kept = Document({"proposal": id, "batch": batch, "value": value, "about": about}, about=about)
+            # By time: the newest are kept.
+            self._documents.put(_ACCEPTED, {f"{timestamps.to_text(timestamps.now())} {id}": kept}, most=MOST)
 
     def reject(self, reference: str) -> None:
         """Drop a proposal; the same one is not made again."""

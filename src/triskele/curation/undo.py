@@ -99,6 +99,13 @@ def changeable(memory: Memory) -> Memory:
     return memory
 
 
+def restoration(memory: Memory) -> Revise:
+    """The change that brings a forgotten memory back."""
+    if memory.known_to is None:
+        raise Conflict(f"{memory.id} is not forgotten")
+    return Revise(replace(memory, updated_at=timestamps.now()), base=memory.version)
+
+
 def own_actors(actor: str) -> frozenset[str]:
     """The actors whose changes are this one's: the user's own commands also import and curate."""
     return frozenset({USER, IMPORT, CURATION} if actor == USER else {actor})

@@ -6,9 +6,11 @@ import hashlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from copy import copy
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +76,27 @@ class PackageWatch:
         return [_stamp(file) for file in self._files]
 
 
+class _Users:
+    """Held by an engine that was lent and by every copy of it: it goes with the last one."""
+
+
+def lent(engine: Engine) -> Engine:
+    """The engine for requests; it is closed, in a thread, once nothing refers to this one or to a copy of it.
+
+    Requests end in threads, streams and hooks that nobody waits for: only the references tell when the last one did.
+    """
+    shown, users = copy(engine), _Users()
+    vars(shown)["_users"] = users
+    # Not at the end of the process: a request may still hang in a locked store.
+    weakref.finalize(users, _close_in_thread, engine).atexit = False
+    return shown
+
+
+def _close_in_thread(engine: Engine) -> None:
+    # A request does not wait for the worker to finish its texts.
+    threading.Thread(target=engine.close, name="triskele-retire", daemon=True).start()
+
+
 class EngineHost:
     """Opens the engine on the first request and records when it was last used."""
 
@@ -86,9 +109,10 @@ class EngineHost:
     ) -> None:
         self._settings = settings
         self._read_settings = read_settings
-        self._of_file = config.load(config.without_choice(os.environ))
         self._watch = SettingsWatch(settings)
         self._package = PackageWatch(clock=clock)
+        self._of_file = _chosen_by_file()
+        self._serves_usual = self._serves(NO_CHOICE, self._of_file)
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
@@ -109,25 +133,24 @@ class EngineHost:
                 from triskele.serving.chosen_memory import open_chosen
 
                 # The root folder has no project: every request names its own.
-                self._engine = open_chosen(self._settings, os.environ, Path(Path.cwd().anchor))
+                self._engine = lent(open_chosen(self._settings, os.environ, Path(Path.cwd().anchor)))
             return self._engine
 
     def _renew_settings(self) -> None:
         """Take over changed settings; refused where only another process can serve them."""
         watch = SettingsWatch(self._settings)
-        try:
-            new = self._read_settings()
-        except (TriskeleError, OSError):
-            new = None
-        if new is None or watch.key != self._watch.key or not _is_served_alike(self._settings, new):
+        read: tuple[Settings, Settings] | None = None
+        with suppress(TriskeleError, OSError):
+            read = self._read_settings(), _chosen_by_file()
+        if read is None or watch.key != self._watch.key or not _is_served_alike(self._settings, read[0]):
             raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
-        if self._engine is not None:
-            if not self.uses_server:
-                # What was given counts for the next prompt.
-                self._engine.after_answer.flush()
-            # In a thread: a request does not wait for the worker to finish its texts.
-            threading.Thread(target=self._engine.close, name="triskele-retire", daemon=True).start()
+        if self._engine is not None and not self.uses_server:
+            # What was given counts for the next prompt.
+            self._engine.after_answer.flush()
+        new, of_file = read
+        # The old engine closes after the last request that uses it.
         self._settings, self._watch, self._engine, self._seen = new, watch, None, None
+        self._of_file, self._serves_usual = of_file, self._serves(NO_CHOICE, of_file)
 
     def renew(self) -> bool:
         """Take over changed settings ahead of the next request; False if another process has to."""
@@ -206,18 +229,20 @@ class EngineHost:
 
     def serves(self, choice: Sequence[str]) -> bool:
         """Whether this process serves what a client's environment chooses: store, owner, server, settings file."""
-        # Nearly all choose nothing.
-        return self._serves_usual if tuple(choice) == NO_CHOICE else self._serves(choice)
+        named = self._of_file
+        if not self.is_outdated():
+            # Nearly all choose nothing.
+            return self._serves_usual if tuple(choice) == NO_CHOICE else self._serves(choice, named)
+        # The request that follows takes the new settings over, or is refused.
+        with suppress(TriskeleError, OSError):
+            named = _chosen_by_file()
+        return self._serves(choice, named)
 
-    @cached_property
-    def _serves_usual(self) -> bool:
-        return self._serves(NO_CHOICE)
-
-    def _serves(self, choice: Sequence[str]) -> bool:
+    def _serves(self, choice: Sequence[str], named: Settings) -> bool:
         store, owner, server, file = choice
         if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._watch.file.absolute():
             return False
-        served, named = self._settings, self._of_file
+        served = self._settings
         if (owner or named.memory.owner) != served.memory.owner or (server or named.server.url) != served.server.url:
             return False
         try:
@@ -258,6 +283,11 @@ class EngineHost:
                     self._engine.close()
             self._engine = None
             self._mutex.release()
+
+
+def _chosen_by_file() -> Settings:
+    """The settings of a client whose environment chooses neither store nor owner nor server."""
+    return config.load(config.without_choice(os.environ))
 
 
 def _is_served_alike(old: Settings, new: Settings) -> bool:

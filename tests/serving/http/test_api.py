@@ -35,7 +35,11 @@ def test_a_memory_is_stored_read_edited_forgotten_and_restored(api: TestClient) 
     assert api.get(f"/v1/memories/{id}").json()["valid_to"] is None
     assert api.delete(f"/v1/memories/{id}").json()["action"] == "forgotten"
     assert api.get(f"/v1/memories/{id}").json()["forgotten"] is True
+    for nothing in ({}, {"content": None}, {"tags": ["x"]}):
+        assert api.patch(f"/v1/memories/{id}", json=nothing).status_code == 409
+    assert api.get(f"/v1/memories/{id}").json()["forgotten"] is True
     assert api.post(f"/v1/memories/{id}/restore").json()["action"] == "restored"
+    assert api.patch(f"/v1/memories/{id}", json={}).json()["action"] == "unchanged"
     assert api.post(f"/v1/memories/{id}/restore").status_code == 409
     told = api.get(f"/v1/memories/{id}/history").json()
     assert [entry["action"] for entry in told["entries"]] == ["added", "edited", "edited", "forgotten", "restored"]

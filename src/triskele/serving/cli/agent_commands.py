@@ -393,17 +393,17 @@ class _LazyEngine:
 
     def open_engine(self) -> Engine:
         """The engine; a failed open is tried again."""
-        from triskele.serving.engine_host import SettingsWatch
+        from triskele.serving.engine_host import SettingsWatch, lent
 
         with self._mutex:
             if self._is_over:
                 raise StoreClosed("triskele is stopping")
             if self._opened is not None and self._opened[1].is_outdated():
-                # At once: the new settings may forbid what the old ones allowed.
-                self._close()
+                # At once: the new settings may forbid what the old ones allowed. Requests that run keep the old engine.
+                self._opened = None
             if self._opened is None:
                 watch = SettingsWatch(self._invocation.settings())
-                self._opened = self._invocation.open_engine(), watch
+                self._opened = lent(self._invocation.open_engine()), watch
                 self._opened[0].work_in_background()
             return self._opened[0]
 
@@ -411,12 +411,9 @@ class _LazyEngine:
         """Close the engine; a request that comes later is refused."""
         with self._mutex:
             self._is_over = True
-            self._close()
-
-    def _close(self) -> None:
-        if self._opened is not None:
-            self._opened[0].close()
-            self._opened = None
+            if self._opened is not None:
+                self._opened[0].close()
+                self._opened = None
 
 
 def _own_output() -> BinaryIO:

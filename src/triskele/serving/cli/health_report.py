@@ -42,14 +42,27 @@ def health(found: Health, *, deep: bool, synced: Sequence[SyncedServer] = (), se
         lines.append(note(f"· {id} looks like a secret and is not sealed: triskele secrets seal {id}", style=WARNING))
     if len(found.exposed) > _SHOWN_PROBLEMS:
         lines.append(note(f"… and {len(found.exposed) - _SHOWN_PROBLEMS:,} more", style=WARNING))
-    if not found.findings and not found.repaired and found.repair_problem is None:
-        lines.append(note("✓ Index up to date.", style="green"))
+    lines += _index(found)
     lines += [_mixed(name, others) for name, others in found.mixed.items()]
     lines += waiting_jobs(found.jobs)
     lines += _egress(found, synced, server)
     if not deep:
         lines.append(note("`triskele doctor --deep` also checks every checksum and every index entry.", style=QUIET))
     return Group(*lines)
+
+
+def _index(found: Health) -> list[RenderableType]:
+    """The state of the indexes where nothing was repaired."""
+    if found.findings or found.repaired or found.repair_problem is not None:
+        return []
+    if found.is_unrepaired:
+        faults = ("index fault", found.index_faults), ("damaged vector", found.vectors_damaged)
+        counts = (*faults, ("erased vector", found.vectors_orphaned))
+        left = ", ".join(counted(count, one) for one, count in counts if count)
+        return [note(f"✗ Not repaired: {left}. `triskele doctor --deep` repairs this.", style="red")]
+    if not found.repairs and found.index_behind != 0:
+        return [note("· The index is not up to date: the next recall brings it there.", style=WARNING)]
+    return [note("✓ Index up to date.", style="green")]
 
 
 def _lost(found: Health) -> list[RenderableType]:

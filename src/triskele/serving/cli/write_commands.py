@@ -203,15 +203,20 @@ def edit(
         raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
     with invocation.open_existing() as engine:
         before = engine.sent(id)
-        chosen = changes if changes or restore else _edited_by_hand(invocation, engine, id)
-        outcome = engine.edit(id, **chosen)
+        if restore:
+            outcome = engine.restore(id)
+        else:
+            outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
         sent = [] if outcome.sensitivity is Sensitivity.OPEN else before
         about = {"project": outcome.project, "times": shapes.times(changes)}
         _report_changes(invocation, engine, [outcome], about, sent=sent)
 
 
 def _edited_by_hand(invocation: Invocation, engine: Engine, id: str) -> dict[str, str]:
-    memory = engine.get(id)
+    from triskele.curation.undo import changeable
+
+    # Before the editor opens: what is typed there would be lost.
+    memory = changeable(engine.get(id))
     if memory.sensitivity is Sensitivity.SECRET:
         # An editor may leave the text in temporary files.
         raise BadInput("a secret cannot be opened in an editor: give its new text on standard input (`-`)")

@@ -67,7 +67,7 @@ def _user_prompt_submit(engine: Engine, payload: Mapping[str, Any]) -> str:
     budget = engine.settings.agents.budget_tokens
     given = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
     if not given.memories and callable(log := payload.get("log")):
-        log(f"user-prompt-submit gave nothing: {injection.silence(engine, answer)}")
+        log(f"user-prompt-submit gave nothing: {injection.silence(engine, answer, memories)}")
     return NOTHING if _is_late(payload) else _given(engine, given, conversation, payload)
 
 

@@ -88,6 +88,8 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
     considered += [Considered(memory) for memory in given if memory.id not in found]
     if given:
         verdict = _speaks(given)
+    elif chosen:
+        verdict = f"silent: {injection.too_long(engine)}"
     elif not answer.hits:
         verdict = "silent: nothing was found that this client may see"
     elif all(hit.memory.id in untrusted for hit in answer.hits):

@@ -106,14 +106,21 @@ def for_prompt(engine: Engine, answer: Answer, conversation: Conversation) -> li
     return _not_in_context(wanted, conversation)
 
 
-def silence(engine: Engine, answer: Answer) -> str:
-    """Why a prompt gets none of the memories of an answer, without any text of them."""
+def silence(engine: Engine, answer: Answer, chosen: Sequence[Memory]) -> str:
+    """Why a prompt gets none of the memories of an answer, without any text of them; `chosen` did not fit."""
     least = engine.settings.agents.least_confidence
+    if chosen:
+        return too_long(engine)
     if not answer.hits:
         return "nothing was found that this client may see"
     if answer.confidence < least:
         return f"the confidence {answer.confidence:.2f} is below agents.least_confidence ({least:g})"
     return f"all that is relevant is in the conversation already, or not trusted (confidence {answer.confidence:.2f})"
+
+
+def too_long(engine: Engine) -> str:
+    """The reason where none of the chosen memories fits."""
+    return f"all that is relevant is too long for agents.budget_tokens ({engine.settings.agents.budget_tokens})"
 
 
 def recalled(engine: Engine, query: str, conversation: Conversation) -> Answer:

@@ -8,7 +8,7 @@ from functools import partial
 from triskele import validation
 from triskele.curation import echo, undo, usage
 from triskele.curation.curator import Curator
-from triskele.errors import BadInput, Conflict
+from triskele.errors import BadInput
 from triskele.serving.graph_view import graph_view
 from triskele.serving.http import bodies, leg_times, replies
 from triskele.serving.http.bodies import MAX_QUERY_BYTES
@@ -98,10 +98,7 @@ def forget_all(call: Call) -> list[Outcome]:
 
 def restore(call: Call) -> Outcome:
     """Bring a forgotten memory back."""
-    memory = call.engine.get(call.path["id"])
-    if memory.known_to is None:
-        raise Conflict(f"{memory.id} is not forgotten")
-    return call.engine.edit(memory.id)
+    return call.engine.restore(call.path["id"])
 
 
 def reveal(call: Call) -> replies.SecretReply:

@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from triskele.base import periods
 from triskele.curation import secrecy
+from triskele.curation.undo import restoration
 from triskele.errors import BadInput
 from triskele.ingest import Drafter
 from triskele.serving.web import listing
 from triskele.serving.web.listing import ANY, CURRENT, SORTS, STATES, Filters
 from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.stores.access_keys import WRITE
-from triskele.types import Change, Forget, Memory, Revise
+from triskele.types import Change, Forget, Memory
 
 PAGE = 50
 MOST_AT_ONCE = 10_000
@@ -128,7 +129,7 @@ def _changes(asked: PageRequest, action: str, memory: Memory) -> list[Change]:
     if action == "forget":
         return [] if is_forgotten else [Forget(memory.id)]
     if action == "restore":
-        return [Revise(memory, base=memory.version)] if is_forgotten else []
+        return [restoration(memory)] if is_forgotten else []
     if action != "label":
         raise BadInput("choose what to do with the memories")
     return [] if is_forgotten else _relabelled(asked, memory)

@@ -15,7 +15,7 @@ from triskele.serving.web import listing
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
 from triskele.stores.access_keys import REVEAL, WRITE
 from triskele.stores.sharing import shares_of
-from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Revise, Sensitivity, is_secret
+from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Sensitivity, is_secret
 
 _FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
@@ -182,8 +182,7 @@ def forget(asked: PageRequest) -> Response:
 
 def restore(asked: PageRequest) -> Response:
     """Bring a forgotten memory back."""
-    memory = asked.engine.get(asked.named("id"))
-    return _done(asked.engine.apply([Revise(memory, base=memory.version)])[0])
+    return _done(asked.engine.restore(asked.named("id")))
 
 
 def connect(asked: PageRequest) -> Response:
