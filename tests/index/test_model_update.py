@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from other_weights import other_weights
 
 from triskele import config
 from triskele.engine import Engine
 from triskele.index import local, worker
 from triskele.models import bundled
-from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
-from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE
+from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights
 from triskele.stores.derived import EMBED
 from triskele.types import Answer
 
-# The last field of the file, a remark on the model: it changes the checksum and nothing else.
-REMARK = b"\x32\x01x"
 KETTLE = "The kettle is red."
 TEXTS = (*(f"Barge {number} is moored at jetty {number % 7}." for number in range(30)), KETTLE)
 QUESTION = "which colour does the pot for tea have?"
@@ -32,13 +28,7 @@ OpenWith = Callable[[BundledEmbedder], Engine]
 @pytest.fixture
 def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BundledEmbedder:
     """Weights that shipped before; their vectors fit, because they are the same weights in another file."""
-    folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "earlier"))
-    graph = (folder / GRAPH_FILE).read_bytes() + REMARK
-    (folder / GRAPH_FILE).write_bytes(graph)
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    manifest["sha256"][GRAPH_FILE] = hashlib.sha256(graph).hexdigest()
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
-    model = BundledEmbedder(folder)
+    model = other_weights(tmp_path / "earlier")
     for module in (bundled, worker):
         monkeypatch.setattr(module, "EARLIER", (model.fingerprint,))
     monkeypatch.setattr(bundled, "FITTING", (model.fingerprint,))
@@ -157,3 +147,24 @@ def test_weights_that_were_kept_answer_even_where_theirs_do_not_fit(
     assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
     again.embed()
     assert _is_by_meaning(_asked(again)) and _asked(again).missing == ()
+
+
+def test_of_weights_that_have_read_as_much_the_latest_answer_and_are_returned_to(
+    tmp_path: Path, earlier: BundledEmbedder, open_with: OpenWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a store that 0.1.0 and then the version after it have read completely: the vectors of 0.1.0 do not fit."""
+    oldest = other_weights(tmp_path / "oldest", "y")
+    monkeypatch.setattr(bundled, "EARLIER", (oldest.fingerprint, earlier.fingerprint))
+    for model in (oldest, earlier):
+        with open_with(model) as engine:
+            engine.remember_all([engine.draft(text) for text in TEXTS if model is oldest])
+            assert engine.embed() == len(TEXTS)
+    answer = _asked(open_with(BundledEmbedder()))
+    assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
+    kept = tmp_path / "home" / "models"
+    for model in (oldest, earlier):
+        shutil.copytree(model._folder, kept / model.fingerprint)
+    seen = {oldest.fingerprint: 31, earlier.fingerprint: 31}
+    names = [name for name, folder in earlier_weights(tmp_path / "home", seen) if folder is not None]
+    assert names == [earlier.fingerprint, oldest.fingerprint]
+    assert [*earlier_weights(tmp_path, seen)] == [(earlier.fingerprint, None)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +101,17 @@ def keep_weights(home: Path) -> None:
         except OSError:
             shutil.copyfile(MODEL_FOLDER / name, part)
         part.replace(target / name)
+
+
+def earlier_weights(home: Path, seen: Mapping[str, int]) -> Iterator[tuple[str, Path | None]]:
+    """Weights that shipped before and can answer from what they have seen: those of most first, of equals the latest.
+
+    With their folder if they were kept; without one, their vectors fit the questions that today's weights encode.
+    """
+    for name in sorted((name for name in reversed(EARLIER) if name in seen), key=lambda name: -seen[name]):
+        folder = kept_weights(home, name)
+        if folder is not None or name in FITTING:
+            yield name, folder
 
 
 def kept_weights(home: Path, fingerprint: str) -> Path | None:

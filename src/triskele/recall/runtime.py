@@ -169,14 +169,14 @@ class ModelRuntime:
 
     def _fitting(self, semantic: SemanticIndex) -> SemanticIndex | None:
         """The vectors of earlier weights to answer from, if an update put weights in force that have read less."""
-        from triskele.models.bundled import EARLIER, FITTING, BundledEmbedder, FittingEmbedder, kept_weights
+        from triskele.models.bundled import BundledEmbedder, FittingEmbedder, earlier_weights
 
         if self._store.vectors.count_waiting() <= _FEW:
             return None
         seen, model = self._store.models.seen(), semantic.embedder
-        earlier = max(EARLIER, key=lambda name: seen.get(name, 0))
-        folder = kept_weights(self._settings.home, earlier)
-        if seen.get(earlier, 0) <= seen.get(model.fingerprint, 0) or (folder is None and earlier not in FITTING):
+        ahead = {name: count for name, count in seen.items() if count > seen.get(model.fingerprint, 0)}
+        earlier, folder = next(earlier_weights(self._settings.home, ahead), ("", None))
+        if not earlier:
             return None
         before = FittingEmbedder(model, earlier) if folder is None else BundledEmbedder(folder)
         return type(semantic).of(before, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
