@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from other_weights import other_weights
 
 from triskele import config
 from triskele.engine import Engine
-from triskele.index import local, worker
 from triskele.models import bundled
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights
 from triskele.stores.derived import EMBED
@@ -29,8 +29,7 @@ OpenWith = Callable[[BundledEmbedder], Engine]
 def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BundledEmbedder:
     """Weights that shipped before; their vectors fit, because they are the same weights in another file."""
     model = other_weights(tmp_path / "earlier")
-    for module in (bundled, worker):
-        monkeypatch.setattr(module, "EARLIER", (model.fingerprint,))
+    monkeypatch.setattr(bundled, "EARLIER", (model.fingerprint,))
     monkeypatch.setattr(bundled, "FITTING", (model.fingerprint,))
     return model
 
@@ -44,7 +43,7 @@ def open_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     with ExitStack() as stack:
 
         def opened(model: BundledEmbedder) -> Engine:
-            monkeypatch.setattr(local, "bundled", lambda: model)
+            monkeypatch.setattr(bundled, "_shared", model)
             engine = stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path / "home"))
             assert engine.semantic() is not None
             return engine
@@ -108,6 +107,25 @@ def test_a_program_of_the_version_before_does_not_end_the_update(
     # Its own queue was taken: what it embedded now would stay in the queue and be embedded again.
     updated.remember("The later version writes this.")
     assert before.embed() == 0 and updated.embed() == 1
+
+
+def test_one_command_with_another_model_does_not_stop_the_others(
+    tmp_path: Path, open_with: OpenWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = open_with(BundledEmbedder())
+    resident.remember(KETTLE)
+    assert resident.embed() == 1
+    folder = other_weights(tmp_path / "other", name="other")._folder
+    settings = replace(resident.settings.recall, model=str(folder))
+    origins = {**resident.settings.origins, "recall.model": "TRISKELE_RECALL_MODEL"}
+    with Engine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
+        assert command.recall("jetty", logged=False).waiting == 1
+    resident.remember(TEXTS[0])
+    assert resident.embed(limit=16, wait=False) == 1 and resident.store.jobs.count(EMBED) == 0
+    assert _is_by_meaning(_asked(resident)) and _asked(resident).waiting == 0
+    # Nor does the other model have to give way for good.
+    with Engine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
+        assert command.semantic() is not None and resident.embed() == 0 and command.embed() == 2
 
 
 def test_what_is_erased_during_an_update_is_in_no_answer(updated: Engine) -> None:

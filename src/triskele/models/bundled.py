@@ -31,6 +31,8 @@ MODEL_FOLDER = Path(__file__).parent / "weights"
 EARLIER = ("triskele-minilm-l6@6aef5ed017d24625", "triskele-minilm-l6-2@b5a815a18232429c")
 # Those of them whose vectors fit questions that the weights of today encode, as measured (docs/decisions/0066).
 FITTING = EARLIER[1:]
+# Every release names its weights so, and then a number.
+_NAME = "triskele-minilm-l6"
 _lock = Lock()
 _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
@@ -122,6 +124,11 @@ def kept_weights(home: Path, fingerprint: str) -> Path | None:
         if fingerprint in EARLIER and read_manifest(folder).fingerprint == fingerprint:
             return folder
     return None
+
+
+def is_known(fingerprint: str) -> bool:
+    """Whether a model is any but bundled weights of a later version."""
+    return not fingerprint.startswith(_NAME) or fingerprint in (*EARLIER, bundled().fingerprint)
 
 
 def _kept_folder(home: Path, fingerprint: str) -> Path:

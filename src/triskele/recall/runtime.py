@@ -375,10 +375,10 @@ class ModelRuntime:
             return 0
         if limit is None and wait:
             self._store.jobs.retry(EMBED)
-            from triskele.models.bundled import EARLIER
+            from triskele.models.bundled import is_known
 
-            # A program of an earlier version may have taken the queue since it was opened.
-            self._store.vectors.queue_for(semantic.embedder.fingerprint, taking=EARLIER)
+            # A program of an earlier version or with another model may have taken the queue since it was opened.
+            self._store.vectors.queue_for(semantic.embedder.fingerprint, taking=is_known)
         return self._embed(semantic, limit=limit, wait=wait, progress=progress)
 
     def _embed(
