@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from other_weights import other_weights
 
 from triskele import config
 from triskele.engine import Engine
+from triskele.errors import StoreUnavailable
 from triskele.models import bundled
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights
-from triskele.stores.derived import EMBED
+from triskele.models.embedders import Encoding
+from triskele.stores.derived import EMBED, MOST_TRIES
 from triskele.types import Answer
 
 KETTLE = "The kettle is red."
@@ -82,6 +84,48 @@ def test_the_earlier_vectors_answer_until_the_new_model_has_read_the_texts(updat
     assert _is_by_meaning(answer) and (answer.waiting, answer.missing) == (0, ())
     again = updated.recall("which machine is yellow?", logged=False)
     assert again.hits[0].memory.content == "The new crane is yellow." and "dense" in again.hits[0].legs
+
+
+def test_the_last_texts_are_found_until_the_new_model_has_read_them(updated: Engine) -> None:
+    assert updated.embed(limit=len(TEXTS) - 1) == len(TEXTS) - 1
+    answer = _asked(updated)
+    assert _is_by_meaning(answer) and "read 1 more text, answers" in answer.missing[0]
+    assert updated.embed() == 1
+    assert _is_by_meaning(_asked(updated)) and _asked(updated).missing == ()
+
+
+def test_a_text_that_the_new_model_refuses_does_not_hold_the_update_up(
+    updated: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = BundledEmbedder.encode_documents
+
+    def refusing(model: BundledEmbedder, texts: Sequence[str]) -> list[Encoding]:
+        if TEXTS[0] in texts:
+            raise ValueError("not this one")
+        return encode(model, texts)
+
+    monkeypatch.setattr(BundledEmbedder, "encode_documents", refusing)
+    for _ in range(MOST_TRIES):
+        with suppress(ValueError):
+            updated.embed(limit=len(TEXTS))
+    assert [job.tries for job in updated.store.jobs.given_up(EMBED)] == [MOST_TRIES]
+    assert _is_by_meaning(_asked(updated)) and _asked(updated).missing == ()
+
+
+def test_a_store_that_cannot_be_written_when_it_is_opened_answers_from_the_earlier_vectors(
+    earlier: BundledEmbedder, open_with: OpenWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> bool:
+        raise StoreUnavailable("the store is read-only")
+
+    with open_with(earlier) as engine:
+        engine.remember_all([engine.draft(text) for text in TEXTS])
+        engine.embed()
+        monkeypatch.setattr(type(engine.store.vectors), "queue_for", refused)
+    again = open_with(BundledEmbedder())
+    assert again.store.vectors.count_waiting() == 0
+    answer = _asked(again)
+    assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
 
 
 def test_a_program_that_starts_in_the_middle_goes_on_there(updated: Engine, open_with: OpenWith) -> None:

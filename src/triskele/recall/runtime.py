@@ -38,11 +38,7 @@ if TYPE_CHECKING:
 _KEY = "now"
 # So few are embedded before the clock is looked at again.
 _STEP = 16
-# As many texts without vectors as an answer embeds first: from there on a new model answers alone.
-_FEW = 16
-_UPDATING = (
-    "an update brought another model: until it has read {:,} more texts, answers use the vectors of the one before"
-)
+_UPDATING = "an update brought another model: until it has read {}, answers use the vectors of the one before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +167,7 @@ class ModelRuntime:
         """The vectors of earlier weights to answer from, if an update put weights in force that have read less."""
         from triskele.models.bundled import BundledEmbedder, FittingEmbedder, earlier_weights
 
-        if self._store.vectors.count_waiting() <= _FEW:
-            return None
+        # Not by the queue: a store that cannot be written now has none for this model.
         seen, model = self._store.models.seen(), semantic.embedder
         ahead = {name: count for name, count in seen.items() if count > seen.get(model.fingerprint, 0)}
         earlier, folder = next(earlier_weights(self._settings.home, ahead), ("", None))
@@ -182,15 +177,16 @@ class ModelRuntime:
         return type(semantic).of(before, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def _readable(self, semantic: SemanticIndex | None) -> SemanticIndex | None:
-        """The model in force, or the vectors from before an update until it has read nearly everything."""
+        """The model in force, or the vectors from before an update until it has read everything that it can."""
         with self._lock:
             if self._earlier is None or semantic is not self._semantic or semantic is None:
                 return semantic
-            # A process of the earlier version may have taken the queue: an empty one alone says nothing.
-            lacking = self._store.models.count_lacking
-            if self._store.vectors.count_waiting() <= _FEW >= lacking(semantic.embedder.fingerprint):
-                self._earlier.close()
-                self._earlier = None
+            if not self._store.vectors.count_waiting():
+                # A process of the earlier version may have taken the queue: an empty one alone says nothing.
+                lacking = self._store.models.count_lacking(semantic.embedder.fingerprint)
+                if lacking <= len(self._store.jobs.given_up(EMBED)):
+                    self._earlier.close()
+                    self._earlier = None
             return self._earlier or semantic
 
     def warm_up(self, *others: Callable[[], object]) -> None:
@@ -303,7 +299,11 @@ class ModelRuntime:
             ahead = seen.get(readable.embedder.fingerprint, 0) - seen.get(semantic.embedder.fingerprint, 0)
             # Counted by the queue, which is cheap; a program of the earlier version may have taken it.
             left = max(self._store.vectors.count_waiting(), ahead)
-            sources = replace(sources, waiting=max(left - ahead, 0), missing=(_UPDATING.format(left),))
+            sources = replace(
+                sources,
+                waiting=max(left - ahead, 0),
+                missing=(_UPDATING.format(f"{left:,} more text{'s' * (left != 1)}"),),
+            )
         if self.watch is not None:
             sources = self.watch(sources)
         if services is None:
