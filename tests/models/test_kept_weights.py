@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from triskele.models import bundled
-from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, keep_weights, kept_weights
-from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE
+from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights, keep_weights, kept_weights
+from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 
 
 @pytest.fixture
@@ -64,6 +64,24 @@ def test_weights_that_were_written_over_are_not_taken_for_the_earlier_ones(packa
     manifest = json.loads((package / MANIFEST_FILE).read_text())
     (package / MANIFEST_FILE).write_text(json.dumps({**manifest, "name": "later"}))
     assert _kept(tmp_path / "home") is None
+
+
+@pytest.mark.parametrize("file", [GRAPH_FILE, TOKENIZER_FILE])
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_weights_that_are_not_whole_are_not_kept_ones(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, is_missing: bool
+) -> None:
+    keep_weights(tmp_path / "home")
+    kept, name = _kept(tmp_path / "home"), bundled.EARLIER[0]
+    assert kept is not None
+    (kept / file).unlink()
+    if not is_missing:
+        shutil.copyfile(package / MANIFEST_FILE, kept / file)
+    assert _kept(tmp_path / "home") is None
+    # Where questions of today's weights fit their vectors, these still answer.
+    for fitting, found in (((), []), ((name,), [(name, None)])):
+        monkeypatch.setattr(bundled, "FITTING", fitting)
+        assert [*earlier_weights(tmp_path / "home", {name: 1})] == found
 
 
 def test_only_weights_that_shipped_are_returned_to(package: Path, tmp_path: Path) -> None:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 from triskele.base.deadlines import within
 from triskele.errors import ModelUnavailable
 from triskele.models.embedders import Embedder, Encoding
-from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE, Manifest, read_manifest
+from triskele.models.manifest import (
+    CROSS_FILE,
+    GRAPH_FILE,
+    MANIFEST_FILE,
+    TOKENIZER_FILE,
+    Manifest,
+    read_manifest,
+    read_verified,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,11 +125,13 @@ def earlier_weights(home: Path, seen: Mapping[str, int]) -> Iterator[tuple[str, 
 
 
 def kept_weights(home: Path, fingerprint: str) -> Path | None:
-    """The folder with weights that shipped before, if they were kept."""
+    """The folder with weights that shipped before, if they were kept and are whole."""
     folder = _kept_folder(home, fingerprint)
     with suppress(ModelUnavailable):
         # What was linked may have been written over in place.
-        if fingerprint in EARLIER and read_manifest(folder).fingerprint == fingerprint:
+        if fingerprint in EARLIER and (manifest := read_manifest(folder)).fingerprint == fingerprint:
+            read_verified(folder / GRAPH_FILE, manifest.graph_sha256)
+            read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
             return folder
     return None
 
