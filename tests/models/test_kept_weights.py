@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,16 +30,16 @@ def _kept(home: Path) -> Path | None:
     return kept_weights(home, bundled.EARLIER[0])
 
 
+def _refused(*_: object) -> None:
+    raise OSError("another file system")
+
+
 @pytest.mark.parametrize("can_link", [True, False])
 def test_kept_weights_outlive_the_package(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
 ) -> None:
     if not can_link:
-
-        def refused(*_: object) -> None:
-            raise OSError("another file system")
-
-        monkeypatch.setattr(os, "link", refused)
+        monkeypatch.setattr(os, "link", _refused)
     expected = BundledEmbedder(package).encode_query("anything").sentence
     keep_weights(tmp_path / "home")
     keep_weights(tmp_path / "home")
@@ -47,6 +49,41 @@ def test_kept_weights_outlive_the_package(
     shutil.rmtree(package)
     assert (BundledEmbedder(kept).encode_query("anything").sentence == expected).all()
     assert sorted(path.suffix for path in kept.iterdir()) == [".json", ".json", ".onnx"]
+
+
+def test_a_copy_that_the_disk_does_not_hold_leaves_nothing(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encoder is copied, and the disk is full in the middle of the tokenizer."""
+    copy = shutil.copyfile
+
+    def copied(source: Path, target: Path) -> None:
+        copy(source, target)
+        if source.name == TOKENIZER_FILE:
+            os.truncate(target, 1000)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", _refused)
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    with pytest.raises(OSError, match="No space left"):
+        keep_weights(tmp_path / "home")
+    assert [path for path in (tmp_path / "home").rglob("*") if path.is_file()] == []
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    keep_weights(tmp_path / "home")
+    assert _kept(tmp_path / "home") is not None
+
+
+def test_copies_do_not_take_the_last_of_a_disk(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = (package / GRAPH_FILE).stat().st_size + 1000
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
+    monkeypatch.setattr(shutil, "copyfile", lambda *_: pytest.fail("copied to a disk that is nearly full"))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "link", _refused)
+        with pytest.raises(OSError, match="No space left"):
+            keep_weights(tmp_path / "home")
+    assert _kept(tmp_path / "home") is None
+    keep_weights(tmp_path / "home")
+    assert _kept(tmp_path / "home") is not None, "links take no space"
 
 
 def test_a_folder_that_was_half_written_is_written_again(package: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +45,8 @@ _NAME = "triskele-minilm-l6"
 _lock = Lock()
 _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
+# Copies leave so much of a disk free: the memories are written there too.
+_SPARE_BYTES = 64 << 20
 # A batch of ten candidates is large enough for two threads to share.
 _CROSS_THREADS = 2
 # Work that ran out of time continues in its thread: this limits their number.
@@ -98,19 +101,32 @@ def keep_weights(home: Path) -> None:
     """Keep the bundled embedder in the data folder: a later version can then return to it offline.
 
     Links need no space until an update removes the files of the package; where there can be none, the files are copied.
+    Nothing is left of what cannot be kept whole.
     """
     target = _kept_folder(home, bundled().fingerprint)
     if (target / MANIFEST_FILE).exists():
         return
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE):
-        part = target / f"{name}.part"
-        part.unlink(missing_ok=True)
-        try:
-            os.link(MODEL_FOLDER / name, part)
-        except OSError:
-            shutil.copyfile(MODEL_FOLDER / name, part)
-        part.replace(target / name)
+    try:
+        # The manifest comes last: with it, the folder is whole.
+        for name in (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE):
+            part = target / f"{name}.part"
+            part.unlink(missing_ok=True)
+            _link_or_copy(MODEL_FOLDER / name, part)
+            part.replace(target / name)
+    except OSError:
+        if not (target / MANIFEST_FILE).exists():
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        if shutil.disk_usage(target.parent).free < source.stat().st_size + _SPARE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
+        shutil.copyfile(source, target)
 
 
 def earlier_weights(home: Path, seen: Mapping[str, int]) -> Iterator[tuple[str, Path | None]]:
