@@ -13,6 +13,7 @@ from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 
 from triskele.base.deadlines import within
+from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable
 from triskele.models.embedders import Embedder, Encoding
 from triskele.models.manifest import (
@@ -150,6 +151,15 @@ def kept_weights(home: Path, fingerprint: str) -> Path | None:
             read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
             return folder
     return None
+
+
+def place_of(name: str, home: Path) -> str:
+    """A model's name or folder on this machine: a store names weights that shipped by their fingerprint."""
+    with suppress(ModelUnavailable):
+        # As after a rollback, and then a return to the version that ships them.
+        if name == bundled().fingerprint:
+            return BUNDLED
+    return str(_kept_folder(home, name)) if name in EARLIER else name
 
 
 def is_known(fingerprint: str) -> bool:

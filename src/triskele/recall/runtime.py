@@ -145,16 +145,17 @@ class ModelRuntime:
 
     def _opened_as(self, model: str) -> SemanticIndex | None:
         from triskele.index.local import SemanticIndex
+        from triskele.models.bundled import place_of
 
         with self._lock:
             if self._semantic is not None and model != self._opened:
                 # Switched meanwhile, perhaps by another process.
                 self._close_models()
             if self._semantic is None and model != NO_MODEL:
-                cap = self._settings.index.tail_cap
+                cap, place = self._settings.index.tail_cap, place_of(model, self._settings.home)
                 try:
-                    self._semantic = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
-                    if self._semantic is not None and model == BUNDLED:
+                    self._semantic = SemanticIndex.open(self._folder, self._store, model=place, tail_cap=cap)
+                    if self._semantic is not None and place == BUNDLED:
                         self._earlier = self._fitting(self._semantic)
                 except BadInput as error:
                     # The folder of the model may be missing: only the lexical leg works until another switch.
@@ -205,9 +206,10 @@ class ModelRuntime:
     def rival(self, name: str) -> SemanticIndex:
         """Another local model over the same store, next to the one in use; a model of the hub is downloaded."""
         from triskele.index.local import SemanticIndex
+        from triskele.models.bundled import place_of
         from triskele.models.local import local_embedder
 
-        embedder = local_embedder(name, may_download=True)
+        embedder = local_embedder(place_of(name, self._settings.home), may_download=True)
         return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def services(self) -> HostedServices | None:

@@ -169,11 +169,11 @@ def _standing(engine: Engine) -> dict[str, Any]:
 
 
 def _earlier_weights(engine: Engine) -> str:
-    """The folder of kept weights that shipped before and have read most of the store; empty if none were kept."""
+    """The fingerprint of kept weights that shipped before and have read most of the store; empty if none were kept."""
     from triskele.models.bundled import earlier_weights
 
     known = earlier_weights(engine.settings.home, engine.store.models.seen())
-    return next((str(folder) for _, folder in known if folder is not None), "")
+    return next((name for name, folder in known if folder is not None), "")
 
 
 def _models_report(found: Mapping[str, Any]) -> RenderableType:
