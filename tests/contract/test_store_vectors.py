@@ -160,15 +160,19 @@ def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: OwnerS
     assert set(_waiting(store)) == {"edited once", "edited twice"}
 
 
+def _nobody(_: str) -> bool:
+    return False
+
+
 def test_a_queue_is_taken_only_from_the_models_that_are_named(store: OwnerStore, add: Make) -> None:
     add("one content")
-    assert store.vectors.queue_for(ONE, taking=[OTHER]), "a queue of no model is anybody's"
+    assert store.vectors.queue_for(ONE, taking=OTHER.__eq__), "a queue of no model is anybody's"
     assert store.vectors.queue_for(ONE)
     _embed(store)
-    assert not store.vectors.queue_for(OTHER, taking=["third-model@3"])
-    assert _waiting(store) == [] and store.vectors.queue_for(ONE, taking=[])
-    assert store.vectors.queue_for(OTHER, taking=[ONE]) and _waiting(store) == ["one content"]
-    assert store.vectors.queue_for(OTHER, taking=[]) and not store.vectors.queue_for(ONE, taking=[])
+    assert not store.vectors.queue_for(OTHER, taking="third-model@3".__eq__)
+    assert _waiting(store) == [] and store.vectors.queue_for(ONE, taking=_nobody)
+    assert store.vectors.queue_for(OTHER, taking=ONE.__eq__) and _waiting(store) == ["one content"]
+    assert store.vectors.queue_for(OTHER, taking=_nobody) and not store.vectors.queue_for(ONE, taking=_nobody)
 
 
 def test_vectors_come_in_pages_in_the_order_of_slots(

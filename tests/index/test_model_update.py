@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from other_weights import other_weights
 
 from triskele import config
 from triskele.engine import Engine
-from triskele.index import local, worker
+from triskele.errors import StoreUnavailable
 from triskele.models import bundled
-from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
-from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE
-from triskele.stores.derived import EMBED
+from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights
+from triskele.models.embedders import Encoding
+from triskele.stores.derived import EMBED, MOST_TRIES
 from triskele.types import Answer
 
-# The last field of the file, a remark on the model: it changes the checksum and nothing else.
-REMARK = b"\x32\x01x"
 KETTLE = "The kettle is red."
 TEXTS = (*(f"Barge {number} is moored at jetty {number % 7}." for number in range(30)), KETTLE)
 QUESTION = "which colour does the pot for tea have?"
@@ -32,15 +30,8 @@ OpenWith = Callable[[BundledEmbedder], Engine]
 @pytest.fixture
 def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BundledEmbedder:
     """Weights that shipped before; their vectors fit, because they are the same weights in another file."""
-    folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "earlier"))
-    graph = (folder / GRAPH_FILE).read_bytes() + REMARK
-    (folder / GRAPH_FILE).write_bytes(graph)
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    manifest["sha256"][GRAPH_FILE] = hashlib.sha256(graph).hexdigest()
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
-    model = BundledEmbedder(folder)
-    for module in (bundled, worker):
-        monkeypatch.setattr(module, "EARLIER", (model.fingerprint,))
+    model = other_weights(tmp_path / "earlier")
+    monkeypatch.setattr(bundled, "EARLIER", (model.fingerprint,))
     monkeypatch.setattr(bundled, "FITTING", (model.fingerprint,))
     return model
 
@@ -54,7 +45,7 @@ def open_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     with ExitStack() as stack:
 
         def opened(model: BundledEmbedder) -> Engine:
-            monkeypatch.setattr(local, "bundled", lambda: model)
+            monkeypatch.setattr(bundled, "_shared", model)
             engine = stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path / "home"))
             assert engine.semantic() is not None
             return engine
@@ -95,6 +86,48 @@ def test_the_earlier_vectors_answer_until_the_new_model_has_read_the_texts(updat
     assert again.hits[0].memory.content == "The new crane is yellow." and "dense" in again.hits[0].legs
 
 
+def test_the_last_texts_are_found_until_the_new_model_has_read_them(updated: Engine) -> None:
+    assert updated.embed(limit=len(TEXTS) - 1) == len(TEXTS) - 1
+    answer = _asked(updated)
+    assert _is_by_meaning(answer) and "read 1 more text, answers" in answer.missing[0]
+    assert updated.embed() == 1
+    assert _is_by_meaning(_asked(updated)) and _asked(updated).missing == ()
+
+
+def test_a_text_that_the_new_model_refuses_does_not_hold_the_update_up(
+    updated: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = BundledEmbedder.encode_documents
+
+    def refusing(model: BundledEmbedder, texts: Sequence[str]) -> list[Encoding]:
+        if TEXTS[0] in texts:
+            raise ValueError("not this one")
+        return encode(model, texts)
+
+    monkeypatch.setattr(BundledEmbedder, "encode_documents", refusing)
+    for _ in range(MOST_TRIES):
+        with suppress(ValueError):
+            updated.embed(limit=len(TEXTS))
+    assert [job.tries for job in updated.store.jobs.given_up(EMBED)] == [MOST_TRIES]
+    assert _is_by_meaning(_asked(updated)) and _asked(updated).missing == ()
+
+
+def test_a_store_that_cannot_be_written_when_it_is_opened_answers_from_the_earlier_vectors(
+    earlier: BundledEmbedder, open_with: OpenWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> bool:
+        raise StoreUnavailable("the store is read-only")
+
+    with open_with(earlier) as engine:
+        engine.remember_all([engine.draft(text) for text in TEXTS])
+        engine.embed()
+        monkeypatch.setattr(type(engine.store.vectors), "queue_for", refused)
+    again = open_with(BundledEmbedder())
+    assert again.store.vectors.count_waiting() == 0
+    answer = _asked(again)
+    assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
+
+
 def test_a_program_that_starts_in_the_middle_goes_on_there(updated: Engine, open_with: OpenWith) -> None:
     updated.embed(limit=12)
     updated.close()
@@ -118,6 +151,25 @@ def test_a_program_of_the_version_before_does_not_end_the_update(
     # Its own queue was taken: what it embedded now would stay in the queue and be embedded again.
     updated.remember("The later version writes this.")
     assert before.embed() == 0 and updated.embed() == 1
+
+
+def test_one_command_with_another_model_does_not_stop_the_others(
+    tmp_path: Path, open_with: OpenWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = open_with(BundledEmbedder())
+    resident.remember(KETTLE)
+    assert resident.embed() == 1
+    folder = other_weights(tmp_path / "other", name="other")._folder
+    settings = replace(resident.settings.recall, model=str(folder))
+    origins = {**resident.settings.origins, "recall.model": "TRISKELE_RECALL_MODEL"}
+    with Engine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
+        assert command.recall("jetty", logged=False).waiting == 1
+    resident.remember(TEXTS[0])
+    assert resident.embed(limit=16, wait=False) == 1 and resident.store.jobs.count(EMBED) == 0
+    assert _is_by_meaning(_asked(resident)) and _asked(resident).waiting == 0
+    # Nor does the other model have to give way for good.
+    with Engine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
+        assert command.semantic() is not None and resident.embed() == 0 and command.embed() == 2
 
 
 def test_what_is_erased_during_an_update_is_in_no_answer(updated: Engine) -> None:
@@ -157,3 +209,24 @@ def test_weights_that_were_kept_answer_even_where_theirs_do_not_fit(
     assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
     again.embed()
     assert _is_by_meaning(_asked(again)) and _asked(again).missing == ()
+
+
+def test_of_weights_that_have_read_as_much_the_latest_answer_and_are_returned_to(
+    tmp_path: Path, earlier: BundledEmbedder, open_with: OpenWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a store that 0.1.0 and then the version after it have read completely: the vectors of 0.1.0 do not fit."""
+    oldest = other_weights(tmp_path / "oldest", "y")
+    monkeypatch.setattr(bundled, "EARLIER", (oldest.fingerprint, earlier.fingerprint))
+    for model in (oldest, earlier):
+        with open_with(model) as engine:
+            engine.remember_all([engine.draft(text) for text in TEXTS if model is oldest])
+            assert engine.embed() == len(TEXTS)
+    answer = _asked(open_with(BundledEmbedder()))
+    assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
+    kept = tmp_path / "home" / "models"
+    for model in (oldest, earlier):
+        shutil.copytree(model._folder, kept / model.fingerprint)
+    seen = {oldest.fingerprint: 31, earlier.fingerprint: 31}
+    names = [name for name, folder in earlier_weights(tmp_path / "home", seen) if folder is not None]
+    assert names == [earlier.fingerprint, oldest.fingerprint]
+    assert [*earlier_weights(tmp_path, seen)] == [(earlier.fingerprint, None)]

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from other_weights import other_weights
 
 from triskele import config
 from triskele.engine import Engine
 from triskele.index import local
 from triskele.models import manifest as manifests
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
-from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, read_manifest
+from triskele.models.manifest import read_manifest
 from triskele.stores.derived import EMBED
 
-# The last field of the file, a remark on the model: it changes the checksum and nothing else.
-REMARK = b"\x32\x01x"
 TEXTS = ("The kettle is red.", "The weir opens at dawn.", "Nora keeps the keys of the mill.")
 
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> BundledEmbedder:
     """The model in a file of its own, which shipped first."""
-    folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "earlier"))
-    graph = (folder / GRAPH_FILE).read_bytes() + REMARK
-    (folder / GRAPH_FILE).write_bytes(graph)
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    manifest["sha256"][GRAPH_FILE] = hashlib.sha256(graph).hexdigest()
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
-    return BundledEmbedder(folder)
+    return other_weights(tmp_path / "earlier")
 
 
 def _later(earlier: BundledEmbedder, known: bool, monkeypatch: pytest.MonkeyPatch) -> BundledEmbedder:

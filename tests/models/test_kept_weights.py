@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from triskele.models import bundled
-from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, keep_weights, kept_weights
-from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE
+from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights, keep_weights, kept_weights
+from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 
 
 @pytest.fixture
@@ -28,16 +30,16 @@ def _kept(home: Path) -> Path | None:
     return kept_weights(home, bundled.EARLIER[0])
 
 
+def _refused(*_: object) -> None:
+    raise OSError("another file system")
+
+
 @pytest.mark.parametrize("can_link", [True, False])
 def test_kept_weights_outlive_the_package(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
 ) -> None:
     if not can_link:
-
-        def refused(*_: object) -> None:
-            raise OSError("another file system")
-
-        monkeypatch.setattr(os, "link", refused)
+        monkeypatch.setattr(os, "link", _refused)
     expected = BundledEmbedder(package).encode_query("anything").sentence
     keep_weights(tmp_path / "home")
     keep_weights(tmp_path / "home")
@@ -47,6 +49,41 @@ def test_kept_weights_outlive_the_package(
     shutil.rmtree(package)
     assert (BundledEmbedder(kept).encode_query("anything").sentence == expected).all()
     assert sorted(path.suffix for path in kept.iterdir()) == [".json", ".json", ".onnx"]
+
+
+def test_a_copy_that_the_disk_does_not_hold_leaves_nothing(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encoder is copied, and the disk is full in the middle of the tokenizer."""
+    copy = shutil.copyfile
+
+    def copied(source: Path, target: Path) -> None:
+        copy(source, target)
+        if source.name == TOKENIZER_FILE:
+            os.truncate(target, 1000)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", _refused)
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    with pytest.raises(OSError, match="No space left"):
+        keep_weights(tmp_path / "home")
+    assert [path for path in (tmp_path / "home").rglob("*") if path.is_file()] == []
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    keep_weights(tmp_path / "home")
+    assert _kept(tmp_path / "home") is not None
+
+
+def test_copies_do_not_take_the_last_of_a_disk(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = (package / GRAPH_FILE).stat().st_size + 1000
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left))
+    monkeypatch.setattr(shutil, "copyfile", lambda *_: pytest.fail("copied to a disk that is nearly full"))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "link", _refused)
+        with pytest.raises(OSError, match="No space left"):
+            keep_weights(tmp_path / "home")
+    assert _kept(tmp_path / "home") is None
+    keep_weights(tmp_path / "home")
+    assert _kept(tmp_path / "home") is not None, "links take no space"
 
 
 def test_a_folder_that_was_half_written_is_written_again(package: Path, tmp_path: Path) -> None:
@@ -64,6 +101,24 @@ def test_weights_that_were_written_over_are_not_taken_for_the_earlier_ones(packa
     manifest = json.loads((package / MANIFEST_FILE).read_text())
     (package / MANIFEST_FILE).write_text(json.dumps({**manifest, "name": "later"}))
     assert _kept(tmp_path / "home") is None
+
+
+@pytest.mark.parametrize("file", [GRAPH_FILE, TOKENIZER_FILE])
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_weights_that_are_not_whole_are_not_kept_ones(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, is_missing: bool
+) -> None:
+    keep_weights(tmp_path / "home")
+    kept, name = _kept(tmp_path / "home"), bundled.EARLIER[0]
+    assert kept is not None
+    (kept / file).unlink()
+    if not is_missing:
+        shutil.copyfile(package / MANIFEST_FILE, kept / file)
+    assert _kept(tmp_path / "home") is None
+    # Where questions of today's weights fit their vectors, these still answer.
+    for fitting, found in (((), []), ((name,), [(name, None)])):
+        monkeypatch.setattr(bundled, "FITTING", fitting)
+        assert [*earlier_weights(tmp_path / "home", {name: 1})] == found
 
 
 def test_only_weights_that_shipped_are_returned_to(package: Path, tmp_path: Path) -> None:

@@ -214,14 +214,23 @@ def test_after_an_update_a_rollback_needs_no_network_and_no_folder_that_somebody
         assert run("models", "rollback").is_refused(1, "were not kept. To use the earlier ones, save the folder")
     assert "triskele models rollback" in run("models", "list").out and _seen() == [1, 1]
     back = run("models", "rollback", "--json").json
-    assert back["waiting"] == 0 and back["before"] == "bundled" and back["model"].endswith(earlier.fingerprint)
+    assert back["waiting"] == 0 and back["before"] == "bundled" and back["model"] == earlier.fingerprint
     listed = run("models", "list", "--json").json
     assert listed["local"]["fingerprint"] == earlier.fingerprint
     assert run("recall", "what colour has the pot for tea?", "--json").json["hits"][0]["evidence"]["dense"]
     asked = run("config", "get", "recall.model")
     assert asked.out == "bundled\n" and f"{back['model']} is in use" in asked.err
+    # What a store holds is right on every machine, and after the folder was moved.
+    moved = home.rename(home.with_name("moved"))
+    monkeypatch.setenv("TRISKELE_HOME", str(moved))
+    assert run("models", "list", "--json").json["local"]["fingerprint"] == earlier.fingerprint
     assert run("models", "rollback", "--json").json["model"] == "bundled"
     assert run("config", "get", "recall.model").err == ""
     said = run("models", "list").out
     assert "`triskele models rollback` restores it" in said.replace("\n", " ") and "save the folder" not in said
     assert "An update replaced" not in said
+    assert run("models", "switch", earlier.fingerprint, "--untested", "--json").json["switched"]
+    # Who returns to the version that ships these weights needs no kept ones.
+    shutil.rmtree(moved / "models")
+    monkeypatch.setattr(bundled, "_shared", earlier)
+    assert run("models", "list", "--json").json["local"]["fingerprint"] == earlier.fingerprint

@@ -23,6 +23,7 @@ from triskele.exchange import sources
 from triskele.exchange.export import Progress
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import from_row, to_row
+from triskele.models.bundled import place_of
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
 from triskele.recall.runtime import in_force
@@ -139,7 +140,7 @@ def _embedder(store: OwnerStore, settings: Settings) -> Embedder | None:
     if (model := in_force(store, settings)) == NO_MODEL:
         return None
     try:
-        return local_embedder(model)
+        return local_embedder(place_of(model, settings.home))
     except (BadInput, ModelUnavailable):
         # As in a recall: without its model, an owner has the words alone.
         return None

@@ -12,7 +12,7 @@ from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed, to_row
-from triskele.models.bundled import EARLIER
+from triskele.models.bundled import is_known
 from triskele.stores.derived import EMBED, NAMES
 from triskele.stores.protocols import Heads, OwnerStore
 
@@ -41,7 +41,7 @@ def embed_waiting(
     Batches are claimed, so that two processes do not embed the same text. Without `wait` other writers go first; with
     it and without a limit the call ends when nothing waits, in other processes either.
     """
-    if not store.vectors.queue_for(semantic.embedder.fingerprint, taking=EARLIER):
+    if not store.vectors.queue_for(semantic.embedder.fingerprint, taking=is_known):
         # A process of a later version took the queue: what this model made would stay queued and be made again.
         return 0
     done = 0

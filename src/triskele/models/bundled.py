@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,18 @@ from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 
 from triskele.base.deadlines import within
+from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable
 from triskele.models.embedders import Embedder, Encoding
-from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE, Manifest, read_manifest
+from triskele.models.manifest import (
+    CROSS_FILE,
+    GRAPH_FILE,
+    MANIFEST_FILE,
+    TOKENIZER_FILE,
+    Manifest,
+    read_manifest,
+    read_verified,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,9 +41,13 @@ MODEL_FOLDER = Path(__file__).parent / "weights"
 EARLIER = ("triskele-minilm-l6@6aef5ed017d24625", "triskele-minilm-l6-2@b5a815a18232429c")
 # Those of them whose vectors fit questions that the weights of today encode, as measured (docs/decisions/0066).
 FITTING = EARLIER[1:]
+# Every release names its weights so, and then a number.
+_NAME = "triskele-minilm-l6"
 _lock = Lock()
 _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
+# Copies leave so much of a disk free: the memories are written there too.
+_SPARE_BYTES = 64 << 20
 # A batch of ten candidates is large enough for two threads to share.
 _CROSS_THREADS = 2
 # Work that ran out of time continues in its thread: this limits their number.
@@ -88,29 +102,69 @@ def keep_weights(home: Path) -> None:
     """Keep the bundled embedder in the data folder: a later version can then return to it offline.
 
     Links need no space until an update removes the files of the package; where there can be none, the files are copied.
+    Nothing is left of what cannot be kept whole.
     """
     target = _kept_folder(home, bundled().fingerprint)
     if (target / MANIFEST_FILE).exists():
         return
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE):
-        part = target / f"{name}.part"
-        part.unlink(missing_ok=True)
-        try:
-            os.link(MODEL_FOLDER / name, part)
-        except OSError:
-            shutil.copyfile(MODEL_FOLDER / name, part)
-        part.replace(target / name)
+    try:
+        # The manifest comes last: with it, the folder is whole.
+        for name in (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE):
+            part = target / f"{name}.part"
+            part.unlink(missing_ok=True)
+            _link_or_copy(MODEL_FOLDER / name, part)
+            part.replace(target / name)
+    except OSError:
+        if not (target / MANIFEST_FILE).exists():
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        if shutil.disk_usage(target.parent).free < source.stat().st_size + _SPARE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
+        shutil.copyfile(source, target)
+
+
+def earlier_weights(home: Path, seen: Mapping[str, int]) -> Iterator[tuple[str, Path | None]]:
+    """Weights that shipped before and can answer from what they have seen: those of most first, of equals the latest.
+
+    With their folder if they were kept; without one, their vectors fit the questions that today's weights encode.
+    """
+    for name in sorted((name for name in reversed(EARLIER) if name in seen), key=lambda name: -seen[name]):
+        folder = kept_weights(home, name)
+        if folder is not None or name in FITTING:
+            yield name, folder
 
 
 def kept_weights(home: Path, fingerprint: str) -> Path | None:
-    """The folder with weights that shipped before, if they were kept."""
+    """The folder with weights that shipped before, if they were kept and are whole."""
     folder = _kept_folder(home, fingerprint)
     with suppress(ModelUnavailable):
         # What was linked may have been written over in place.
-        if fingerprint in EARLIER and read_manifest(folder).fingerprint == fingerprint:
+        if fingerprint in EARLIER and (manifest := read_manifest(folder)).fingerprint == fingerprint:
+            read_verified(folder / GRAPH_FILE, manifest.graph_sha256)
+            read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
             return folder
     return None
+
+
+def place_of(name: str, home: Path) -> str:
+    """A model's name or folder on this machine: a store names weights that shipped by their fingerprint."""
+    with suppress(ModelUnavailable):
+        # As after a rollback, and then a return to the version that ships them.
+        if name == bundled().fingerprint:
+            return BUNDLED
+    return str(_kept_folder(home, name)) if name in EARLIER else name
+
+
+def is_known(fingerprint: str) -> bool:
+    """Whether a model is any but bundled weights of a later version."""
+    return not fingerprint.startswith(_NAME) or fingerprint in (*EARLIER, bundled().fingerprint)
 
 
 def _kept_folder(home: Path, fingerprint: str) -> Path:

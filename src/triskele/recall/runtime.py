@@ -38,11 +38,7 @@ if TYPE_CHECKING:
 _KEY = "now"
 # So few are embedded before the clock is looked at again.
 _STEP = 16
-# As many texts without vectors as an answer embeds first: from there on a new model answers alone.
-_FEW = 16
-_UPDATING = (
-    "an update brought another model: until it has read {:,} more texts, answers use the vectors of the one before"
-)
+_UPDATING = "an update brought another model: until it has read {}, answers use the vectors of the one before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +145,17 @@ class ModelRuntime:
 
     def _opened_as(self, model: str) -> SemanticIndex | None:
         from triskele.index.local import SemanticIndex
+        from triskele.models.bundled import place_of
 
         with self._lock:
             if self._semantic is not None and model != self._opened:
                 # Switched meanwhile, perhaps by another process.
                 self._close_models()
             if self._semantic is None and model != NO_MODEL:
-                cap = self._settings.index.tail_cap
+                cap, place = self._settings.index.tail_cap, place_of(model, self._settings.home)
                 try:
-                    self._semantic = SemanticIndex.open(self._folder, self._store, model=model, tail_cap=cap)
-                    if self._semantic is not None and model == BUNDLED:
+                    self._semantic = SemanticIndex.open(self._folder, self._store, model=place, tail_cap=cap)
+                    if self._semantic is not None and place == BUNDLED:
                         self._earlier = self._fitting(self._semantic)
                 except BadInput as error:
                     # The folder of the model may be missing: only the lexical leg works until another switch.
@@ -169,28 +166,28 @@ class ModelRuntime:
 
     def _fitting(self, semantic: SemanticIndex) -> SemanticIndex | None:
         """The vectors of earlier weights to answer from, if an update put weights in force that have read less."""
-        from triskele.models.bundled import EARLIER, FITTING, BundledEmbedder, FittingEmbedder, kept_weights
+        from triskele.models.bundled import BundledEmbedder, FittingEmbedder, earlier_weights
 
-        if self._store.vectors.count_waiting() <= _FEW:
-            return None
+        # Not by the queue: a store that cannot be written now has none for this model.
         seen, model = self._store.models.seen(), semantic.embedder
-        earlier = max(EARLIER, key=lambda name: seen.get(name, 0))
-        folder = kept_weights(self._settings.home, earlier)
-        if seen.get(earlier, 0) <= seen.get(model.fingerprint, 0) or (folder is None and earlier not in FITTING):
+        ahead = {name: count for name, count in seen.items() if count > seen.get(model.fingerprint, 0)}
+        earlier, folder = next(earlier_weights(self._settings.home, ahead), ("", None))
+        if not earlier:
             return None
         before = FittingEmbedder(model, earlier) if folder is None else BundledEmbedder(folder)
         return type(semantic).of(before, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def _readable(self, semantic: SemanticIndex | None) -> SemanticIndex | None:
-        """The model in force, or the vectors from before an update until it has read nearly everything."""
+        """The model in force, or the vectors from before an update until it has read everything that it can."""
         with self._lock:
             if self._earlier is None or semantic is not self._semantic or semantic is None:
                 return semantic
-            # A process of the earlier version may have taken the queue: an empty one alone says nothing.
-            lacking = self._store.models.count_lacking
-            if self._store.vectors.count_waiting() <= _FEW >= lacking(semantic.embedder.fingerprint):
-                self._earlier.close()
-                self._earlier = None
+            if not self._store.vectors.count_waiting():
+                # A process of the earlier version may have taken the queue: an empty one alone says nothing.
+                lacking = self._store.models.count_lacking(semantic.embedder.fingerprint)
+                if lacking <= len(self._store.jobs.given_up(EMBED)):
+                    self._earlier.close()
+                    self._earlier = None
             return self._earlier or semantic
 
     def warm_up(self, *others: Callable[[], object]) -> None:
@@ -209,9 +206,10 @@ class ModelRuntime:
     def rival(self, name: str) -> SemanticIndex:
         """Another local model over the same store, next to the one in use; a model of the hub is downloaded."""
         from triskele.index.local import SemanticIndex
+        from triskele.models.bundled import place_of
         from triskele.models.local import local_embedder
 
-        embedder = local_embedder(name, may_download=True)
+        embedder = local_embedder(place_of(name, self._settings.home), may_download=True)
         return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
 
     def services(self) -> HostedServices | None:
@@ -303,7 +301,11 @@ class ModelRuntime:
             ahead = seen.get(readable.embedder.fingerprint, 0) - seen.get(semantic.embedder.fingerprint, 0)
             # Counted by the queue, which is cheap; a program of the earlier version may have taken it.
             left = max(self._store.vectors.count_waiting(), ahead)
-            sources = replace(sources, waiting=max(left - ahead, 0), missing=(_UPDATING.format(left),))
+            sources = replace(
+                sources,
+                waiting=max(left - ahead, 0),
+                missing=(_UPDATING.format(f"{left:,} more text{'s' * (left != 1)}"),),
+            )
         if self.watch is not None:
             sources = self.watch(sources)
         if services is None:
@@ -375,10 +377,10 @@ class ModelRuntime:
             return 0
         if limit is None and wait:
             self._store.jobs.retry(EMBED)
-            from triskele.models.bundled import EARLIER
+            from triskele.models.bundled import is_known
 
-            # A program of an earlier version may have taken the queue since it was opened.
-            self._store.vectors.queue_for(semantic.embedder.fingerprint, taking=EARLIER)
+            # A program of an earlier version or with another model may have taken the queue since it was opened.
+            self._store.vectors.queue_for(semantic.embedder.fingerprint, taking=is_known)
         return self._embed(semantic, limit=limit, wait=wait, progress=progress)
 
     def _embed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -123,10 +123,11 @@ class VectorStore(Protocol):
         """How many contents wait for a vector."""
         ...
 
-    def queue_for(self, fingerprint: str, *, taking: Container[str] | None = None) -> bool:
+    def queue_for(self, fingerprint: str, *, taking: Callable[[str], bool] | None = None) -> bool:
         """Queue for this model from now on: at once every content that it has not seen.
 
-        With `taking` only where the queue is that of one of these models. Returns whether this model may work it off.
+        With `taking` only where that is true of the model whose queue it is. Returns whether the queue is that of this
+        model now, or of none: otherwise this model must not work it off.
         """
         ...
 
@@ -188,9 +189,9 @@ class VectorStore(Protocol):
         ...
 
 
-def is_taken(model: str | None, fingerprint: str, taking: Container[str] | None) -> bool:
+def is_taken(model: str | None, fingerprint: str, taking: Callable[[str], bool] | None) -> bool:
     """Whether a queue of `model` becomes that of another; None where it is of none, as of a store without a model."""
-    return model != fingerprint and (taking is None or model in taking)
+    return model != fingerprint and (taking is None or (model is not None and taking(model)))
 
 
 class ModelStore(Protocol):

@@ -172,13 +172,11 @@ def _standing(engine: Engine) -> dict[str, Any]:
 
 
 def _earlier_weights(engine: Engine) -> str:
-    """The folder of kept weights that shipped before and have read most of the store; empty if none were kept."""
-    from triskele.models.bundled import EARLIER, kept_weights
+    """The fingerprint of kept weights that shipped before and have read most of the store; empty if none were kept."""
+    from triskele.models.bundled import earlier_weights
 
-    seen = engine.store.models.seen()
-    known = sorted((name for name in EARLIER if name in seen), key=lambda name: -seen[name])
-    folders = [folder for name in known if (folder := kept_weights(engine.settings.home, name)) is not None]
-    return str(folders[0]) if folders else ""
+    known = earlier_weights(engine.settings.home, engine.store.models.seen())
+    return next((name for name, folder in known if folder is not None), "")
 
 
 def _has_earlier(fingerprints: Iterable[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -152,8 +152,8 @@ class SqliteVectors:
         """How many contents wait for a vector."""
         return count_jobs(self._database, self._owner, EMBED)
 
-    def queue_for(self, fingerprint: str, *, taking: Container[str] | None = None) -> bool:
-        """Queue for this model from now on, with `taking` only where the queue is of one of these; whether it is."""
+    def queue_for(self, fingerprint: str, *, taking: Callable[[str], bool] | None = None) -> bool:
+        """Queue for this model from now on, with `taking` only from models it is true of; False if another keeps it."""
         with self._database.reading() as connection:
             model = _model(connection, self._owner)
         if not is_taken(model, fingerprint, taking):
