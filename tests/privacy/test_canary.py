@@ -97,8 +97,6 @@ def test_every_place_that_writes_memories_is_known() -> None:
         "serving/file_memory.py",
         "serving/http/sync_api.py",
         "serving/learning.py",
-        "serving/web/browse_page.py",
-        "serving/web/memory_page.py",
         "stores/vault.py",
     }
 
