@@ -206,8 +206,8 @@ def test_a_compaction_and_a_session_end_disturb_nothing(installed: Desk) -> None
     installed.remember(FACT)
     assert FACT in installed.ask(QUESTION)
     assert installed.ask("And again, how does the heron project release?", "--continue").count(FACT) == 1
-    log = installed.data / "run" / "hook.log"
-    assert not log.exists(), log.read_text()
+    log = (installed.data / "run" / "hook.log").read_text()
+    assert all(" gave nothing: " in line for line in log.splitlines()), log
 
 
 HOSTILE = {
