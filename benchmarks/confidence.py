@@ -42,7 +42,7 @@ from triskele.serving.cli.demo import temporary_memory
 from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation
 
-SIGNS = ("cosine", "words", "margin", "length", "spread", "unknown", "elsewhere")
+SIGNS = ("cosine", "words", "margin", "spread", "unknown", "elsewhere")
 EVERYDAY = Path(__file__).parent / "everyday"
 FITTED = ("team", "everyday", "til_notes", "musique_dev200", "hotpotqa_dev500", "2wikimultihopqa")
 REPORTED = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads", "scifact")

@@ -1,4 +1,4 @@
-"""Confidence: nearness, lead and a longer query raise it; a rare identifier is certain, an unknown one is not."""
+"""Confidence: nearness and lead raise it, uneven matches lower it; a rare identifier is certain, an unknown is not."""
 
 from __future__ import annotations
 
@@ -56,14 +56,18 @@ def likely(
     return confidence.likelihood(confidence.signs(found, query(*map(str, range(terms)), unknown=unknown)))
 
 
-def test_nearness_lead_and_length_raise_it() -> None:
+def test_nearness_and_lead_raise_it() -> None:
     assert likely(0.8, 0.3) > likely(0.6, 0.3) > likely(0.6, 0.5)
-    assert likely(0.6, 0.5, terms=6) > likely(0.6, 0.5, terms=2)
     assert 0 < likely(0.1, 0.1) < LEAST_CONFIDENCE < likely(0.9, 0.4, terms=6) < 1
 
 
 def test_tokens_that_match_well_beside_tokens_that_hardly_match_lower_it() -> None:
     assert likely(0.6, 0.4, apart=0.4) < likely(0.6, 0.4)
+
+
+def test_uneven_matches_count_less_the_more_terms_a_query_has() -> None:
+    assert likely(0.6, 0.4, apart=0.4, terms=2) < likely(0.6, 0.4, apart=0.4, terms=8) < likely(0.6, 0.4)
+    assert likely(0.6, 0.4, terms=2) == likely(0.6, 0.4, terms=8)
 
 
 def test_an_identifier_that_no_memory_holds_lowers_it() -> None:

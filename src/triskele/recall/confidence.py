@@ -1,6 +1,6 @@
 """Confidence: how likely the best hit answers, by a logistic model of a few signs.
 
-The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0050, 0068); no sign is learned from a store.
+The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0068, 0073); no sign is learned from a store.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BARE_WORDS = 3
-_BIAS = -5.99
+_BIAS = -3.55
 _WEIGHTS: Mapping[str, float] = {
-    "cosine": 4.7,
-    "words": 0.33,
-    "margin": 8.35,
-    "length": 1.16,
-    "spread": -3.37,
-    "unknown": -4.15,
-    "elsewhere": -4.01,
+    "cosine": 4.56,
+    "words": 0.38,
+    "margin": 8.51,
+    "spread": -23.84,
+    "unknown": -4.18,
+    "elsewhere": -4.0,
 }
 # Only the text of a memory counts, not its connections, its speaker or the turns around it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
@@ -49,8 +48,8 @@ _WORD = re.compile(r"\w+")
 def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
     """The signs for and against the best candidate.
 
-    Words shared without nearness of meaning, and tokens of which some match well and others hardly, indicate a
-    memory about the same thing that does not answer. So does a nearer memory in another project.
+    Tokens of which some match well and others hardly indicate a memory about the same thing that does not answer, the
+    more so the fewer terms the query has. So does a nearer memory in another project.
     """
     best, *others = unranked(found.fused[: COMPARED + 1])
     if found.said is not None and best.row not in found.said.rows:
@@ -60,8 +59,7 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
         "cosine": best.parts[DENSE].raw if DENSE in best.parts else 0.0,
         "words": best.parts[LEXICAL].normalised if LEXICAL in best.parts else 0.0,
         "margin": _share(found, best) - (sum(shares) / len(shares) if shares else 0.0),
-        "length": math.log1p(len(query.terms)),
-        "spread": _spread(found, best.row),
+        "spread": _spread(found, best.row) / max(1, len(query.terms)),
         "unknown": float(bool(query.unknown)),
         "elsewhere": found.elsewhere,
     }
