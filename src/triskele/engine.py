@@ -357,17 +357,17 @@ class Engine:
         named = None if all_projects else project if project is not None else self.project
         return recall(query, plan, sources, project=named, show_superseded=show_superseded)
 
-    def plan_in_force(self, asked: Plan = SHIPPED, *, order: str = AS_RANKED) -> Plan:
-        """The plan of recall: the requested one, else the adopted one, else the default."""
-        adopted = self.adopted() if asked == SHIPPED else None
+    def plan_in_force(self, asked: Plan = SHIPPED, order: str = AS_RANKED, model: SemanticIndex | None = None) -> Plan:
+        """The plan of recall: the requested one, else the one adopted for the model, else the default."""
+        adopted = self.adopted(model) if asked == SHIPPED else None
         plan = adopted.plan if adopted else asked
         rerank = self.runtime.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
         return replace(plan, prior=self.settings.recall.importance_prior, order=order, rerank=rerank)
 
-    def adopted(self) -> Adopted | None:
+    def adopted(self, model: SemanticIndex | None = None) -> Adopted | None:
         """The plan that the user's own questions put in force; None if it was measured with another model."""
         found = plans.adopted(self.store)
-        semantic = self.semantic() if found else None
+        semantic = (model or self.runtime.answering()) if found else None
         return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ from other_weights import other_weights
 from triskele import config
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
+from triskele.index import worker
 from triskele.models import bundled
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights
 from triskele.models.embedders import Encoding
@@ -209,6 +211,67 @@ def test_weights_that_were_kept_answer_even_where_theirs_do_not_fit(
     assert _is_by_meaning(answer) and "31 more texts" in answer.missing[0]
     again.embed()
     assert _is_by_meaning(_asked(again)) and _asked(again).missing == ()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, updated: Engine, earlier: BundledEmbedder, open_with: OpenWith) -> Engine:
+    """The same store, where the version before has kept its weights."""
+    updated.close()
+    shutil.copytree(earlier._folder, tmp_path / "home" / "models" / earlier.fingerprint)
+    return open_with(BundledEmbedder())
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_what_is_written_during_an_update_is_found_by_meaning_at_once(
+    kept: Engine, earlier: BundledEmbedder, is_at_work: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.embed(limit=12)
+    with monkeypatch.context() as held:
+        # The new model reads nothing more: it may take an hour.
+        held.setattr(worker, "embed_waiting", lambda *_, **__: 0)
+        if is_at_work:
+            kept.work_in_background()
+        kept.remember("The new crane is yellow.")
+        if is_at_work:
+            ends = time.monotonic() + 60
+            while kept.store.models.count_lacking(earlier.fingerprint) and time.monotonic() < ends:
+                time.sleep(0.01)
+        else:
+            kept.embed(limit=1)
+        answer = kept.recall("hoisting equipment", logged=False)
+    assert answer.hits[0].memory.content == "The new crane is yellow." and answer.waiting == 0
+    assert {"dense", "late"} <= set(answer.hits[0].legs) and "20 more texts" in answer.missing[0]
+    assert kept.store.models.seen() == {earlier.fingerprint: 32, BundledEmbedder().fingerprint: 12}
+    kept.embed()
+    answer = kept.recall("hoisting equipment", logged=False)
+    assert answer.hits[0].memory.content == "The new crane is yellow." and answer.missing == ()
+
+
+def test_a_text_that_the_earlier_weights_refuse_does_not_hold_the_new_ones_up(
+    kept: Engine, earlier: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, refused = BundledEmbedder.encode_documents, "The new crane is yellow."
+
+    def refusing(model: BundledEmbedder, texts: Sequence[str]) -> list[Encoding]:
+        if model.fingerprint == earlier.fingerprint and refused in texts:
+            raise ValueError("not this one")
+        return encode(model, texts)
+
+    monkeypatch.setattr(BundledEmbedder, "encode_documents", refusing)
+    for text in (refused, "The old crane is blue."):
+        kept.remember(text)
+    assert kept.embed() == 33
+    assert kept.store.models.seen() == {earlier.fingerprint: 32, BundledEmbedder().fingerprint: 33}
+    assert _asked(kept).missing == ()
+
+
+def test_vectors_that_fit_take_no_others_among_them(updated: Engine, earlier: BundledEmbedder) -> None:
+    """Without their weights nothing can be made that is theirs: a new text is found by words until the end."""
+    updated.remember("The new crane is yellow.")
+    updated.embed(limit=12)
+    assert updated.store.models.seen() == {earlier.fingerprint: 31, BundledEmbedder().fingerprint: 12}
+    answer = updated.recall("crane yellow", logged=False)
+    assert answer.hits[0].memory.content == "The new crane is yellow." and answer.waiting == 1
 
 
 def test_of_weights_that_have_read_as_much_the_latest_answer_and_are_returned_to(

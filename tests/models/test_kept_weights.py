@@ -8,11 +8,19 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from weakref import ref
 
 import pytest
 
 from triskele.models import bundled
-from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, earlier_weights, keep_weights, kept_weights
+from triskele.models.bundled import (
+    MODEL_FOLDER,
+    BundledEmbedder,
+    earlier_weights,
+    embedder_in,
+    keep_weights,
+    kept_weights,
+)
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 
 
@@ -124,3 +132,11 @@ def test_weights_that_are_not_whole_are_not_kept_ones(
 def test_only_weights_that_shipped_are_returned_to(package: Path, tmp_path: Path) -> None:
     keep_weights(tmp_path / "home")
     assert kept_weights(tmp_path / "home", "another@1") is None
+
+
+def test_the_owners_of_a_server_share_weights_that_answer_and_none_stay_loaded(package: Path) -> None:
+    first, second = embedder_in(package), embedder_in(package)
+    assert first is second and first is not bundled.bundled()
+    known = ref(first)
+    del first, second
+    assert known() is None

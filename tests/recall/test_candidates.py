@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +121,44 @@ def test_what_waits_does_not_crowd_out_what_fits_better(half: tuple[Engine, list
     # "night" stands in a note that waits; the backup is what the question is about in both halves.
     found = [hit.memory.id for hit in engine.recall("who takes care of the plants upstairs?").hits]
     assert found[0] == ids[2]
+
+
+def test_during_an_import_few_vectors_do_not_hide_what_holds_the_words(engine: Engine) -> None:
+    """The sample is imported and 16 of its memories are embedded: answers are no worse than by words."""
+    team = resources.files("triskele.samples") / "team"
+    rows, questions = (
+        [json.loads(line) for line in (team / name).read_text(encoding="utf-8").splitlines()]
+        for name in ("corpus.jsonl", "queries.jsonl")
+    )
+    outcomes = engine.remember_all([engine.draft(row["text"]) for row in rows])
+    ids = {row["id"]: outcome.id for row, outcome in zip(rows, outcomes, strict=True)}
+    wanted: dict[str, set[str]] = {}
+    for line in (team / "qrels.tsv").read_text().splitlines()[1:]:
+        question, document, grade = line.split("\t")[:3]
+        if int(grade) >= 2:
+            wanted.setdefault(question, set()).add(ids[document])
+    assert engine.embed(limit=16) == 16
+    asked = [row for row in questions if row["id"] in wanted][:120]
+    found = {
+        legs: sum(
+            not wanted[row["id"]].isdisjoint(
+                hit.memory.id for hit in engine.recall(row["text"], legs=legs, limit=5, logged=False).hits
+            )
+            for row in asked
+        )
+        for legs in (None, ("lexical",))
+    }
+    assert found[None] >= found["lexical",], found
+
+
+def test_what_waits_keeps_the_order_of_its_words_beyond_their_ceiling(engine: Engine) -> None:
+    engine.remember("a stranger about rivers and bridges")
+    engine.embed()
+    _conversation(engine)
+    words = [id for id, _ in by_words(engine, "melon")]
+    assert len(words) == 5
+    answer = engine.ask("melon", Plan(prior=0), limit=10)
+    assert [hit.memory.id for hit in answer.hits if "melon" in hit.memory.content] == words
 
 
 # Scopes

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_onnx
+from noise_weights import noise_weights
+from other_weights import other_weights
 from sample_team import grades_of, questions_of, written
 
 from triskele.engine import open_memory
 from triskele.models import bundled
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
-from triskele.recall import runtime
+from triskele.recall import model_switch
+from triskele.serving.cli import invocation
 
 Run = Callable[..., Any]
 SIZE, WORDS = 12, 30_522
@@ -123,7 +126,7 @@ def test_a_switch_that_was_cut_short_goes_on_where_it_was(
     assert run("models", "switch", noise, "--untested").code == 130
     assert _seen() == [2, 5]
     with open_memory() as engine:
-        assert engine.runtime.model == "bundled" and runtime.switched(engine.store) is None
+        assert engine.runtime.model == "bundled" and model_switch.switched(engine.store) is None
     calls.clear()
     monkeypatch.setattr(worker, "_embed", kept)
     assert run("models", "switch", noise, "--untested").code == 0
@@ -234,3 +237,76 @@ def test_after_an_update_a_rollback_needs_no_network_and_no_folder_that_somebody
     shutil.rmtree(moved / "models")
     monkeypatch.setattr(bundled, "_shared", earlier)
     assert run("models", "list", "--json").json["local"]["fingerprint"] == earlier.fingerprint
+
+
+@pytest.fixture
+def update_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[BundledEmbedder], None]:
+    """Installs a version with other weights; the one before has kept its own."""
+
+    def update(weights: BundledEmbedder) -> None:
+        bundled.keep_weights(home)
+        monkeypatch.setattr(bundled, "EARLIER", (bundled.bundled().fingerprint,))
+        monkeypatch.setattr(bundled, "_shared", weights)
+
+    return update
+
+
+@pytest.mark.usefixtures("judged")
+def test_an_update_to_weights_that_are_worse_is_explained_and_can_be_insisted_on(
+    run: Run, tmp_path: Path, update_to: Callable[[BundledEmbedder], None]
+) -> None:
+    earlier = bundled.bundled().fingerprint
+    update_to(noise_weights(tmp_path / "update"))
+    during = run("models", "list", "--json").json["local"]
+    assert during["name"] == "bundled" and during["answers"] == earlier and during["waiting"] > 0
+    assert f"{earlier} answers until everything is embedded" in run("models", "list").out
+    assert "an update brought another model" in run("doctor").out
+    done = run("reindex").out
+    assert "are worse on your" in done.replace("\n", " ") and "✗ MRR" in done and "passing cases" in done
+    listed = run("models", "list").out
+    assert f"Local: {earlier}" in listed and "✗ MRR" in listed and "triskele models switch bundled" in listed
+    local = run("models", "list", "--json").json["local"]
+    assert (local["answers"], local["tested"]["in_use"], local["tested"]["questions"] >= 50) == (earlier, False, True)
+    assert "worse on your judged questions and not in use" in run("doctor").out.replace("\n", " ")
+    refused = run("models", "switch", "bundled")
+    assert refused.code == 1 and f"{earlier} stays in use" in refused.out
+    assert run("models", "switch", "bundled", "--untested", "--json").json["switched"]
+    local = run("models", "list", "--json").json["local"]
+    assert local["answers"].startswith("noise") and local["tested"]["in_use"]
+    assert run("models", "rollback", "--json").json["model"] == earlier
+
+
+@pytest.mark.usefixtures("judged")
+def test_an_update_to_weights_that_are_not_worse_is_used_and_says_so(
+    run: Run, tmp_path: Path, update_to: Callable[[BundledEmbedder], None]
+) -> None:
+    earlier = bundled.bundled().fingerprint
+    update_to(other_weights(tmp_path / "update", name="later"))
+    done = run("reindex").out
+    assert "before it was used" in done and "✓ MRR" in done and "✗" not in done
+    local = run("models", "list", "--json").json["local"]
+    assert local["answers"].startswith("later") and local["before"] == earlier
+    assert "before it was used" in run("models", "list").out and "update" not in run("doctor").out
+    assert "before it was used" not in run("reindex").out, "said once"
+
+
+def test_an_update_of_a_store_with_few_judged_questions_is_used_and_says_so(
+    run: Run, add: Any, tmp_path: Path, update_to: Callable[[BundledEmbedder], None]
+) -> None:
+    add("the kettle is red")
+    run("reindex")
+    update_to(noise_weights(tmp_path / "update"))
+    assert "Used without a comparison with the weights before: only 0 judged questions, 50" in run("reindex").out
+    said = run("models", "list").out.replace("\n", " ")
+    assert "only 0 judged questions, 50 are needed" in said and "`triskele models rollback` restores it" in said
+
+
+def test_a_command_settles_an_update_that_no_background_process_may(
+    run: Run, add: Any, tmp_path: Path, update_to: Callable[[BundledEmbedder], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("the kettle is red")
+    run("reindex")
+    update_to(noise_weights(tmp_path / "update"))
+    monkeypatch.setattr(invocation, "SPARE_S", 5.0)
+    run("recall", "kettle")
+    assert run("models", "list", "--json").json["local"]["answers"].startswith("noise")

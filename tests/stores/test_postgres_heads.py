@@ -16,8 +16,8 @@ from triskele import config
 from triskele.base import timestamps
 from triskele.engine import Engine
 from triskele.index import local
+from triskele.recall import model_switch
 from triskele.recall import plan as plans
-from triskele.recall import runtime
 from triskele.recall.plan import Plan
 from triskele.stores.derived import EMBED, Named
 from triskele.stores.postgres import heads, round_trips
@@ -130,7 +130,7 @@ def test_a_model_that_a_recall_opens_is_given_what_it_lacks(open_as: Open, monke
             return getattr(known.embedder, name)
 
     monkeypatch.setattr(local, "_other", lambda _: Other())
-    runtime.put_in_force(engine.store, "other", "bundled", {})
+    model_switch.put_in_force(engine.store, "other", "bundled", {})
     engine.recall("how do releases get to the cluster?", logged=False)
     opened = engine.semantic()
     assert opened is not None and opened.embedder.fingerprint == "other@1"

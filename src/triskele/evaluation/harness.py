@@ -147,7 +147,7 @@ class Harness(ABC):
         """The model, after memories without vectors are embedded; an interrupted run continues where it stopped."""
         total = self.engine.store.vectors.count_waiting()
         self.engine.embed(progress=lambda done: self._progress("embedding", done, total))
-        return with_precomputed_queries(self._other_model or self.engine.semantic())
+        return with_precomputed_queries(self._other_model or self.engine.runtime.answering())
 
 
 class BenchHarness(Harness):

@@ -26,7 +26,7 @@ from triskele.index.vectors import from_row, to_row
 from triskele.models.bundled import place_of
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
-from triskele.recall.runtime import in_force
+from triskele.recall.model_switch import in_force
 from triskele.stores import archive, factory
 from triskele.stores.archive import OwnerRows
 from triskele.stores.protocols import Maintenance, OwnerStore, Store

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Protocol
 
 from triskele.errors import IndexUnavailable, StoreClosed, StoreUnavailable, TriskeleError
 from triskele.index.entity_linking import read_names
@@ -89,7 +90,7 @@ def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: Semant
                 store.jobs.release(EMBED, texts)
             raise
         if len(texts) == 1:
-            store.jobs.fail(EMBED, texts, _reason(error))
+            store.jobs.fail(EMBED, texts, reason_of(error))
             raise
         return _embed_singly(texts, store, semantic, wait=wait)
     return len(texts)
@@ -110,7 +111,7 @@ def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: Semanti
     return len(texts) - len(errors)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """An error in one line; only triskele's own messages certainly do not quote the text."""
     return str(error) if isinstance(error, TriskeleError) else type(error).__name__
 
@@ -123,6 +124,40 @@ def embed_beside(store: OwnerStore, semantic: SemanticIndex, progress: Callable[
         done += len(batch)
         progress(done)
     return done + restore_tokens(store, semantic)
+
+
+def embed_lacking(
+    store: OwnerStore, semantic: SemanticIndex, refused: set[str], *, limit: int | None = None, wait: bool = True
+) -> int:
+    """Embed what a model lacks that answers and is not queued for; returns how many, and adds to those it refuses."""
+    done = 0
+    while (size := BATCH if limit is None else min(BATCH, limit - done)) > 0:
+        lacking = store.models.lacking(semantic.embedder.fingerprint, size + len(refused))
+        batch = dict([(digest, text) for digest, text in lacking if digest not in refused][:size])
+        if not batch:
+            break
+        try:
+            _embed(batch, store, semantic, wait=wait)
+        except _NOT_THE_TEXT:
+            raise
+        except Exception:
+            refused |= batch.keys() - _embedded_singly(batch, store, semantic, wait=wait)
+        done += len(batch.keys() - refused)
+    return done
+
+
+def _embedded_singly(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> set[str]:
+    """Embed texts one by one; returns those that the model does not refuse."""
+    done = set()
+    for digest, text in texts.items():
+        try:
+            _embed({digest: text}, store, semantic, wait=wait)
+            done.add(digest)
+        except _NOT_THE_TEXT:
+            raise
+        except Exception:
+            continue
+    return done
 
 
 def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
@@ -158,6 +193,23 @@ def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex,
         store.vectors.complete(semantic.embedder.fingerprint, texts, wait=wait)
 
 
+class UpdateWork(Protocol):
+    """What an update that replaced the model in force leaves to a worker."""
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether it ends only when `settle` has compared both models."""
+        ...
+
+    def embed_first(self, limit: int | None, *, wait: bool = True) -> int:
+        """Embed for the model that answers meanwhile; returns how many."""
+        ...
+
+    def settle(self) -> bool:
+        """End the update if everything is read; whether that was so."""
+        ...
+
+
 class Worker:
     """A thread that embeds new texts and reads their names in the background."""
 
@@ -167,11 +219,13 @@ class Worker:
         lexical: LexicalIndex,
         semantic: Callable[[], SemanticIndex | None],
         embed_hosted: Callable[[int], int] = lambda _: 0,
+        update: Callable[[], UpdateWork | None] = lambda: None,
     ) -> None:
         self._store = store
         self._lexical = lexical
         self._semantic = semantic
         self._embed_hosted = embed_hosted
+        self._update = update
         # Other processes write to such a store too, and their answers have to be the same.
         self._is_shared = store.vectors.keeps_tokens
         self._seen: Heads | None = None
@@ -210,9 +264,10 @@ class Worker:
                     self._settle(is_quiet)
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
                     self._queue_for(semantic.embedder.fingerprint)
-                    done = embed_waiting(self._store, semantic, limit=BATCH)
+                    done = self._embedded(semantic)
                     done += read_names(self._store, self._lexical, limit=BATCH)
                     done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._converted(semantic)
+                    done = done or self._settled_update()
                     # A hosted model may take long: what can be done here is done first.
                     if not done and not self._embed_hosted(BATCH):
                         break
@@ -221,6 +276,15 @@ class Worker:
             except Exception:
                 # What could not be embedded now still waits, and the job keeps the error.
                 self._stop.wait(_IDLE_S)
+
+    def _embedded(self, semantic: SemanticIndex) -> int:
+        """Embed a batch: first for the model that answers during an update, so that new texts are found by meaning."""
+        update = self._update()
+        return (update.embed_first(BATCH) if update else 0) or embed_waiting(self._store, semantic, limit=BATCH)
+
+    def _settled_update(self) -> bool:
+        update = self._update()
+        return update is not None and update.settle()
 
     def _queue_for(self, fingerprint: str) -> None:
         """Queue what a model lacks that was put in force meanwhile: a recall may open it, and cannot write."""
@@ -255,6 +319,9 @@ class Worker:
                 self._settled = before
 
     def _is_waiting(self) -> bool:
+        update = self._update()
         with suppress(TriskeleError):
-            return any(self._store.jobs.count(kind) for kind in (EMBED, NAMES))
+            return (update is not None and update.is_gated) or any(
+                self._store.jobs.count(kind) for kind in (EMBED, NAMES)
+            )
         return True

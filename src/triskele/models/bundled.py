@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from triskele.base.deadlines import within
 from triskele.config import BUNDLED
@@ -46,6 +47,7 @@ _NAME = "triskele-minilm-l6"
 _lock = Lock()
 _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
+_others: WeakValueDictionary[tuple[Path, str], BundledEmbedder] = WeakValueDictionary()
 # Copies leave so much of a disk free: the memories are written there too.
 _SPARE_BYTES = 64 << 20
 # A batch of ten candidates is large enough for two threads to share.
@@ -153,6 +155,11 @@ def kept_weights(home: Path, fingerprint: str) -> Path | None:
     return None
 
 
+def is_kept(home: Path, fingerprint: str) -> bool:
+    """Whether weights were kept, as far as one look tells; `kept_weights` checks that they are whole."""
+    return (_kept_folder(home, fingerprint) / MANIFEST_FILE).exists()
+
+
 def place_of(name: str, home: Path) -> str:
     """A model's name or folder on this machine: a store names weights that shipped by their fingerprint."""
     with suppress(ModelUnavailable):
@@ -169,6 +176,13 @@ def is_known(fingerprint: str) -> bool:
 
 def _kept_folder(home: Path, fingerprint: str) -> Path:
     return home / "models" / fingerprint
+
+
+def embedder_in(folder: Path) -> BundledEmbedder:
+    """The embedder over a folder of weights, shared by those who use it at the same time: a server has many owners."""
+    found = BundledEmbedder(folder)
+    with _lock:
+        return _others.setdefault((folder, found.fingerprint), found)
 
 
 def bundled() -> BundledEmbedder:

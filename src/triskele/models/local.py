@@ -6,7 +6,7 @@ from pathlib import Path
 
 from triskele.config import BUNDLED
 from triskele.errors import BadInput
-from triskele.models.bundled import BundledEmbedder, bundled, bundled_cross_encoder
+from triskele.models.bundled import bundled, bundled_cross_encoder, embedder_in
 from triskele.models.cross_encoders import CrossEncoder, ExportedCrossEncoder
 from triskele.models.embedders import Embedder, Family, PairedEmbedder
 from triskele.models.hub import HubCrossEncoder, HubEmbedder, fetched
@@ -42,7 +42,7 @@ def _absolute(name: str) -> Path | None:
 
 def _of_folder(folder: Path, settings: Family | None) -> Embedder:
     if (folder / MANIFEST_FILE).is_file():
-        return BundledEmbedder(folder)
+        return embedder_in(folder)
     if any((folder / place).is_file() for place in GRAPHS):
         return ExportedEmbedder(folder, settings)
     if any(folder.glob("*.safetensors")):

@@ -37,8 +37,9 @@ BY_TIME_WORDS = 0.8
 # What a search for a speaker's name adds to the memories of that speaker: above what merely resembles the name, below a
 # text that holds it.
 BY_NAME = 0.4
-# A memory without vectors has its lexical score alone, a little below those that every leg scored.
-STAND_IN = 0.75
+# What vectors give a memory whose words match none of the query, and what they give it more if all match, in the mean:
+# a memory without vectors gets that for them (docs/decisions/0070).
+STAND_IN, STAND_IN_BY_WORDS = 0.35, 0.5
 SMOOTHING = 0.2
 _MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
@@ -348,14 +349,16 @@ def with_contribution(candidate: Candidate, given: float) -> dict[str, Contribut
 
 
 def stand_in(fused: list[Candidate], weights: Mapping[str, float], waiting: Set[int]) -> list[Candidate]:
-    """Use the lexical score of memories that no other leg could score yet."""
+    """Score memories that no other leg could score yet as memories with such words score on average."""
     others = [candidate for candidate in fused if candidate.row in waiting and LEXICAL in candidate.parts]
     if not others:
         return fused
-    raised = {candidate.row: candidate for candidate in fused}
+    raised, by_words = {candidate.row: candidate for candidate in fused}, weights.get(LEXICAL, 0.0)
+    by_vectors = sum(weights.values()) - by_words
     for candidate in others:
         part = candidate.parts[LEXICAL]
-        share = STAND_IN * sum(weights.values()) * min(part.normalised, 1.0)
+        expected = STAND_IN + STAND_IN_BY_WORDS * min(part.normalised, 1.0)
+        share = by_words * part.normalised + by_vectors * expected
         raised[candidate.row] = Candidate(candidate.row, share, {LEXICAL: part._replace(contribution=share)})
     return sorted(raised.values(), key=lambda candidate: (-candidate.score, candidate.row))
 

@@ -7,18 +7,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from triskele.base import timestamps
 from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings, source_of
-from triskele.errors import BadInput, Conflict, NotFound, Unavailable
+from triskele.errors import BadInput, Unavailable
+from triskele.recall.model_switch import in_force, is_set, switched
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
 from triskele.stores.derived import EMBED, MODEL_IN_FORCE
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.stores.protocols import OwnerStore
 from triskele.types import Query, Scope, Sort
 
 if TYPE_CHECKING:
@@ -29,71 +29,15 @@ if TYPE_CHECKING:
     from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.recall.hosted.services import CandidateReranker, HostedServices
+    from triskele.recall.model_update import Compare, ModelUpdate
     from triskele.recall.pipeline import Sources
     from triskele.recall.second_stage import SecondStage
     from triskele.stores.vault import StoreVault
 
 # Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
 
-_KEY = "now"
 # So few are embedded before the clock is looked at again.
 _STEP = 16
-_UPDATING = "an update brought another model: until it has read {}, answers use the vectors of the one before"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switched:
-    """A switch of models with its evidence; a rollback returns to `before`."""
-
-    name: str
-    before: str
-    at: str
-    evidence: dict[str, Any]
-
-
-def switched(store: OwnerStore) -> Switched | None:
-    """The last switch of models; None if there was none."""
-    found = store.documents.all(MODEL_IN_FORCE).get(_KEY)
-    return Switched(**found) if found else None
-
-
-def in_force(store: OwnerStore, settings: Settings) -> str:
-    """The name of the model to use: a settings file or the environment overrides every switch."""
-    if is_set(settings):
-        return settings.recall.model
-    found = switched(store)
-    return found.name if found else settings.recall.model
-
-
-def refuse_if_set(settings: Settings) -> None:
-    """Refuse a switch that the settings would override."""
-    if is_set(settings):
-        origin = settings.origins["recall.model"]
-        raise BadInput(f"recall.model is set ({origin}), and a setting overrides a switch: remove it there first")
-
-
-def put_in_force(store: OwnerStore, name: str, before: str, evidence: dict[str, Any]) -> Switched:
-    """Use another model from now on."""
-    change = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence=evidence)
-    if not store.documents.swap(MODEL_IN_FORCE, _KEY, store.documents.all(MODEL_IN_FORCE).get(_KEY), asdict(change)):
-        raise Conflict("the model was switched meanwhile: check with `triskele models list`")
-    return change
-
-
-def roll_back(store: OwnerStore, earlier: str = "") -> Switched:
-    """Return to the model before the last switch, or to `earlier` if there was none; its vectors are still kept."""
-    found = switched(store)
-    if found is None and not earlier:
-        raise NotFound("no model was switched: there is nothing to return to")
-    name, before = (found.before, found.name) if found else (earlier, BUNDLED)
-    back = Switched(name=name, before=before, at=timestamps.to_text(timestamps.now()), evidence={})
-    store.documents.put(MODEL_IN_FORCE, {_KEY: Document(asdict(back))})
-    return back
-
-
-def is_set(settings: Settings) -> bool:
-    """Whether the settings name a model."""
-    return settings.origins.get("recall.model", "default") != "default"
 
 
 class ModelRuntime:
@@ -114,7 +58,7 @@ class ModelRuntime:
         self._vault = vault
         self._lock = threading.RLock()
         self._semantic: SemanticIndex | None = None
-        self._earlier: SemanticIndex | None = None
+        self._update: ModelUpdate | None = None
         self._opened = ""
         self._services: HostedServices | None = None
         self._worker: Worker | None = None
@@ -122,11 +66,15 @@ class ModelRuntime:
         self._databases: dict[str, DatabaseIndexes] = {}
         self.watch: Callable[[Sources], Sources] | None = None
         """what measures a recall wraps what it reads"""
+        self.compare: Compare | None = None
+        """what compares two models on the user's own questions; without it those of an update are not compared"""
 
     @property
     def model(self) -> str:
         """The name of the local model in force."""
-        return in_force(self._store, self._settings)
+        # Few have switched: the rest is in force by the settings.
+        has_switched = bool(self._store.documents.all(MODEL_IN_FORCE))
+        return in_force(self._store, self._settings) if has_switched else self._settings.recall.model
 
     @property
     def is_at_work(self) -> bool:
@@ -156,7 +104,7 @@ class ModelRuntime:
                 try:
                     self._semantic = SemanticIndex.open(self._folder, self._store, model=place, tail_cap=cap)
                     if self._semantic is not None and place == BUNDLED:
-                        self._earlier = self._fitting(self._semantic)
+                        self._update = self._begun(self._semantic)
                 except BadInput as error:
                     # The folder of the model may be missing: only the lexical leg works until another switch.
                     if is_set(self._settings):
@@ -164,31 +112,23 @@ class ModelRuntime:
                 self._opened = model
             return self._semantic
 
-    def _fitting(self, semantic: SemanticIndex) -> SemanticIndex | None:
-        """The vectors of earlier weights to answer from, if an update put weights in force that have read less."""
-        from triskele.models.bundled import BundledEmbedder, FittingEmbedder, earlier_weights
+    def _begun(self, new: SemanticIndex) -> ModelUpdate | None:
+        from triskele.recall.model_update import begun
 
-        # Not by the queue: a store that cannot be written now has none for this model.
-        seen, model = self._store.models.seen(), semantic.embedder
-        ahead = {name: count for name, count in seen.items() if count > seen.get(model.fingerprint, 0)}
-        earlier, folder = next(earlier_weights(self._settings.home, ahead), ("", None))
-        if not earlier:
-            return None
-        before = FittingEmbedder(model, earlier) if folder is None else BundledEmbedder(folder)
-        return type(semantic).of(before, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
+        return begun(self._settings, self._folder, self._store, new, self.compare)
+
+    def answering(self) -> SemanticIndex | None:
+        """The model in force, or the one from before an update until the new one may take its place."""
+        return self._readable(self.semantic())
 
     def _readable(self, semantic: SemanticIndex | None) -> SemanticIndex | None:
-        """The model in force, or the vectors from before an update until it has read everything that it can."""
         with self._lock:
-            if self._earlier is None or semantic is not self._semantic or semantic is None:
+            if self._update is None or semantic is not self._semantic:
                 return semantic
-            if not self._store.vectors.count_waiting():
-                # A process of the earlier version may have taken the queue: an empty one alone says nothing.
-                lacking = self._store.models.count_lacking(semantic.embedder.fingerprint)
-                if lacking <= len(self._store.jobs.given_up(EMBED)):
-                    self._earlier.close()
-                    self._earlier = None
-            return self._earlier or semantic
+            if self._update.is_over():
+                self._update.close()
+                self._update = None
+            return self._update.earlier if self._update is not None else semantic
 
     def warm_up(self, *others: Callable[[], object]) -> None:
         """Load in parallel what the first query would wait for, and `others`."""
@@ -285,7 +225,8 @@ class ModelRuntime:
             with suppress(Unavailable, OSError):
                 self._embed(semantic, limit=embed_first, wait=False)
         services = self.services() if is_by_relevance and not local_only else None
-        readable = self._readable(semantic) if self._earlier is not None else semantic
+        update = self._update
+        readable = self._readable(semantic) if update is not None else semantic
         sources = Sources(
             self._store,
             self._corpus(readable, is_in_force=model is None),
@@ -296,16 +237,9 @@ class ModelRuntime:
             missing=(WITHOUT_MODEL,) if asks_meaning and semantic is None else (),
             half_life_days=self._settings.recall.half_life_days,
         )
-        if readable is not None and semantic is not None and readable is not semantic:
-            seen = self._store.models.seen()
-            ahead = seen.get(readable.embedder.fingerprint, 0) - seen.get(semantic.embedder.fingerprint, 0)
-            # Counted by the queue, which is cheap; a program of the earlier version may have taken it.
-            left = max(self._store.vectors.count_waiting(), ahead)
-            sources = replace(
-                sources,
-                waiting=max(left - ahead, 0),
-                missing=(_UPDATING.format(f"{left:,} more text{'s' * (left != 1)}"),),
-            )
+        if update is not None and readable is not semantic:
+            waiting, notice = update.progress()
+            sources = replace(sources, waiting=waiting, missing=(notice,))
         if self.watch is not None:
             sources = self.watch(sources)
         if services is None:
@@ -353,6 +287,15 @@ class ModelRuntime:
             return ()
         return (f"{rows.problem}: the local corpus is used",) if rows.problem else (rows.warning,) * bool(rows.warning)
 
+    def update_note(self) -> str | None:
+        """What an update that replaced the bundled weights waits for, or that they are worse; None if it is over."""
+        if self.answering() is not self.semantic() and self._update is not None:
+            return self._update.progress()[1]
+        last = switched(self._store)
+        if last is None or not last.weights or self.model in (BUNDLED, NO_MODEL):
+            return None
+        return "the weights of an update are worse on your judged questions and not in use (`triskele models list`)"
+
     def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
         from triskele.index.local import LocalIndexes
@@ -381,7 +324,14 @@ class ModelRuntime:
 
             # A program of an earlier version or with another model may have taken the queue since it was opened.
             self._store.vectors.queue_for(semantic.embedder.fingerprint, taking=is_known)
-        return self._embed(semantic, limit=limit, wait=wait, progress=progress)
+        done = self._embed(semantic, limit=limit, wait=wait, progress=progress)
+        if limit is None and wait:
+            self.settle_update()
+        return done
+
+    def settle_update(self) -> bool:
+        """Compare the models of an update if everything is read and that was not done; whether it was done now."""
+        return self._update is not None and self._update.settle()
 
     def _embed(
         self,
@@ -391,6 +341,8 @@ class ModelRuntime:
         wait: bool,
         progress: Callable[[int], None] | None = None,
     ) -> int:
+        if self._update is not None:
+            self._update.embed_first(limit, wait=wait)
         heads = self._store.heads(semantic.catalog.fingerprint)
         is_waiting = heads.unembedded or heads.unread
         if not is_waiting and not len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)):
@@ -403,14 +355,16 @@ class ModelRuntime:
         return done + restore_tokens(self._store, semantic, limit=limit, wait=wait)
 
     def has_jobs(self) -> bool:
-        """Whether anything waits that the model in force can work off."""
-        return self.model != NO_MODEL and self._jobs() > 0
+        """Whether anything waits that the model in force can work off, or an update for its end."""
+        is_updating = self._update is not None and self._update.is_gated
+        return self.model != NO_MODEL and (is_updating or self._jobs() > 0)
 
     def work_off(self, seconds: float) -> None:
         """Work off what waits for so long; other writers go first."""
         ends, left = time.monotonic() + seconds, -1
         while time.monotonic() < ends and left != (left := self._jobs()) > 0:
             self.embed(limit=_STEP, wait=False, progress=None)
+        self.settle_update()
 
     def _jobs(self) -> int:
         heads = self._store.heads()
@@ -426,7 +380,9 @@ class ModelRuntime:
         from triskele.index.worker import Worker
 
         with self._lock:
-            self._worker = self._worker or Worker(self._store, self._lexical(), self.semantic, self.embed_hosted)
+            self._worker = self._worker or Worker(
+                self._store, self._lexical(), self.semantic, self.embed_hosted, lambda: self._update
+            )
         self._worker.wake()
 
     def wake(self) -> None:
@@ -459,13 +415,13 @@ class ModelRuntime:
     def forget(self) -> None:
         """Reopen everything when next needed: the content of the store was replaced."""
         with self._lock:
-            self._semantic = self._earlier = None
+            self._semantic = self._update = None
 
     def _close_models(self) -> None:
-        for opened in (self._semantic, self._earlier):
+        for opened in (self._semantic, self._update):
             if opened is not None:
                 opened.close()
-        self._semantic = self._earlier = None
+        self._semantic = self._update = None
 
     def close(self) -> None:
         """Close files, threads and connections."""

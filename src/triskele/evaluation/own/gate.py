@@ -11,6 +11,7 @@ from triskele.curation import recall_log
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.evaluation import metrics
+from triskele.evaluation.arms import Arm
 from triskele.evaluation.harness import OwnHarness, Progress, quiet
 from triskele.evaluation.measure import Measured, measure
 from triskele.evaluation.own.questions import ANSWERS, JudgedSet, Question, judged_set, make_question
@@ -179,19 +180,33 @@ class ModelComparison:
         return asdict(self)
 
 
-def compare_models(engine: Engine, model: SemanticIndex, progress: Progress = quiet) -> ModelComparison:
-    """Ask the model in force and another one the same questions."""
-    now = own_arm(NOW, engine)
-    current, other = OwnHarness(engine, progress), OwnHarness(engine, progress, model=model)
-    judged = judgeable(judged_set(current), [now])
+def compare_models(
+    engine: Engine, model: SemanticIndex, progress: Progress = quiet, *, before: SemanticIndex | None = None
+) -> ModelComparison:
+    """Ask the model in force, or `before`, and another one the same questions, each as recall would use it."""
+    current, other = OwnHarness(engine, progress, model=before), OwnHarness(engine, progress, model=model)
+    # A plan that was adopted with one of them rests with the other.
+    arms = own_arm(NOW, engine, before), own_arm(NOW, engine, model)
+    judged = judgeable(judged_set(current), arms)
     found = None
     if len(judged.questions) >= MIN_QUESTIONS:
         queries, qrels = judged.queries(), judged.qrels
-        before, after = (measure(each, now, queries, qrels, progress=progress).ranked() for each in (current, other))
-        found = compare_rankings(judged, before, after, improve=False)
+        ranked = [
+            measure(harness, arm, queries, qrels, progress=progress).ranked()
+            for harness, arm in zip((current, other), arms, strict=True)
+        ]
+        found = compare_rankings(judged, *ranked, improve=False)
     past = _past_questions(engine)
-    shared = _shared_hits(current, other, past, progress)
+    shared = _shared_hits((current, other), arms, past, progress)
     return ModelComparison(questions=len(judged.questions), gate=found, past=len(past), shared=shared)
+
+
+def compare_update(engine: Engine, earlier: SemanticIndex, new: SemanticIndex) -> ModelComparison:
+    """Compare the weights of an update with the earlier ones; too few judged questions cost no recall."""
+    judged = judgeable(judged_set(OwnHarness(engine)), [own_arm(NOW, engine, earlier), own_arm(NOW, engine, new)])
+    if len(judged.questions) < MIN_QUESTIONS:
+        return ModelComparison(questions=len(judged.questions), gate=None, past=0, shared=None)
+    return compare_models(engine, new, before=earlier)
 
 
 def _past_questions(engine: Engine) -> list[Question]:
@@ -199,12 +214,14 @@ def _past_questions(engine: Engine) -> list[Question]:
     return [make_question(each.text, "past", "recall log", project=each.project) for each in asked[:MAX_PAST_QUESTIONS]]
 
 
-def _shared_hits(current: OwnHarness, other: OwnHarness, past: list[Question], progress: Progress) -> float | None:
+def _shared_hits(
+    harnesses: tuple[OwnHarness, OwnHarness], arms: tuple[Arm, Arm], past: list[Question], progress: Progress
+) -> float | None:
     if not past:
         return None
-    now, shares = own_arm(NOW, current.engine), []
+    both, shares = tuple(zip(harnesses, arms, strict=True)), []
     for done, question in enumerate(past, start=1):
-        first, second = (set(each.search(now, question.text, question.project)[:_TOP]) for each in (current, other))
+        first, second = (set(each.search(arm, question.text, question.project)[:_TOP]) for each, arm in both)
         shares.append(len(first & second) / len(first | second) if first | second else 1.0)
         progress("past questions", done, len(past))
     return sum(shares) / len(shares)

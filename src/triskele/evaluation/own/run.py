@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
 from triskele.engine import Engine
@@ -15,6 +15,9 @@ from triskele.evaluation.measure import Measured, measure
 from triskele.evaluation.own.questions import FROM_LINKS, FROM_WORDS, JudgedSet, judged_set
 from triskele.recall import plan as plans
 from triskele.stores.protocols import Document
+
+if TYPE_CHECKING:
+    from triskele.index.local import SemanticIndex
 
 RUN = "run"
 MAX_RUNS = 10
@@ -45,11 +48,12 @@ def run(
     return report
 
 
-def own_arm(name: str, engine: Engine) -> Arm:
-    """An arm of the benchmark, or `now`: what recall does now."""
+def own_arm(name: str, engine: Engine, model: SemanticIndex | None = None) -> Arm:
+    """An arm of the benchmark, or `now`: what recall does now, or would do with another model."""
     if name != NOW:
         return arm(name)
-    return Arm(name=NOW, about="what recall does now, adopted weights included", plan=engine.plan_in_force())
+    plan = engine.plan_in_force(model=model)
+    return Arm(name=NOW, about="what recall does now, adopted weights included", plan=plan)
 
 
 def measure_own(

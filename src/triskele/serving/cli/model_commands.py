@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.base.files import expanded
+from triskele.config import BUNDLED
 from triskele.errors import NotFound, Unavailable
+from triskele.recall import model_switch
+from triskele.recall.model_switch import Switched, switched
 from triskele.serving import shapes
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import OrderedGroup
@@ -20,9 +23,9 @@ if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.evaluation.own.gate import ModelComparison
     from triskele.index.local import SemanticIndex
-    from triskele.recall.runtime import Switched
 
 _REPLACED = "An update replaced the bundled weights."
+_NOT_COMPARED = "The earlier ones were not kept, so that nothing was compared."
 _BY_HAND = (
     "To use the earlier ones, save the folder triskele/models/weights of that release and run `triskele models switch"
     " FOLDER`: their vectors are still here."
@@ -72,10 +75,8 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     the hub. The vectors of the old model are kept, so that `triskele models rollback` is immediate. After an
     interruption, run the same command to continue.
     """
-    from triskele.recall import runtime as switching
-
     with invocation.open() as engine:
-        switching.refuse_if_set(engine.settings)
+        model_switch.refuse_if_set(engine.settings)
         before = engine.runtime.model
         # Stored as an absolute path: other processes run in other folders.
         name = str(expanded(name)) if expanded(name).is_dir() else name
@@ -86,7 +87,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
         found = _compared(engine, rival, untested)
         is_switched = untested or (found is not None and found.is_not_worse)
         if is_switched:
-            switching.put_in_force(engine.store, name, before, found.evidence() if found else {})
+            model_switch.put_in_force(engine.store, name, before, found.evidence() if found else {})
             engine.store.vectors.queue_for(rival.embedder.fingerprint)
         rival.close()
         if invocation.as_json:
@@ -102,14 +103,12 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 @common
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch or update; its vectors are kept."""
-    from triskele.recall import runtime as switching
-
     with invocation.open_existing() as engine:
-        switching.refuse_if_set(engine.settings)
+        model_switch.refuse_if_set(engine.settings)
         earlier = _earlier_weights(engine)
-        if not earlier and switching.switched(engine.store) is None and _has_earlier(engine.store.models.seen()):
-            raise NotFound(f"no model was switched, and the weights from before the update were not kept. {_BY_HAND}")
-        back = switching.roll_back(engine.store, earlier)
+        if _is_lost(engine, switched(engine.store), earlier):
+            raise NotFound(f"the weights from before the update were not kept. {_BY_HAND}")
+        back = model_switch.roll_back(engine.store, earlier)
         semantic = engine.semantic()
         waiting = engine.store.models.count_lacking(semantic.embedder.fingerprint) if semantic is not None else 0
         if invocation.as_json:
@@ -140,11 +139,27 @@ def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> ModelComp
         raise
 
 
+def tested(last: Switched | None) -> dict[str, Any] | None:
+    """What was found about the bundled weights of this version before a switch to them; None if there was none."""
+    from triskele.models.bundled import bundled
+
+    if last is None or last.weights != bundled().fingerprint or last.evidence.keys() <= {"weights"}:
+        return None
+    gate = last.evidence.get("gate") or {}
+    return {
+        "weights": last.weights,
+        "in_use": last.name == BUNDLED,
+        "at": last.at,
+        "questions": last.evidence.get("questions", 0),
+        "checks": gate.get("checks", []),
+        "problem": last.evidence.get("problem", ""),
+    }
+
+
 def _standing(engine: Engine) -> dict[str, Any]:
     """The models with their progress, and hosted ones with their hosts."""
-    from triskele.recall.runtime import switched
-
     last, semantic, outside = switched(engine.store), engine.semantic(), engine.runtime.services()
+    answering = engine.runtime.answering()
     seen = engine.store.models.seen()
     mark = semantic.embedder.fingerprint if semantic is not None else None
     hosted = outside.hosted if outside is not None else None
@@ -156,6 +171,8 @@ def _standing(engine: Engine) -> dict[str, Any]:
             "read": seen.get(mark or "", 0),
             "waiting": engine.store.models.count_lacking(mark) if mark else 0,
             "before": last.before if last else None,
+            "answers": None if answering is None else answering.embedder.fingerprint,
+            "tested": tested(last),
         },
         "hosted": None
         if elsewhere is None
@@ -186,10 +203,19 @@ def _has_earlier(fingerprints: Iterable[str]) -> bool:
     return any(name in EARLIER for name in fingerprints)
 
 
+def _is_lost(engine: Engine, last: Switched | None, earlier: str) -> bool:
+    """Whether a rollback would return to weights that shipped before and are not here."""
+    from triskele.models.bundled import kept_weights
+
+    if last is None:
+        return not earlier and _has_earlier(engine.store.models.seen())
+    return _has_earlier([last.before]) and kept_weights(engine.settings.home, last.before) is None
+
+
 def _way_back(earlier: str | None, local: Mapping[str, Any]) -> str:
     """How to use the weights from before an update; empty if they are in use or a rollback restores them anyway."""
     if earlier is None:
-        return f"{_REPLACED} {_BY_HAND}"
+        return " ".join([_REPLACED, *([] if local["tested"] else [_NOT_COMPARED]), _BY_HAND])
     if earlier in (local["name"], local["before"]):
         return ""
     kept = f"{_REPLACED} The earlier ones are kept:"
@@ -207,7 +233,7 @@ def _models_report(found: Mapping[str, Any]) -> RenderableType:
     if local["fingerprint"] is None:
         lines.append(note("  not available: recall uses words only", WARNING))
     else:
-        lines += _progress_lines(local)
+        lines += [*_progress_lines(local), *_answering_lines(local), *tested_lines(local["tested"])]
     if hosted is not None:
         lines += [note(f"Hosted: {hosted['host']}", MATCH), *_progress_lines(hosted)]
         if hosted["waiting"]:
@@ -232,6 +258,46 @@ def _progress_lines(model: Mapping[str, Any]) -> list[Text]:
     return [note(f"  {model['fingerprint']}", QUIET), note(embedded, QUIET)]
 
 
+def _answering_lines(local: Mapping[str, Any]) -> list[Text]:
+    """Who answers during an update."""
+    from triskele.serving.cli.render import QUIET, note
+
+    if local["answers"] in (None, local["fingerprint"]):
+        return []
+    return [note(f"  {local['answers']} answers until everything is embedded and the update is settled", QUIET)]
+
+
+def tested_lines(found: Mapping[str, Any] | None) -> list[Text]:
+    """How the weights of this version came into use, or why they did not."""
+    from triskele.serving.cli.render import QUIET, WARNING, counted, note
+
+    if found is None:
+        return []
+    checks = [_check_line(**check) for check in found["checks"]]
+    judged = counted(found["questions"], "judged question")
+    if not found["in_use"]:
+        worse = f"The weights of the update ({found['weights']}) are worse on your {judged} and not in use:"
+        advice = "`triskele models switch bundled` compares them again, with --untested it uses them."
+        return [note(worse, WARNING), *checks, note(advice, QUIET)]
+    if checks:
+        return [note(f"Compared on {judged} before it was used:", QUIET), *checks]
+    reason = f"that failed ({found['problem']})" if found["problem"] else f"only {judged}, {_least()} are needed"
+    return [note(f"Used without a comparison with the weights before: {reason}.", QUIET)]
+
+
+def _least() -> int:
+    from triskele.evaluation.own.gate import MIN_QUESTIONS
+
+    return MIN_QUESTIONS
+
+
+def _check_line(name: str, passed: bool, detail: str) -> Text:
+    from triskele.serving.cli.render import GOOD, WARNING, note
+
+    sign, style = ("✓", GOOD) if passed else ("✗", WARNING)
+    return note(f"{sign} {name}: {detail}", style)
+
+
 def _switch_report(name: str, before: str, found: ModelComparison | None, *, is_switched: bool) -> RenderableType:
     """The result of the comparison, and the model in use."""
     from triskele.serving.cli.render import GOOD, WARNING, counted, note
@@ -241,16 +307,12 @@ def _switch_report(name: str, before: str, found: ModelComparison | None, *, is_
         same = f"{found.shared * 100:.0f} % of the top ten hits are the same for both models"
         lines.append(note(f"On {counted(found.past, 'past question')} {same}."))
     if found is not None and found.gate is not None:
-        for check in found.gate.checks:
-            sign, style = ("✓", GOOD) if check.passed else ("✗", WARNING)
-            lines.append(note(f"{sign} {check.name}: {check.detail}", style))
+        lines += [_check_line(check.name, check.passed, check.detail) for check in found.gate.checks]
     elif found is not None:
         lines.append(note(f"Only {counted(found.questions, 'judged question')}: too few to compare.", WARNING))
     if is_switched:
         return _lines([*lines, note(f"{name} is in use; `triskele models rollback` returns to {before}.", GOOD)])
-    from triskele.evaluation.own.gate import MIN_QUESTIONS
-
-    advice = f"judge at least {MIN_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
+    advice = f"judge at least {_least()} questions (`triskele eval build`, `judge`), or give --untested"
     is_worse = found is not None and found.gate is not None
     reason = "the other model is worse on your questions" if is_worse else advice
     return _lines([*lines, note(f"{before} stays in use: {reason}.")])

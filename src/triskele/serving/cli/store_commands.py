@@ -111,9 +111,12 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
 @common
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
+    from triskele.recall.model_switch import switched
+    from triskele.serving.cli.model_commands import tested, tested_lines
+
     invocation.refuse_server()
     with invocation.open_existing() as engine:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), switched(engine.store)
         count = engine.census().versions
         with progress_bar("Indexing", total=count) as progress:
             engine.reindex(progress)
@@ -130,7 +133,9 @@ def reindex(invocation: Invocation) -> None:
         said += f" in {took_ms / 1000:.1f} s."
         if elsewhere:
             said += f" The hosted model embedded {elsewhere:,} of them."
-        return invocation.write(render.note(said))
+        # An update that replaced the model ends with the last text.
+        last = switched(engine.store)
+        return invocation.write(render.note(said), *(tested_lines(tested(last)) if last != before else ()))
 
 
 @click.command(

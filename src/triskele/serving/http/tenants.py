@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
 from triskele.curation.usage import AfterAnswer
+from triskele.serving.chosen_memory import gated
 from triskele.serving.http.access import Access, Principal
 from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores import factory
@@ -123,7 +124,7 @@ class Tenants:
         memory = replace(self._settings.memory, owner=user)
         # The root folder has no project: every request names its own.
         engine = Engine(replace(self._settings, memory=memory), Path(Path.cwd().anchor), store=self._shared())
-        engine.work_in_background()
+        gated(engine).work_in_background()
         return engine
 
     def _shared(self) -> Store:
