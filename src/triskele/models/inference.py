@@ -48,6 +48,9 @@ QUERY_TOKENS, TEXT_TOKENS, DATE_TOKENS, TURN_TOKENS = 48, 192, 16, 40
 TURNS_BEFORE = 2
 # A token is rarely longer than this: the tokenizer need not read what is cut anyway.
 _TOKEN_CHARACTERS = 20
+# The caller waits so long at most until the spare thread runs: otherwise its next steps, and the server that they ask,
+# would take interpreter and core from a run that it has to wait for in the end.
+_HEAD_START_S = 0.0002
 _MASK = "attention_mask"
 _SENTENCE = "sentence_embedding"
 _HIDDEN = ("token_embeddings", "last_hidden_state")
@@ -219,13 +222,18 @@ class _SpareThread:
         """Begin to run something; None if something else is running, or the interpreter is ending."""
         if not self._is_busy.acquire(blocking=False):
             return None
+        has_begun = Lock()
+        has_begun.acquire()
         try:
-            return self._executor.submit(self._run, run)
+            future = self._executor.submit(self._run, run, has_begun)
         except RuntimeError:
             return None
+        has_begun.acquire(timeout=_HEAD_START_S)
+        return future
 
-    def _run(self, run: Callable[[], Given]) -> Given:
+    def _run(self, run: Callable[[], Given], has_begun: Lock) -> Given:
         try:
+            has_begun.release()
             return run()
         finally:
             self._is_busy.release()
