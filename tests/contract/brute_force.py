@@ -54,7 +54,7 @@ class BruteForceCorpus:
     def waiting(self) -> int:
         return len({memory.content for memory in self._memories.values()} - self._encoded.keys())
 
-    def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
+    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:
         pass
 
     # Words

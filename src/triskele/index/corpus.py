@@ -7,13 +7,14 @@ A corpus is a view: it belongs to one scope and one moment, and every call answe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from triskele.models.embedders import Encoding
 from triskele.types import Sort
 
 Ints = NDArray[np.int64]
@@ -124,8 +125,11 @@ class Corpus(Words, Vectors, Protocol):
         """The number of versions, inside the scope or not: statistics go by it."""
         ...
 
-    def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
-        """Announce the queries of both legs, so that a corpus behind a connection can answer both at once."""
+    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:
+        """Announce the queries of both legs, so that a corpus behind a connection can answer both at once.
+
+        Only a corpus that does so needs the query's encoding now; None if the query cannot be encoded.
+        """
         ...
 
     def vectors(self, rows: Ints) -> Floats:

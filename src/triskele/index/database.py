@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
 from triskele.index.vectors import TOLERANCE, bytes_of, from_row
+from triskele.models.embedders import Encoding
 from triskele.stores.corpus_store import (
     CandidateRow,
     CorpusStore,
@@ -232,12 +233,13 @@ class DatabaseCorpus:
             return found
         return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort)
 
-    def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
+    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:
         """Both legs in one statement, then facts, vectors and tokens of what they found in another."""
         most = math.ceil(limit * _SPARE)
         words = self._weighted(terms)
-        if not words.weights or not self._indexes.fingerprint:
+        if not words.weights or not self._indexes.fingerprint or (encoding := encode()) is None:
             return
+        vector = encoding.sentence
         query = self._query(vector, most)
         found = self._asked(words, query, most)
         near = [each for each in found if each.similarity is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.vectors import EXACT_LIMIT, DenseIndex, PlacedVectors, TokenIndex, TokenVectors, highest
 from triskele.models.bundled import bundled
-from triskele.models.embedders import Embedder
+from triskele.models.embedders import Embedder, Encoding
 from triskele.stores.protocols import Heads, OwnerStore
 from triskele.types import Scope, Sort
 
@@ -236,8 +236,9 @@ class LocalCorpus(LocalVectors):
         """The number of versions, inside the scope or not."""
         return len(self.columns.rows)
 
-    def prefetch(self, terms: Sequence[str], vector: Floats, limit: int) -> None:
-        """Do nothing: each leg reads its own index."""
+    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:  # noqa: ARG002
+        """Take the views of all indexes, while the query is probably being encoded: each leg reads its own."""
+        _ = self._scoped, self._placed, self._tokens, self._layers
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""

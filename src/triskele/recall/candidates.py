@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from triskele.models.embedders import Encoding
 from triskele.recall import evidence, fusion, graph_leg
 from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.fusion import SHARES, Candidate, Column, Contribution, FusionConfig, ScoreTable
-from triskele.recall.graph_leg import GRAPH, Surroundings
+from triskele.recall.graph_leg import GRAPH, Surroundings, Title
 from triskele.recall.late_interaction import LATE, LateScores, Turns, late
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, Nearness
 from triskele.recall.plan import OFF
@@ -286,9 +286,13 @@ def _evidence_weight(name: str, encoded: EncodedQuery) -> float:
     return BY_EVIDENCE[TIME] + BY_TIME_WORDS * encoded.weight_between(start, start + len(period.words))
 
 
-def with_graph(encoded: EncodedQuery, corpus: Corpus, scored: Scored) -> tuple[Scored, ScoreTable, tuple[int, ...]]:
+def with_graph(
+    encoded: EncodedQuery, corpus: Corpus, scored: Scored, titles: Iterable[Title]
+) -> tuple[Scored, ScoreTable, tuple[int, ...]]:
     """The scores with further rows, what titles in the query and connections add to them, and the seeds of the walk."""
-    named = graph_leg.titles(encoded, corpus)
+    named: dict[int, float] = {}
+    for row, start, stop in titles:
+        named[row] = max(named.get(row, 0.0), encoded.weight_between(start, stop))
     scored, starts = scored.with_rows(encoded, corpus, named), ()
     places, scores = scored.table.ordered
     gained = np.zeros(len(places), dtype=np.float32)

@@ -71,6 +71,8 @@ MAX_FRONTIER = 2_000
 
 # The position of a node in the request, its neighbour, and the weight of the edge.
 Edges = tuple[Ints, Ints, Floats]
+# A memory whose subject occurs in a query, and where it starts and ends there.
+Title = tuple[int, int, int]
 # The edges of some nodes of a graph.
 Around = Callable[[Ints], Edges]
 Walk = Callable[..., tuple[Ints, Floats]]
@@ -293,9 +295,9 @@ def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -
     return Ranking(GRAPH, tuple(rows[order].tolist()), tuple(mass[order].tolist()))
 
 
-def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
-    """Memories whose subject occurs in the query, and the weight of the query tokens that name it."""
-    text, listed = encoded.query.text, parts(encoded.query.text)
+def titles(text: str, corpus: Corpus) -> list[Title]:
+    """The memories whose subject occurs in a query."""
+    listed = parts(text)
     words = " ".join([part.text for part in listed])
     ends = list(accumulate([len(part.text) + 1 for part in listed], initial=0))
     count = len(listed)
@@ -314,10 +316,8 @@ def titles(encoded: EncodedQuery, corpus: Corpus) -> dict[int, float]:
             if any_case or not all(word[0].islower() for word in text[start:stop].split()):
                 spans.append((concept, start, stop))
         at = end or at + 1
-    found: dict[int, float] = {}
-    for row, place in _owners(corpus, [concept for concept, _, _ in spans]) if spans else ():
-        found[row] = max(found.get(row, 0.0), encoded.weight_between(*spans[place][1:]))
-    return found
+    owners = _owners(corpus, [concept for concept, _, _ in spans]) if spans else ()
+    return [(row, *spans[place][1:]) for row, place in owners]
 
 
 def _owners(corpus: Corpus, concepts: Sequence[int]) -> Iterable[tuple[int, int]]:

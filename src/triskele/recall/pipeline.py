@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +15,11 @@ from triskele.errors import ModelUnavailable
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus
 from triskele.models.embedders import Embedder, Encoding
-from triskele.recall import candidates, legs, reasons
+from triskele.recall import candidates, graph_leg, legs, reasons
 from triskele.recall.candidates import CandidateSet, Scored
 from triskele.recall.confidence import is_search
 from triskele.recall.evidence import SPEAKER
-from triskele.recall.graph_leg import GRAPH, shared_concepts
+from triskele.recall.graph_leg import GRAPH, Title, shared_concepts
 from triskele.recall.late_interaction import late, token_weights
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms, one_blas_thread
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, OFF, Plan
@@ -127,15 +127,20 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
     """The candidates of a query, best first, before supersession."""
     if not any(character.isalnum() for character in query.text):
         return CandidateSet([])
-    encoding, missing = _encoding(query, plan, sources)
-    if encoding is not None and {LEXICAL, DENSE} <= plan.legs:
-        corpus.prefetch(terms.terms, encoding.sentence, query.depth)
+    encode, titles = cache(partial(_encoding, query, plan, sources)), list[Title]()
+    if _asks_model(query, plan, sources):
+        # What needs no vectors comes first: the model is probably at work in a thread of its own.
+        if {LEXICAL, DENSE} <= plan.legs:
+            corpus.prefetch(terms.terms, lambda: encode()[0], query.depth)
+        if plan.fusion == DEFAULT and plan.rerank != OFF and GRAPH in plan.legs:
+            titles = graph_leg.titles(query.text, corpus)
     lexical = legs.lexical(query, terms, corpus) if LEXICAL in plan.legs else Ranking(LEXICAL)
+    encoding, missing = encode()
     if encoding is None:
         scored = CandidateSet(candidates.in_order(lexical), missing)
     else:
         weights = token_weights(query.text, encoding, sources.analyzer, terms.rarity)
-        scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, sources.hosted)
+        scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, titles, sources.hosted)
     # What a name adds is a share of the default's scale; other fusions have scales of their own.
     is_default = plan.fusion == DEFAULT and SPEAKER in plan.evidence
     if is_default and query.sort is Sort.RELEVANCE and is_search(terms):
@@ -146,11 +151,13 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
     return _reranked(scored, query, plan, sources)
 
 
+def _asks_model(query: Query, plan: Plan, sources: Sources) -> bool:
+    return query.sort is Sort.RELEVANCE and plan.asks_meaning and sources.embedder is not None
+
+
 def _encoding(query: Query, plan: Plan, sources: Sources) -> tuple[Encoding | None, tuple[str, ...]]:
     """The query as the model reads it, or None with what is missing."""
-    if query.sort is not Sort.RELEVANCE or not plan.asks_meaning:
-        return None, ()
-    if sources.embedder is None:
+    if sources.embedder is None or not _asks_model(query, plan, sources):
         return None, ()
     try:
         return sources.embedder.encode_query(query.text), ()
@@ -158,7 +165,9 @@ def _encoding(query: Query, plan: Plan, sources: Sources) -> tuple[Encoding | No
         return None, (f"{WORDS_ALONE}: {error}",)
 
 
-def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: HostedQuery | None) -> CandidateSet:
+def _scored(
+    encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, titles: Sequence[Title], hosted: HostedQuery | None
+) -> CandidateSet:
     """Dense leg, pool, late interaction, graph over the fused list, evidence, fusion."""
     plan, dense, nearness = encoded.plan, Ranking(DENSE), None
     rows = np.array(lexical.rows, dtype=np.int64)
@@ -185,7 +194,7 @@ def _scored(encoded: EncodedQuery, corpus: Corpus, lexical: Ranking, hosted: Hos
         scored = scored.with_late(late(matched, pool, corpus, turns))
     table, waiting = scored.table, scored.waiting
     if plan.rerank != OFF and GRAPH in plan.legs:
-        scored, table, seeds = candidates.with_graph(matched, corpus, scored)
+        scored, table, seeds = candidates.with_graph(matched, corpus, scored, titles)
     fused = candidates.with_evidence(encoded, corpus, table).fused()
     if len(waiting):
         fused = candidates.stand_in(fused, weights, set(waiting.tolist()))
