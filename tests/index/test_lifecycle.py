@@ -18,10 +18,11 @@ from triskele.base.files import file_lock
 from triskele.errors import IndexUnavailable
 from triskele.index import lifecycle
 from triskele.index.analysis import Analyzer
+from triskele.index.dense import DenseIndex
 from triskele.index.lexical import LexicalIndex
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import MentionIndex
-from triskele.index.vectors import DenseIndex, TokenIndex
+from triskele.index.vectors import TokenIndex
 from triskele.stores.protocols import Heads, OwnerStore
 
 
@@ -277,6 +278,6 @@ def test_folders_and_locks_have_the_names_of_existing_stores(folder: Path) -> No
         "tokens.lock": TokenIndex(folder, store, "some/model@1", 4),
         "mentions.lock": MentionIndex(folder, store),
     }
-    names = ["lexical-6-english", "dense-1-some_model@1", "tokens-2-some_model@1", "mentions-1"]
+    names = ["lexical-6-english", "dense-2-some_model@1", "tokens-2-some_model@1", "mentions-1"]
     assert [index.path.name for index in indexes.values()] == names
     assert [index._lock_path().name for index in indexes.values()] == list(indexes)

@@ -139,6 +139,12 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         """The folders of this kind of index, of any format, model or language."""
         return list(folder.glob(f"{cls.kind}-*"))
 
+    def earlier(self) -> Path:
+        """The folder of the format before."""
+        return self.path.with_name(
+            self.path.name.replace(f"{self.kind}-{self.format}", f"{self.kind}-{self.format - 1}", 1)
+        )
+
     def catch_up(self, *, wait_s: float | None = None) -> bool:
         """Bring the files up to the store; False if another process holds the lock."""
         with self._lock(wait_s) as is_held:
