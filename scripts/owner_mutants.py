@@ -34,7 +34,7 @@ INDEXED = re.compile(r"INDEXED BY \w+ ")
 EQUIVALENT = {
     ("documents.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
     ("entities.py", "before, after FROM merges WHERE "): "the number of a name is one owner's; names go by owner",
-    ("entities.py", "SELECT row FROM mentions WHERE "): "an erasure leaves no mention of a version that is gone",
+    ("entities.py", "SELECT row FROM readings WHERE "): "an erasure leaves no mention of a version that is gone",
     ("entities.py", "(SELECT name FROM mentions WHERE "): "the number of a name is one owner's",
     ("entities.py", "DELETE FROM merges WHERE "): "what deletes a name deletes its merges",
     ("store.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",

@@ -461,4 +461,6 @@ def test_vectors_above_the_limit_are_read_from_the_file(shelf: Shelf, monkeypatc
     monkeypatch.setattr(dense, "EXACT_LIMIT", 1000)
     in_memory = shelf.index(tail_cap=20).over(shelf.columns)
     assert in_memory.vectors.file is not None
-    assert placed.scan(asked).tolist() == in_memory.scan(asked).tolist()
+    np.testing.assert_allclose(placed.scan(asked), in_memory.scan(asked), atol=1e-6)
+    # The same cosine in any company.
+    assert placed.cosines(asked, np.array([3, 75])).tolist() == placed.scan(asked)[[3, 75]].tolist()

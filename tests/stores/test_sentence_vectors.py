@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from triskele.stores.sentence_vectors import narrowed, restored, rounded, row_bytes, row_of, sound_rows, width_of
+from triskele.stores.sentence_vectors import (
+    cosines,
+    narrowed,
+    restored,
+    rounded,
+    row_bytes,
+    row_of,
+    sound_rows,
+    width_of,
+)
 
 Floats = NDArray[np.float32]
 DIMENSIONS = st.sampled_from([1, 2, 3, 4, 5, 16, 384, 1536])
@@ -27,6 +36,7 @@ def test_a_rounded_vector_is_near_and_stays_as_it_is(dimensions: int, seed: int)
     assert np.vecdot(kept, vectors).min() > 0.9999
     np.testing.assert_allclose(np.linalg.norm(kept, axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(rounded(kept), rows)
+    np.testing.assert_allclose(cosines(rows, vectors[0]), kept @ vectors[0], atol=1e-6)
 
 
 @given(DIMENSIONS, st.integers(0, 1000))

@@ -201,6 +201,7 @@ def test_killed_at_any_step_the_migration_goes_on(open_home: Callable[..., Engin
 def _older_store(path: Path, format: int, memories: list[Memory], links: list[Link] = []) -> apsw.Connection:  # noqa: B006
     """A store in an older format, as the version of that time wrote it; the connection that made it."""
     connection = apsw.Connection(str(path))
+    connection.pragma("synchronous", "off")
     for step in MIGRATIONS[:format]:
         assert isinstance(step, str)
         connection.execute(step)
@@ -426,8 +427,43 @@ def _wide_store(path: Path, make_memory: Make, count: int = 300) -> dict[str, by
         [(memory.content_hash, vector.tobytes()) for memory, vector in rows],
     )
     _go_on(connection, FORMAT, WIDE)
+    for number in range(1, 1 + count):
+        connection.execute(
+            "INSERT INTO names (owner, key, block, text, any_case, spread, concept)"
+            " VALUES ('me', ?1, ?1, ?1, 0, ?2, ?2)",
+            [f"name {number}", number],
+        )
+    mentions = _mentions(count)
+    connection.executemany("INSERT INTO mentions (owner, row, name, kind) VALUES ('me', ?, ?, ?)", mentions)
     connection.close()
     return {memory.content_hash: row_of(vector) for memory, vector in zip(memories, vectors, strict=True)}
+
+
+def _mentions(count: int) -> list[tuple[int, int, str]]:
+    """Every memory has a title and names the title of the next one; later the first one names all."""
+    said = [(row, row, "title") for row in range(1, 1 + count)]
+    said += [(row, row + 1, "name") for row in range(1, count)]
+    return said + [(1, name, "found") for name in range(3, 1 + count)]
+
+
+def test_mentions_are_one_row_for_each_version_and_the_same(tmp_path: Path, make_memory: Make) -> None:
+    path = tmp_path / "old.db"
+    _wide_store(path, make_memory)
+    unbound = SqliteStore(path)
+    store = unbound.of("me")
+    mentions = store.entities.mentions()
+    assert sorted((row, name, kind) for _, row, name, kind in mentions) == sorted(_mentions(300))
+    assert [mention.mention for mention in mentions] == list(range(1, 1 + len(mentions)))
+    assert store.heads().mention == len(mentions) == store.entities.counts().mentions
+    [[readings]] = apsw.Connection(str(path)).execute("SELECT count(*) FROM readings").fetchall()
+    assert readings == 300
+    assert len(store.entities.common(20)) == 280
+    [first, second] = (memory for _, memory in list(store.versions())[:2])
+    assert {(edge.source, edge.target, edge.evidence) for edge in store.entities.edges(2)} == {
+        (1, 2, first.id),
+        (2, 3, second.id),
+    }
+    unbound.close()
 
 
 def test_vectors_are_narrowed_and_the_file_becomes_smaller(tmp_path: Path, make_memory: Make) -> None:
@@ -448,13 +484,16 @@ def test_vectors_are_narrowed_and_the_file_becomes_smaller(tmp_path: Path, make_
 def test_killed_at_any_step_vectors_are_narrowed_and_space_is_given_back(tmp_path: Path, make_memory: Make) -> None:
     pristine, path = tmp_path / "pristine.db", tmp_path / "old.db"
     expected = _wide_store(pristine, make_memory, 60)
-    for step in range(50):
+    # Most steps write what one memory mentions.
+    for step in (*range(20), *range(20, 1000, 11)):
         for file in tmp_path.glob("old.db*"):
             file.unlink()
         shutil.copyfile(pristine, path)
         is_over = _killed_at(step, path)
         unbound = SqliteStore(path)
         assert {digest: raw for _, digest, raw in unbound.of("me").vectors.page("model")} == expected, step
+        said = [(row, name, kind) for _, row, name, kind in unbound.of("me").entities.mentions()]
+        assert sorted(said) == sorted(_mentions(60)), step
         assert unbound.maintenance.check(deep=True) == []
         unbound.close()
         assert path.stat().st_size < pristine.stat().st_size - 60 * 1000, step
@@ -463,9 +502,7 @@ def test_killed_at_any_step_vectors_are_narrowed_and_space_is_given_back(tmp_pat
     pytest.fail("the migration has no end")
 
 
-def test_where_space_cannot_be_given_back_the_store_opens(
-    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_space_cannot_be_given_back_the_store_opens(tmp_path: Path, make_memory: Make) -> None:
     path = tmp_path / "old.db"
     expected = _wide_store(path, make_memory, 60)
     reader = apsw.Connection(str(path))
@@ -474,6 +511,8 @@ def test_where_space_cannot_be_given_back_the_store_opens(
     reader.execute("SELECT count(*) FROM versions").fetchall()
     unbound = SqliteStore(path)
     assert {digest: raw for _, digest, raw in unbound.of("me").vectors.page("model")} == expected
+    # As before for those who write.
+    assert unbound.maintenance._database.connection().pragma("busy_timeout") == 30_000
     unbound.close()
     reader.close()
 

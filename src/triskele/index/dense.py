@@ -19,7 +19,7 @@ from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
 from triskele.stores.protocols import Heads, OwnerStore
-from triskele.stores.sentence_vectors import TOLERANCE, restored, row_bytes, sound_rows
+from triskele.stores.sentence_vectors import TOLERANCE, cosines, restored, row_bytes, sound_rows
 
 EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000
@@ -70,7 +70,16 @@ class _Vectors:
         found = np.empty(len(at), dtype=np.float32)
         for first in range(0, len(at), _GATHERED):
             some = slice(first, first + _GATHERED)
-            np.vecdot(self.gather(at[some]), vector, out=found[some])
+            found[some] = self._products(vector, at[some])
+        return found
+
+    def _products(self, vector: Floats, at: Ints) -> Floats:
+        found = np.empty(len(at), dtype=np.float32)
+        if self.file is not None:
+            return np.vecdot(self.gather(at), vector, out=found)
+        in_file = at < len(self.rows)
+        found[in_file] = cosines(self.rows.take(at[in_file], axis=0), vector)
+        found[~in_file] = np.vecdot(self.tail[at[~in_file] - len(self.rows)], vector)
         return found
 
     def places(self, slots: Ints) -> Ints:
@@ -125,10 +134,7 @@ class PlacedVectors:
 
 
 class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
-    """Finds versions by the cosines of their sentence vectors.
-
-    Files of format 1, with four bytes per dimension, are replaced by the first process that reads.
-    """
+    """Finds versions by the cosines of their sentence vectors."""
 
     kind, format, title, lock_name = "dense", 2, "the index of sentence vectors", "dense.lock"
 
@@ -140,7 +146,6 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
         self._dimensions = dimensions
         self._file = AppendFile(self.path, "u1", row_bytes(dimensions))
         self._bit_file = AppendFile(self.path / "bits", "u1", -(-dimensions // 8))
-        self._older = self.earlier()
         self._floats: tuple[object, Floats] | None = None
         self._placed: tuple[Columns, PlacedVectors] | None = None
 
@@ -179,18 +184,12 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
 
-    def _load(self, epoch: str) -> _Vectors:
-        if self._older.exists():
-            self._has_caught_up()
-        return super()._load(epoch)
-
     def _since(self, kept: Records | None) -> dict[int, Bits]:
         return self._read_past(kept.last_slot if kept else 0)[0]
 
     def _append(self, epoch: str, kept: Records | None) -> None:
         self._file.append(epoch, self._since(kept))
         self._append_bits(epoch)
-        shutil.rmtree(self._older, ignore_errors=True)
 
     def _join(self, kept: Records | None, tail: dict[int, Bits]) -> _Vectors:
         known = kept.slots if kept else np.empty(0, dtype=np.int64)

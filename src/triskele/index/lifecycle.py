@@ -151,6 +151,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
             if is_held:
                 epoch = self._store.epoch()
                 self._append(epoch, self._open(epoch))
+                shutil.rmtree(self.earlier(), ignore_errors=True)
         with self._mutex:
             self._view = None
         return is_held
@@ -189,6 +190,8 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         tail = self._since(kept)
         # Files that cannot be used may hold what was erased: they are replaced however short the tail is.
         is_due = len(tail) > self._tail_cap or (kept is None and (self.writes_at_once or self.path.exists()))
+        # And those of the format before take space.
+        is_due = is_due or self.earlier().exists()
         if is_due and self._has_caught_up():
             kept = self._open(epoch)
             tail = self._since(kept)

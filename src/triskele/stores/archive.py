@@ -132,7 +132,7 @@ TABLES: dict[str, _Table] = {
     "vectors": _Table("slot, content_hash, fingerprint, vector, tokens", "slot", {"slot": "slot"}),
     "jobs": _Table("kind, key, tries, error", "job", {"key": "row"}, where=f" AND kind = '{NAMES}'"),
     "names": _Table(_NAME_COLUMNS, "name", {"name": "name", "concept": "name"}),
-    "mentions": _Table("row, name, kind", "mention", {"row": "row", "name": "name"}),
+    "mentions": _Table("row, name, kind", "row, name", {"row": "row", "name": "name"}),
     "merges": _Table("name, before, after, reason, at", "merge", {"name": "name", "before": "name", "after": "name"}),
 }
 # Tables of an owner that do not move, and why.

@@ -54,6 +54,16 @@ def restored(rows: Rows, dimensions: int) -> Floats:
     return vectors
 
 
+def cosines(rows: Rows, vector: Floats) -> Floats:
+    """The cosines of vectors in rows of bytes with another one: cheaper than to restore them."""
+    import numpy as np
+
+    codes = rows[:, _CHECK : _CHECK + len(vector)].view(np.int8).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        found: Floats = np.vecdot(codes, vector) / np.sqrt(np.vecdot(codes, codes))
+    return found
+
+
 def row_of(vector: Floats) -> bytes:
     """One vector as the value of a row."""
     return rounded(vector[None]).tobytes()

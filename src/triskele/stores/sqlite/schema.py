@@ -173,6 +173,7 @@ MIGRATIONS: tuple[Step, ...] = (
     _PLACES,
     _CONVERSATIONS,
     compaction.narrow_vectors,
+    compaction.pack_mentions,
 )
 
 
