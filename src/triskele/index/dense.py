@@ -77,6 +77,8 @@ class _Vectors:
         found = np.empty(len(at), dtype=np.float32)
         if self.file is not None:
             return np.vecdot(self.gather(at), vector, out=found)
+        if not len(self.tail):
+            return cosines(self.rows.take(at, axis=0), vector)
         in_file = at < len(self.rows)
         found[in_file] = cosines(self.rows.take(at[in_file], axis=0), vector)
         found[~in_file] = np.vecdot(self.tail[at[~in_file] - len(self.rows)], vector)
