@@ -86,7 +86,7 @@ SINGLES = 60
 CURVE = (1_000, 5_452, 20_000, 50_000)
 OFF, ON = "recall without the graph", "recall with the graph"
 BARE = ", without encoding"
-TABLES = ("names", "mentions", "merges")
+TABLES = ("names", "readings", "merges")
 # Of one question: where the time goes, as functions of the ranking and the label that they are told under.
 TIMED = (
     (candidates, "with_graph", "graph, all of it"),

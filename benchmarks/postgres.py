@@ -58,6 +58,7 @@ from triskele.recall.plan import Plan
 from triskele.recall.runtime import ModelRuntime
 from triskele.stores.postgres import vector_extension
 from triskele.stores.rows import VERSION_COLUMNS, from_memory, version_hash
+from triskele.stores.sentence_vectors import restored, row_of, sound_rows
 from triskele.types import Sort
 
 ASKED = 200
@@ -409,7 +410,7 @@ def _fill(url: str, size: int, stores: Path, known: PrecomputedQueries) -> None:
             ) as copy:
                 for place in chosen:
                     digest = content_hash(contents[place])
-                    both = vectors[place].tobytes(), tokens[place % len(tokens)]
+                    both = row_of(vectors[place]), tokens[place % len(tokens)]
                     copy.write_row([owner, digest, known.fingerprint, *both])
         connection.commit()
     _index(url, known)
@@ -435,7 +436,7 @@ def _vectors(stores: Path, count: int, size: int) -> Any:
     real = []
     for path in sorted(stores.glob("*/harness-*/memories.db")):
         rows = apsw.Connection(str(path)).execute("SELECT vector FROM vectors")
-        real += [np.frombuffer(vector, "<f4") for (vector,) in rows if len(vector) == 4 * size]
+        real += [*restored(sound_rows([vector for (vector,) in rows], size)[0], size)]
     chance = np.random.default_rng(7)
     drawn = np.array(real, dtype=np.float32)[chance.integers(0, len(real), count)]
     noise = chance.standard_normal(drawn.shape, dtype=np.float32)

@@ -38,6 +38,7 @@ from triskele.index.vectors import bytes_of, to_row
 from triskele.models.bundled import bundled
 from triskele.stores.postgres.connections import Connections
 from triskele.stores.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, from_memory, row_hash, version_hash
+from triskele.stores.sentence_vectors import row_of
 from triskele.types import USER, Action, Memory
 
 OWNERS = 100
@@ -127,7 +128,7 @@ def copy(connection: Any, batch: list[Memory], made: int) -> int:
                 rows.write_row([number, *values, row_hash(values)])
         with cursor.copy("COPY vectors (slot, owner, content_hash, fingerprint, vector, tokens) FROM STDIN") as rows:
             for at, memory in enumerate(batch):
-                raw = vectors[at].tobytes(), to_row(tokens[at])
+                raw = row_of(vectors[at]), to_row(tokens[at])
                 rows.write_row([made + 1 + at, memory.owner, memory.content_hash, model.fingerprint, *raw])
     return made + len(batch)
 

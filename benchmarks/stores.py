@@ -20,6 +20,7 @@ from triskele.index.vectors import packed
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import legs
 from triskele.recall.pipeline import query_terms
+from triskele.stores.sentence_vectors import row_of
 from triskele.types import Query, Ranking
 
 # What is left of real English without stop words and punctuation.
@@ -93,7 +94,7 @@ def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = B
     width = semantic.embedder.token_dimensions
     done = 0
     while waiting := engine.store.vectors.waiting(batch):
-        found = {digest: vectors[done + place].tobytes() for place, (digest, _) in enumerate(waiting)}
+        found = {digest: row_of(vectors[done + place]) for place, (digest, _) in enumerate(waiting)}
         slots = engine.store.vectors.keep(semantic.embedder.fingerprint, found)
         counts = {slots[digest]: max(1, int(len(text) * TOKENS_PER_CHARACTER)) for digest, text in waiting}
         semantic.tokens.add({slot: packed(chance.integers(-40, 40, (n, width), np.int8)) for slot, n in counts.items()})

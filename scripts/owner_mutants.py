@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SQL = Path("src", "triskele", "stores", "sqlite")
-MIGRATIONS = {"ownership.py", "schema.py"}
+MIGRATIONS = {"compaction.py", "ownership.py", "schema.py"}
 # Tests that name owners, in their file or in their own name; the first file has what only SQLite can show. Those over
 # Postgres run none of these statements.
 CONTRACT = ["tests/stores/test_sqlite_owners.py", "tests/contract", "-k", "owner and not postgres"]
@@ -34,8 +34,10 @@ INDEXED = re.compile(r"INDEXED BY \w+ ")
 EQUIVALENT = {
     ("documents.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
     ("entities.py", "before, after FROM merges WHERE "): "the number of a name is one owner's; names go by owner",
-    ("entities.py", "SELECT row FROM mentions WHERE "): "an erasure leaves no mention of a version that is gone",
+    ("entities.py", "SELECT row FROM readings WHERE "): "an erasure leaves no mention of a version that is gone",
     ("entities.py", "(SELECT name FROM mentions WHERE "): "the number of a name is one owner's",
+    ("entities.py", "(SELECT row, name FROM mentions WHERE "): "the number of a name is one owner's",
+    ("entities.py", "({holders} WHERE "): "the number of a name is one owner's",
     ("entities.py", "DELETE FROM merges WHERE "): "what deletes a name deletes its merges",
     ("store.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",
     ("usage.py", "NULL)) < ?4 FROM conversations WHERE "): "it only decides whether the deletion after it is asked",

@@ -19,6 +19,7 @@ from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, Mentions
 from triskele.index.vectors import compressed
 from triskele.models.embedders import Encoding
+from triskele.stores.sentence_vectors import restored, rounded
 from triskele.types import Memory, Role, Scope, Sort
 
 K1, B = 1.2, 0.75
@@ -134,7 +135,11 @@ class BruteForceCorpus:
     def vectors(self, rows: Ints) -> Floats:
         width = next((len(each.sentence) for each in self._encoded.values()), 0)
         missing = np.full(width, np.nan, dtype=np.float32)
-        found = [each.sentence if (each := self._encoding(row)) else missing for row in rows.tolist()]
+        # Rounded as in every store.
+        found = [
+            restored(rounded(each.sentence[None]), width)[0] if (each := self._encoding(row)) else missing
+            for row in rows.tolist()
+        ]
         return np.array(found, dtype=np.float32).reshape(len(rows), width)
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:

@@ -70,6 +70,50 @@ def test_a_name_is_known_once_and_its_mentions_come_in_order(store: OwnerStore, 
     assert store.entities.numbered([names["helm"].name])[names["helm"].name].key == "helm"
 
 
+def test_a_version_read_again_mentions_only_what_is_new_besides(store: OwnerStore, add: Make) -> None:
+    add("one")
+    [(row, _)] = store.entities.unread()
+    store.entities.keep({row: [_named("Argo", "title"), _named("Helm")]}, read=[row])
+    newest = store.heads().mention
+    store.entities.keep({row: [_named("Helm", "found"), _named("Kite", "found"), _named("Kite")]})
+    names = store.entities.find(["argo", "helm", "kite"])
+    said = [(mention.row, mention.name, mention.kind) for mention in store.entities.mentions()]
+    assert said == [
+        (row, names[key].name, kind) for key, kind in (("argo", "title"), ("helm", "name"), ("kite", "found"))
+    ]
+    assert [mention.name for mention in store.entities.mentions(after=newest)] == [names["kite"].name]
+    assert store.entities.counts().mentions == 3
+    store.entities.keep({row: [_named("Argo")]})
+    assert store.heads().mention == store.entities.mentions()[-1].mention
+
+
+def test_names_that_begin_alike_are_told_apart(store: OwnerStore, add: Make) -> None:
+    add("one")
+    blocks = ("harbourmaster", "harbourmistress", "harbour")
+    _read(store, {"one": [Named(block, block, block.title(), False, "name") for block in blocks]})
+    for block in blocks:
+        assert [name.key for name in store.entities.akin([block])] == [block]
+    assert [name.key for name in store.entities.akin(["harbourm"])] == []
+
+
+def test_edges_are_those_of_one_number_and_not_of_longer_ones(store: OwnerStore, add: Make) -> None:
+    """Numbers with the same digits: 1, 11, 21, 111."""
+    memories = [add(f"memory {number}") for number in range(60)]
+    spoken = {
+        memory.content: [_named(f"Title {number}", "title"), _named(f"Name {number}"), _named(f"Other {number}")]
+        for number, memory in enumerate(memories)
+    }
+    _read(store, spoken)
+    for number, memory in enumerate(memories):
+        title, said = (store.entities.find([key])[key].concept for key in (f"title {number}", f"name {number}"))
+        assert {(edge.source, edge.evidence) for edge in store.entities.edges(said)} == {(title, memory.id)}
+        assert len(store.entities.edges(title)) == 2
+    four, five = (store.entities.find([key])[key].concept for key in ("name 4", "name 5"))
+    store.entities.regroup({five: four}, BY_HAND)
+    assert {edge.evidence for edge in store.entities.edges(four)} == {memories[4].id, memories[5].id}
+    assert store.entities.edges(five) == []
+
+
 def test_a_name_met_in_small_letters_may_be_written_so(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")

@@ -16,6 +16,7 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed
 from triskele.models.bundled import bundled
+from triskele.stores.sentence_vectors import row_of
 from triskele.types import Answer
 
 NOTES = (
@@ -85,7 +86,7 @@ def traces(tmp_path: Path) -> Callable[[str], set[str]]:
         if content not in made:
             [encoding] = bundled().encode_documents([content])
             tokens = compressed(content, encoding)
-            made[content] = [encoding.sentence.astype("<f4").tobytes(), *(row.tobytes() for row in tokens)]
+            made[content] = [row_of(encoding.sentence), *(row.tobytes() for row in tokens)]
         files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
         return {path.name for path in files for piece in made[content] if piece in path.read_bytes()}
 

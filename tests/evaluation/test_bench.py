@@ -325,3 +325,15 @@ def test_what_cannot_be_measured_is_refused(write_dataset: WriteDataset, tmp_pat
         run_bench(folder, arms=["fts"], out=folder / "corpus.jsonl")
     with pytest.raises(BadInput, match="nothing to rank"):
         run_bench(write_dataset(qrels=[("q4", "d1", 1)]), arms=["fts"])
+
+
+def test_the_bytes_of_a_memory_are_those_of_the_closed_folder(write_dataset: WriteDataset) -> None:
+    """As it is while the store is open and much of it is in its log."""
+    dataset = load_dataset(write_dataset())
+    harness = BenchHarness(windows(dataset.documents))
+    lexical = arm("lexical")
+    harness.retriever(lexical).search("storks", None)
+    measured = harness.bytes_per_memory(lexical)
+    harness.close()
+    files = [path for path in harness.folder.rglob("*") if path.is_file() and path.name != "ids.txt"]
+    assert measured == sum(path.stat().st_size for path in files) / len(harness.windows)

@@ -133,7 +133,7 @@ def embedded(tmp_path: Path) -> Lines:
     return [json.loads(line) for line in (tmp_path / "archive").read_bytes().splitlines()[:-1]]
 
 
-@pytest.mark.parametrize("size", [0, 3, 4, 4 * 255, 4 * 256 - 1, 4 * 100_000])
+@pytest.mark.parametrize("size", [0, 3, 4, 4 * 255, 4 * 256 - 1, 4 * 100_000, 255, 385])
 def test_a_vector_of_another_size_is_refused(embedded: Lines, tmp_path: Path, size: int) -> None:
     number = _set(embedded, "vectors", "vector", base64.b64encode(bytes(size)).decode())
     with _open(tmp_path / "target") as target:

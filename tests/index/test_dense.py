@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
-from triskele.index import lifecycle
-from triskele.index import vectors as dense
+from triskele.index import dense, lifecycle
 from triskele.index.catalog import Catalog, Columns
-from triskele.index.vectors import DenseIndex
+from triskele.index.dense import DenseIndex
+from triskele.stores.sentence_vectors import restored, rounded, row_bytes, row_of
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
@@ -40,8 +40,7 @@ class Shelf:
 
     def put(self, vectors: Floats, model: str = MODEL) -> None:
         """One memory per vector."""
-        raw = [np.asarray(vector, dtype="<f4").tobytes() for vector in vectors]
-        self.put_bytes(raw, model)
+        self.put_bytes([row_of(vector) for vector in vectors], model)
         self.given += list(vectors)
 
     def put_bytes(self, vectors: list[bytes], model: str = MODEL) -> None:
@@ -67,15 +66,20 @@ def shelf(tmp_path: Path, make_memory: Make) -> Iterator[Shelf]:
 
 
 def units(count: int, seed: int = 0, width: int = WIDTH) -> Floats:
+    """Unit vectors as they are kept: rounding changes nothing any more."""
     drawn = np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return kept(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+
+def kept(vectors: Floats) -> Floats:
+    return restored(rounded(vectors), vectors.shape[1])
 
 
 def clustered(count: int, seed: int, width: int, clusters: int = 40) -> Floats:
     centres = units(clusters, seed, width)
     drawn = np.random.default_rng(seed + 1)
     found = centres[drawn.integers(clusters, size=count)] + 0.5 * units(count, seed + 2, width)
-    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+    return kept((found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32))
 
 
 def everyone(columns: Columns) -> NDArray[np.bool_]:
@@ -260,9 +264,8 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
     vectors = units(4)
     shelf.put(vectors)
     other = "another/model@2"
-    mirrored = {
-        digest: (-np.frombuffer(raw, dtype="<f4")).tobytes() for _, digest, raw in shelf.store.vectors.page(MODEL)
-    }
+    page = shelf.store.vectors.page(MODEL)
+    mirrored = {digest: row_of(-vector) for (_, digest, _), vector in zip(page, vectors, strict=True)}
     shelf.store.vectors.keep(other, mirrored)
     columns = Catalog(shelf.store, other).view()
     theirs = DenseIndex(shelf.folder, shelf.store, other, WIDTH, tail_cap=0)
@@ -301,6 +304,9 @@ UNSOUND = {
     "empty": b"",
     "of no length": np.zeros(WIDTH, dtype="<f4").tobytes(),
     "far too long": (1e30 * units(1)[0]).astype("<f4").tobytes(),
+    "rounded, of no length": bytes(row_bytes(WIDTH)),
+    "rounded, with another byte": row_of(units(1)[0])[:-2] + b"\x07" + row_of(units(1)[0])[-1:],
+    "rounded, cut short": row_of(units(1)[0])[:-2],
 }
 
 
@@ -331,10 +337,9 @@ def test_vectors_of_a_damaged_file_do_not_hide_the_others(shelf: Shelf, tail_cap
     shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [folder] = shelf.folder.glob("dense-*")
     with (folder / "values").open("r+b") as values:
-        # Far above every cosine of the vector that is asked for, not below.
-        for place, bad in ((3, np.nan), (5, np.copysign(1e30, vectors[8][0]))):
-            values.seek(place * WIDTH * 4)
-            values.write(np.array([bad], dtype="<f4").tobytes())
+        for place in (3, 5):
+            values.seek(place * row_bytes(WIDTH))
+            values.write(bytes(row_bytes(WIDTH)))
     index = shelf.index(tail_cap=tail_cap)
     found, cosines = index.over(shelf.columns).nearest(vectors[8], everyone(shelf.columns), 4)
     expected = np.isin(np.arange(12), [3, 5], invert=True)
@@ -391,10 +396,71 @@ def test_erased_vectors_leave_no_byte_in_the_rebuilt_file(shelf: Shelf) -> None:
     index = shelf.index(tail_cap=0)
     index.over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [folder] = shelf.folder.glob("dense-*")
-    assert vectors[5].tobytes() in (folder / "values").read_bytes()
+    assert row_of(vectors[5]) in (folder / "values").read_bytes()
     gone = next(memory.id for _, memory in shelf.store.versions() if memory.content == "text 5")
     shelf.store.erase([gone], batch="erase")
     index.rebuild()
-    assert vectors[5].tobytes() not in (folder / "values").read_bytes()
+    assert row_of(vectors[5]) not in (folder / "values").read_bytes()
     found, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
     assert shelf.store.rows(shelf.columns.rows[found].tolist()).popitem()[1].content == "text 6"
+
+
+def test_rows_of_four_bytes_per_dimension_answer_as_fresh_ones(shelf: Shelf) -> None:
+    """As a database has them that an earlier version wrote."""
+    drawn = np.random.default_rng(3).standard_normal((30, WIDTH)).astype(np.float32)
+    vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    shelf.put(vectors[:10])
+    shelf.put_bytes([vector.tobytes() for vector in vectors[10:20]])
+    shelf.put(vectors[20:])
+    for tail_cap in (100, 0):
+        placed = shelf.index(tail_cap=tail_cap).over(shelf.columns)
+        np.testing.assert_array_equal(placed.gather(np.arange(30)), kept(vectors))
+    assert shelf.index().damaged() == 0
+
+
+@pytest.mark.parametrize("can_write", [True, False])
+def test_the_file_of_the_format_before_is_replaced(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, can_write: bool
+) -> None:
+    vectors = units(8)
+    shelf.put(vectors)
+    older = shelf.folder / "dense-1-some_model@1"
+    older.mkdir(parents=True)
+    (older / "values").write_bytes(vectors.tobytes())
+    if not can_write:
+        monkeypatch.setattr(DenseIndex, "catch_up", lambda *_, **__: False)
+    index = shelf.index()
+    found, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
+    assert found.tolist() == [6]
+    assert older.exists() != can_write
+    assert index.path.exists() == can_write
+
+
+def test_bits_are_written_where_they_are_asked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "EXACT_LIMIT", 50)
+    shelf.put(units(50))
+    index = shelf.index(tail_cap=0)
+    index.over(shelf.columns)
+    assert not (index.path / "bits").exists()
+    shelf.put(units(1, 1))
+    index.over(shelf.columns)
+    assert (index.path / "bits").exists()
+
+
+def test_vectors_above_the_limit_are_read_from_the_file(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copy of a large file is kept in memory, and its vectors are the same."""
+    monkeypatch.setattr(dense, "EXACT_LIMIT", 50)
+    vectors, asked = units(80), units(1, 4)[0]
+    shelf.put(vectors[:70])
+    index = shelf.index(tail_cap=20)
+    index.over(shelf.columns)
+    shelf.put(vectors[70:])
+    placed = index.over(shelf.columns)
+    assert placed.vectors.file is None and len(placed.vectors.tail) == 10
+    np.testing.assert_array_equal(placed.gather(np.arange(80)), vectors)
+    monkeypatch.setattr(dense, "EXACT_LIMIT", 1000)
+    in_memory = shelf.index(tail_cap=20).over(shelf.columns)
+    assert in_memory.vectors.file is not None
+    np.testing.assert_allclose(placed.scan(asked), in_memory.scan(asked), atol=1e-6)
+    # The same cosine in any company.
+    assert placed.cosines(asked, np.array([3, 75])).tolist() == placed.scan(asked)[[3, 75]].tolist()

@@ -18,10 +18,11 @@ from triskele.base.files import file_lock
 from triskele.errors import IndexUnavailable
 from triskele.index import lifecycle
 from triskele.index.analysis import Analyzer
+from triskele.index.dense import DenseIndex
 from triskele.index.lexical import LexicalIndex
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import MentionIndex
-from triskele.index.vectors import DenseIndex, TokenIndex
+from triskele.index.vectors import TokenIndex
 from triskele.stores.protocols import Heads, OwnerStore
 
 
@@ -155,6 +156,14 @@ def test_a_short_tail_stays_in_memory_and_a_long_one_is_written(folder: Path) ->
     assert index.view() is not before
 
 
+def test_files_of_the_format_before_are_replaced_however_short_the_tail(folder: Path) -> None:
+    index = ToyIndex(folder, ToyStore("one"))
+    older = folder / "toy-2-small_one"
+    older.mkdir(parents=True)
+    assert index.view() == ["ONE"]
+    assert index.kept() == ["ONE"] and not older.exists()
+
+
 def test_an_index_that_writes_at_once_has_no_first_tail(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToyIndex, "writes_at_once", True)
     index = ToyIndex(folder, ToyStore("one"))
@@ -277,6 +286,6 @@ def test_folders_and_locks_have_the_names_of_existing_stores(folder: Path) -> No
         "tokens.lock": TokenIndex(folder, store, "some/model@1", 4),
         "mentions.lock": MentionIndex(folder, store),
     }
-    names = ["lexical-6-english", "dense-1-some_model@1", "tokens-2-some_model@1", "mentions-1"]
+    names = ["lexical-6-english", "dense-2-some_model@1", "tokens-2-some_model@1", "mentions-2"]
     assert [index.path.name for index in indexes.values()] == names
     assert [index._lock_path().name for index in indexes.values()] == list(indexes)

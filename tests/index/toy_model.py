@@ -17,6 +17,7 @@ from triskele.engine import Engine
 from triskele.errors import ModelUnavailable
 from triskele.index import local, worker
 from triskele.models.embedders import Encoding
+from triskele.stores.sentence_vectors import row_of
 
 PATIENCE_S = 30
 DIMENSIONS, TOKEN_DIMENSIONS = 8, 4
@@ -83,12 +84,12 @@ def assert_whole(engine: Engine, count: int) -> None:
     kept = {}
     last = 0
     while page := engine.store.vectors.page(toy.fingerprint, after=last):
-        kept |= {slot: np.frombuffer(vector, dtype="<f4") for slot, _, vector in page}
+        kept |= {slot: vector for slot, _, vector in page}
         last = page[-1][0]
     texts = engine.store.vectors.contents(sorted(kept))
     assert len(set(texts.values())) == len(texts) == len(kept) == count
     for slot, vector in kept.items():
-        np.testing.assert_array_equal(vector, _unit(texts[slot], DIMENSIONS))
+        assert vector == row_of(_unit(texts[slot], DIMENSIONS))
     records = semantic.tokens._file.open(engine.store.epoch())
     assert records is not None
     assert sorted(records.slots.tolist()) == sorted(kept)

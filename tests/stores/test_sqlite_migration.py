@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import numpy as np
 import pytest
 
 from triskele import config
@@ -30,7 +31,8 @@ from triskele.recall import plan as plans
 from triskele.stores.derived import EMBED
 from triskele.stores.protocols import VAULT
 from triskele.stores.rows import VERSION_COLUMNS, from_link, from_memory, row_hash
-from triskele.stores.sqlite import schema
+from triskele.stores.sentence_vectors import row_of
+from triskele.stores.sqlite import compaction, schema
 from triskele.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.stores.sqlite.store_file import index_folder
@@ -42,6 +44,8 @@ FIXTURE = Path(__file__).parent.parent / "data" / "store_0_1_0"
 FORMAT = 6
 # The format before there were speakers, and what a version had until then.
 UNSPOKEN = 10
+# The format before sentence vectors had a byte per dimension.
+WIDE = 13
 OLD_COLUMNS = VERSION_COLUMNS.removesuffix(", speaker, role")
 PASSPHRASE, AS_OF = "nine herons on the weir", "2026-11-20"
 
@@ -162,9 +166,9 @@ def _killed_at(step: int, path: Path) -> bool:
         migrate = schema.migrate
 
         def watched(connection: apsw.Connection, owner: str) -> None:
+            # Also what follows the migration: giving back space.
             connection.exec_trace = count
             migrate(connection, owner)
-            connection.exec_trace = None
 
         schema.migrate = watched
         SqliteStore(path).close()
@@ -197,6 +201,7 @@ def test_killed_at_any_step_the_migration_goes_on(open_home: Callable[..., Engin
 def _older_store(path: Path, format: int, memories: list[Memory], links: list[Link] = []) -> apsw.Connection:  # noqa: B006
     """A store in an older format, as the version of that time wrote it; the connection that made it."""
     connection = apsw.Connection(str(path))
+    connection.pragma("synchronous", "off")
     for step in MIGRATIONS[:format]:
         assert isinstance(step, str)
         connection.execute(step)
@@ -405,6 +410,146 @@ def test_a_store_without_speakers_keeps_its_hashes_and_takes_speakers(tmp_path: 
     damaged = {finding.subject for finding in unbound.maintenance.check(deep=True)}
     assert damaged == {f"versions {first.id}", f"versions {second.id}"}
     unbound.close()
+
+
+# Sentence vectors of four bytes per dimension
+
+
+def _wide_store(path: Path, make_memory: Make, count: int = 300) -> dict[str, bytes]:
+    """A store of the format before there was one byte per dimension; what its vectors become, by content."""
+    memories = [make_memory(f"number {number}") for number in range(count)]
+    connection = _older_store(path, FORMAT, memories)
+    drawn = np.random.default_rng(1).standard_normal((count, 384)).astype("<f4")
+    vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    rows = zip(memories, vectors, strict=True)
+    connection.executemany(
+        "INSERT INTO vectors (content_hash, fingerprint, vector) VALUES (?, 'model', ?)",
+        [(memory.content_hash, vector.tobytes()) for memory, vector in rows],
+    )
+    _go_on(connection, FORMAT, WIDE)
+    for number in range(1, 1 + count):
+        connection.execute(
+            "INSERT INTO names (owner, key, block, text, any_case, spread, concept)"
+            " VALUES ('me', ?1, ?1, ?1, 0, ?2, ?2)",
+            [f"name {number}", number],
+        )
+    mentions = _mentions(count)
+    connection.executemany("INSERT INTO mentions (owner, row, name, kind) VALUES ('me', ?, ?, ?)", mentions)
+    connection.close()
+    return {memory.content_hash: row_of(vector) for memory, vector in zip(memories, vectors, strict=True)}
+
+
+def _mentions(count: int) -> list[tuple[int, int, str]]:
+    """Every memory has a title and names the title of the next one; later the first one names all."""
+    said = [(row, row, "title") for row in range(1, 1 + count)]
+    said += [(row, row + 1, "name") for row in range(1, count)]
+    return said + [(1, name, "found") for name in range(3, 1 + count)]
+
+
+def test_mentions_are_one_row_for_each_version_and_the_same(tmp_path: Path, make_memory: Make) -> None:
+    path = tmp_path / "old.db"
+    _wide_store(path, make_memory)
+    unbound = SqliteStore(path)
+    store = unbound.of("me")
+    mentions = store.entities.mentions()
+    assert sorted((row, name, kind) for _, row, name, kind in mentions) == sorted(_mentions(300))
+    assert [mention.mention for mention in mentions] == list(range(1, 1 + len(mentions)))
+    assert store.heads().mention == len(mentions) == store.entities.counts().mentions
+    [[readings]] = apsw.Connection(str(path)).execute("SELECT count(*) FROM readings").fetchall()
+    assert readings == 300
+    assert len(store.entities.common(20)) == 280
+    [first, second] = (memory for _, memory in list(store.versions())[:2])
+    assert {(edge.source, edge.target, edge.evidence) for edge in store.entities.edges(2)} == {
+        (1, 2, first.id),
+        (2, 3, second.id),
+    }
+    unbound.close()
+
+
+def test_vectors_are_narrowed_and_the_file_becomes_smaller(tmp_path: Path, make_memory: Make) -> None:
+    path = tmp_path / "old.db"
+    expected = _wide_store(path, make_memory)
+    size = path.stat().st_size
+    unbound = SqliteStore(path)
+    page = unbound.of("me").vectors.page("model")
+    assert {digest: raw for _, digest, raw in page} == expected
+    assert [slot for slot, _, _ in page] == list(range(1, 301))
+    slots = unbound.of("me").vectors.keep("model", {make_memory("more").content_hash: b"none"})
+    assert slots == {}
+    assert unbound.maintenance.check(deep=True) == []
+    unbound.close()
+    assert path.stat().st_size < size - 300 * 1000
+
+
+def test_killed_at_any_step_vectors_are_narrowed_and_space_is_given_back(tmp_path: Path, make_memory: Make) -> None:
+    pristine, path = tmp_path / "pristine.db", tmp_path / "old.db"
+    expected = _wide_store(pristine, make_memory, 60)
+    # Most steps write what one memory mentions.
+    for step in (*range(20), *range(20, 1000, 11)):
+        for file in tmp_path.glob("old.db*"):
+            file.unlink()
+        shutil.copyfile(pristine, path)
+        is_over = _killed_at(step, path)
+        unbound = SqliteStore(path)
+        assert {digest: raw for _, digest, raw in unbound.of("me").vectors.page("model")} == expected, step
+        said = [(row, name, kind) for _, row, name, kind in unbound.of("me").entities.mentions()]
+        assert sorted(said) == sorted(_mentions(60)), step
+        assert unbound.maintenance.check(deep=True) == []
+        unbound.close()
+        assert path.stat().st_size < pristine.stat().st_size - 60 * 1000, step
+        if is_over:
+            return
+    pytest.fail("the migration has no end")
+
+
+def test_where_space_cannot_be_given_back_the_store_opens(tmp_path: Path, make_memory: Make) -> None:
+    path = tmp_path / "old.db"
+    expected = _wide_store(path, make_memory, 60)
+    reader = apsw.Connection(str(path))
+    reader.pragma("journal_mode", "wal")
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM versions").fetchall()
+    unbound = SqliteStore(path)
+    assert {digest: raw for _, digest, raw in unbound.of("me").vectors.page("model")} == expected
+    # As before for those who write.
+    assert unbound.maintenance._database.connection().pragma("busy_timeout") == 30_000
+    unbound.close()
+    reader.close()
+
+
+def test_narrowed_vectors_are_the_fresh_ones_and_nothing_is_embedded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = ("The bakery closes at six.", "Ingrid waters the plants.", "The kettle is red.")
+    settings = config.load({"TRISKELE_HOME": str(tmp_path / "home")})
+    engine = Engine(settings, tmp_path)
+    engine.remember_all([engine.draft(note) for note in notes])
+    engine.embed()
+    model = engine.semantic()
+    assert model is not None
+    fresh = {digest: raw for _, digest, raw in engine.store.vectors.page(model.embedder.fingerprint)}
+    scores = _dense_scores(engine)
+    engine.close()
+    connection = apsw.Connection(str(tmp_path / "home" / "memories.db"))
+    for note, made in zip(notes, model.embedder.encode_documents(notes), strict=True):
+        wide = made.sentence.astype("<f4").tobytes()
+        connection.execute("UPDATE vectors SET vector = ? WHERE content_hash = ?", [wide, content_hash(note)])
+    compaction.narrow_vectors(connection, "me")
+    connection.close()
+
+    def refuse(self: BundledEmbedder, texts: Sequence[str]) -> list[Encoding]:
+        raise AssertionError("embedded again")
+
+    monkeypatch.setattr(BundledEmbedder, "encode_documents", refuse)
+    with Engine(settings, tmp_path) as again:
+        assert {digest: raw for _, digest, raw in again.store.vectors.page(model.embedder.fingerprint)} == fresh
+        assert again.embed() == 0
+        assert _dense_scores(again) == scores
+
+
+def _dense_scores(engine: Engine) -> dict[str, float]:
+    hits = engine.recall("when does the bakery close?", logged=False).hits
+    return {hit.memory.content: hit.legs["dense"].score for hit in hits if "dense" in hit.legs}
 
 
 # A newer store

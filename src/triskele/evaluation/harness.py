@@ -39,6 +39,7 @@ OWN_DEPTH = 30
 FORMAT = 4
 _BATCH = 2000
 _IDS = "ids.txt"
+_DATABASE = {".db", ".db-wal", ".db-shm"}
 
 Progress = Callable[[str, int, int], None]
 
@@ -130,8 +131,11 @@ class Harness(ABC):
         """The size of the store and its indexes, or of the baseline's index, per memory."""
         if arm.plan is None:
             return self._baseline.bytes() / max(1, len(self.windows))
-        files = self.engine.settings.home.rglob("*")
-        return sum(file.stat().st_size for file in files if file.is_file()) / max(1, len(self.windows))
+        # By its pages: while a database is open, some of them are in its log too, which goes when it is closed.
+        database = self.engine.census().bytes
+        files = [path for path in self.engine.settings.home.rglob("*") if path.suffix not in _DATABASE]
+        beside = sum(path.stat().st_size for path in files if path.is_file() and path.name != _IDS)
+        return (database + beside) / max(1, len(self.windows))
 
     def close(self) -> None:
         """Free the index of the baseline."""

@@ -30,6 +30,7 @@ from triskele.recall.model_switch import in_force
 from triskele.stores import archive, factory
 from triskele.stores.archive import OwnerRows
 from triskele.stores.protocols import Maintenance, OwnerStore, Store
+from triskele.stores.sentence_vectors import row_bytes
 
 FORMAT = "archive"
 
@@ -130,7 +131,7 @@ def import_archive(
 def _refuse_other_widths(engine: ArchiveEngine, widths: Mapping[str, int]) -> None:
     """Refuse vectors that the model in force here cannot have made, where the archive names that model."""
     embedder = _embedder(engine.store, engine.settings) if widths else None
-    expected = 4 * embedder.dimensions if embedder is not None else 0
+    expected = row_bytes(embedder.dimensions) if embedder is not None else 0
     if embedder is not None and widths.get(embedder.fingerprint, expected) != expected:
         raise BadInput("the archive has vectors of another size than their model makes: nothing was imported")
 

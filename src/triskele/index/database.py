@@ -21,7 +21,7 @@ from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, 
 from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
-from triskele.index.vectors import TOLERANCE, bytes_of, from_row
+from triskele.index.vectors import bytes_of, from_row
 from triskele.models.embedders import Encoding
 from triskele.stores.corpus_store import (
     CandidateRow,
@@ -33,6 +33,7 @@ from triskele.stores.corpus_store import (
     WordCounts,
 )
 from triskele.stores.protocols import Heads, OwnerStore
+from triskele.stores.sentence_vectors import restored, sound_rows
 from triskele.types import Memory, Role, Scope, Sort
 
 _K1, _B = 1.2, 0.75
@@ -443,5 +444,5 @@ def _text(vector: Floats) -> str:
 
 def _sound_vector(raw: bytes, width: int) -> Floats | None:
     """A sentence vector as a store keeps it; None if it has another size or is not of length 1."""
-    vector = np.frombuffer(raw, "<f4") if len(raw) == 4 * width else None
-    return vector if vector is not None and abs(float(np.linalg.norm(vector)) - 1) <= TOLERANCE else None
+    rows, is_sound = sound_rows([raw], width)
+    return restored(rows, width)[0] if is_sound.all() else None

@@ -139,12 +139,19 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         """The folders of this kind of index, of any format, model or language."""
         return list(folder.glob(f"{cls.kind}-*"))
 
+    def earlier(self) -> Path:
+        """The folder of the format before."""
+        return self.path.with_name(
+            self.path.name.replace(f"{self.kind}-{self.format}", f"{self.kind}-{self.format - 1}", 1)
+        )
+
     def catch_up(self, *, wait_s: float | None = None) -> bool:
         """Bring the files up to the store; False if another process holds the lock."""
         with self._lock(wait_s) as is_held:
             if is_held:
                 epoch = self._store.epoch()
                 self._append(epoch, self._open(epoch))
+                shutil.rmtree(self.earlier(), ignore_errors=True)
         with self._mutex:
             self._view = None
         return is_held
@@ -183,6 +190,8 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         tail = self._since(kept)
         # Files that cannot be used may hold what was erased: they are replaced however short the tail is.
         is_due = len(tail) > self._tail_cap or (kept is None and (self.writes_at_once or self.path.exists()))
+        # And those of the format before take space.
+        is_due = is_due or self.earlier().exists()
         if is_due and self._has_caught_up():
             kept = self._open(epoch)
             tail = self._since(kept)

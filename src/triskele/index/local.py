@@ -16,10 +16,11 @@ from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog, Columns, ScopeView
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions, is_called
+from triskele.index.dense import EXACT_LIMIT, DenseIndex, PlacedVectors, highest
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
-from triskele.index.vectors import EXACT_LIMIT, DenseIndex, PlacedVectors, TokenIndex, TokenVectors, highest
+from triskele.index.vectors import TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder, Encoding
 from triskele.stores.protocols import Heads, OwnerStore

@@ -18,6 +18,8 @@ from triskele.stores.protocols import Heads, OwnerStore
 _TITLE, _LEAD = 1, 2
 _SUBJECTS = {"title": _TITLE, "lead": _LEAD}
 _COLUMNS = 3
+# In the file the kind of subject is in the lowest bits of the name.
+_FILE_COLUMNS, _BITS = 2, 2
 # A name in at least this many texts may be too common to connect memories.
 COMMON_FROM = 20
 
@@ -148,11 +150,11 @@ class _Tail:
 class MentionIndex(DiskIndex[Records, _Tail, Layers]):
     """Which memories mention which concepts, as fresh as the store."""
 
-    kind, format, title, lock_name = "mentions", 1, "the index of mentions", "mentions.lock"
+    kind, format, title, lock_name = "mentions", 2, "the index of mentions", "mentions.lock"
 
     def __init__(self, folder: Path, store: OwnerStore, *, tail_cap: int = 20_000) -> None:
         super().__init__(folder, store, tail_cap=tail_cap)
-        self._file = AppendFile(self.path, "<i4", _COLUMNS)
+        self._file = AppendFile(self.path, "<i4", _FILE_COLUMNS)
         self._settled: _Settled | None = None
         self._tail: _Tail | None = None
         self._groups: tuple[tuple[str, int], Ints] | None = None
@@ -196,15 +198,17 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
     def _append(self, epoch: str, kept: Records | None) -> None:
         # Not the tail in memory: another process may have erased mentions that are still in it.
         if fresh := self._past(kept.last_slot if kept else 0):
-            self._file.append(epoch, {fresh[-1].mention: _triples(fresh)})
+            rows, names, subjects = _triples(fresh).T
+            self._file.append(epoch, {fresh[-1].mention: np.stack([rows, names << _BITS | subjects], axis=1)})
 
     def _join(self, kept: Records | None, tail: _Tail) -> Layers:
         """Old and new mentions; what a new memory costs follows from what it mentions, not from the store's size."""
         concepts = self._concepts(tail.stamp[0])
         settled = self._settled
         if settled is None or settled.stamp != tail.stamp or not settled.is_valid(concepts):
-            written = kept.values if kept else np.empty((0, _COLUMNS), dtype=np.int32)
-            triples = written.astype(np.int64)
+            written = kept.values if kept else np.empty((0, _FILE_COLUMNS), dtype=np.int32)
+            rows, marked = written.astype(np.int64).T
+            triples = np.stack([rows, marked >> _BITS, marked & ((1 << _BITS) - 1)], axis=1)
             names = int(triples[:, 1].max(initial=-1)) + 1
             known = _concept_of(np.arange(names), concepts)
             self._settled = settled = _Settled(tail.stamp, known, _bipartite(triples, concepts))

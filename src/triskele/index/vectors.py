@@ -1,9 +1,4 @@
-"""The vectors of one model: sentence vectors for the dense leg, token vectors for late interaction.
-
-Sentence vectors are in a memory-mapped file; a search scans all of it and filters in the scan. Up to EXACT_LIMIT
-vectors the scan is exact; above, one bit per dimension, in a separate file, selects candidates for the exact vectors.
-Token vectors have two bits per dimension, without stop words and punctuation.
-"""
+"""The token vectors of one model, for late interaction: two bits per dimension, without stop words and punctuation."""
 
 from __future__ import annotations
 
@@ -19,14 +14,11 @@ from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
 from triskele.index.append_file import AppendFile, Records, slots_of, sound_records
-from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
 from triskele.models.embedders import Encoding
 from triskele.stores.protocols import Heads, OwnerStore
 
-EXACT_LIMIT = 20_000
-BIT_CANDIDATES = 3000
 # Token vectors were int8 before; their bits are made from that, so that converted ones equal fresh ones.
 _SCALE = 127.0
 # Of normally distributed numbers this share is more than a deviation from 0, and this much larger than the others.
@@ -37,195 +29,7 @@ _LEVELS = (np.where(_PAIRS[:, ::2], 1, -1) * np.where(_PAIRS[:, 1::2], _FAR_LEVE
 # Before the bits of a row's token vectors: with it the length is odd, which no even number of int8 dimensions has.
 _BITS_MARK = b"\x02"
 _CONVERTED_AT_ONCE = 4096
-_BLOCK, _GATHERED = 512, 256
-_PARTS_OF_LIMIT = 4
-# Unit vectors, give or take what rounding does to their length.
-TOLERANCE = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class _Vectors:
-    """Vectors in order of slots: those of the file, then those past it."""
-
-    slots: Ints
-    file: Floats
-    tail: Floats
-    bits: NDArray[np.uint64] | None
-
-    def gather(self, at: Ints) -> Floats:
-        """Vectors by place; of a memory-mapped file only these pages are read."""
-        if not len(self.tail):
-            return self.file.take(at, axis=0)
-        in_file = at < len(self.file)
-        found = np.empty((len(at), self.file.shape[1]), dtype=np.float32)
-        found[in_file] = self.file[at[in_file]]
-        found[~in_file] = self.tail[at[~in_file] - len(self.file)]
-        return found
-
-    def products(self, vector: Floats, at: Ints) -> Floats:
-        """The products of a vector with those at some places, a few at a time: they stay in the processor's cache."""
-        found = np.empty(len(at), dtype=np.float32)
-        for first in range(0, len(at), _GATHERED):
-            some = slice(first, first + _GATHERED)
-            np.vecdot(self.gather(at[some]), vector, out=found[some])
-        return found
-
-    def places(self, slots: Ints) -> Ints:
-        """The places of slots; −1 for unknown ones."""
-        if not len(self.slots):
-            return np.full(len(slots), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
-        return np.where(self.slots[at] == slots, at, -1).astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedVectors:
-    """Vectors with the place of each catalog entry among them, −1 for none; in order if they are those of the file."""
-
-    vectors: _Vectors
-    places: Ints
-    is_in_order: bool
-
-    def scan(self, vector: Floats) -> Floats:
-        """The cosines of all entries of the catalog; NaN where an entry has no sound vector."""
-        # Row by row takes half as long as a product of matrices, and a row has the same product in any company.
-        cosines: Floats = np.vecdot(self.vectors.file, vector)
-        if not self.is_in_order:
-            # The place −1 is the last one.
-            tail = np.vecdot(self.vectors.tail, vector)
-            cosines = np.concatenate([cosines, tail, [np.float32(np.nan)]])[self.places]
-        cosines[~_is_cosine(cosines)] = np.nan
-        return cosines
-
-    def nearest(self, vector: Floats, mask: NDArray[np.bool_], limit: int) -> tuple[Ints, Floats]:
-        """The entries of the catalog nearest to a vector among those that the mask allows, with their cosines."""
-        allowed = np.flatnonzero(mask if self.is_in_order else mask & (self.places >= 0))
-        if len(allowed) > EXACT_LIMIT and self.vectors.bits is not None:
-            is_everyone = self.is_in_order and len(allowed) == len(self.vectors.slots)
-            places = None if is_everyone else self.places[allowed]
-            allowed = allowed[_nearest_by_bits(self.vectors.bits, vector, places)]
-        best, cosines = highest(self.vectors.products(vector, self.places[allowed]), limit)
-        return allowed[best], cosines
-
-    def cosines(self, vector: Floats, at: Ints) -> Floats:
-        """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
-        own = self.places[at]
-        found = np.full(len(at), np.nan, dtype=np.float32)
-        found[own >= 0] = self.vectors.products(vector, own[own >= 0])
-        return np.where(_is_cosine(found), found, np.float32(np.nan))
-
-    def gather(self, at: Ints) -> Floats:
-        """The vectors of some entries of the catalog; NaN if an entry has none."""
-        own = self.places[at]
-        found = np.full((len(at), self.vectors.file.shape[1]), np.nan, dtype=np.float32)
-        found[own >= 0] = self.vectors.gather(own[own >= 0])
-        return found
-
-
-class DenseIndex(DiskIndex[Records, dict[int, Floats], _Vectors]):
-    """Finds versions by the cosines of their sentence vectors."""
-
-    kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
-
-    def __init__(
-        self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
-    ) -> None:
-        super().__init__(folder, store, fingerprint, tail_cap=tail_cap)
-        self.fingerprint = fingerprint
-        self._file = AppendFile(self.path, "<f4", dimensions)
-        self._bit_file = AppendFile(self.path / "bits", "u1", -(-dimensions // 8))
-        self._placed: tuple[Columns, PlacedVectors] | None = None
-
-    def over(self, columns: Columns, heads: Heads | None = None) -> PlacedVectors:
-        """The vectors as of now by the entries of a catalog."""
-        view, placed = self.view(heads), self._placed
-        if placed is None or placed[0] is not columns or placed[1].vectors is not view:
-            places = view.places(columns.slots)
-            is_in_order = len(places) == len(view.file) and np.array_equal(places, np.arange(len(places)))
-            placed = self._placed = (columns, PlacedVectors(view, places, is_in_order))
-        return placed[1]
-
-    def rebuild(self) -> None:
-        """Write the files again from the store; unsound vectors leave the store, so that they are computed again."""
-        self._store.vectors.drop(self._read_past(0)[1])
-        super().rebuild()
-
-    def damaged(self) -> int:
-        """The number of records that differ from what was written, and of unsound vectors in the store."""
-        epoch = self._store.epoch()
-        return len(self._read_past(0)[1]) + self._file.damaged(epoch) + self._bit_file.damaged(epoch)
-
-    def orphans(self, slots: Ints) -> int:
-        """The number of records that belong to none of the store's slots: an erasure was interrupted."""
-        return self._file.others(self._store.epoch(), slots)
-
-    def close(self) -> None:
-        """Release files and memory; the next read opens them again."""
-        with self._mutex:
-            super().close()
-            self._placed = None
-
-    def _position(self, heads: Heads) -> int:
-        return heads.slot
-
-    def _open(self, epoch: str) -> Records | None:
-        return self._file.open(epoch)
-
-    def _since(self, kept: Records | None) -> dict[int, Floats]:
-        return self._read_past(kept.last_slot if kept else 0)[0]
-
-    def _append(self, epoch: str, kept: Records | None) -> None:
-        self._file.append(epoch, self._since(kept))
-        self._append_bits(epoch)
-
-    def _join(self, kept: Records | None, tail: dict[int, Floats]) -> _Vectors:
-        known = kept.slots if kept else np.empty(0, dtype=np.int64)
-        vectors = kept.values if kept else np.empty((0, self._file.width), dtype=np.float32)
-        fresh = np.array(list(tail.values()), dtype=np.float32).reshape(-1, self._file.width)
-        slots = np.concatenate([known, np.array(list(tail), dtype=np.int64)])
-        bits = _by_uint64(np.concatenate([self._kept_bits(kept), _bits(fresh)])) if len(slots) > EXACT_LIMIT else None
-        return _Vectors(slots, vectors, fresh, bits)
-
-    def _kept_bits(self, records: Records | None) -> NDArray[np.uint8]:
-        """The bits of the file's vectors; those that their own file lacks are computed."""
-        if records is None:
-            return np.empty((0, self._bit_file.width), dtype=np.uint8)
-        kept = self._sound_bits(records)
-        return np.concatenate([kept, _bits(records.values[len(kept) :])])
-
-    def _sound_bits(self, records: Records) -> NDArray[np.uint8]:
-        """The bits that their file has for the first of some records."""
-        kept = self._bit_file.open(self._store.epoch())
-        if kept is None or not np.array_equal(kept.slots, records.slots[: len(kept.slots)]):
-            return np.empty((0, self._bit_file.width), dtype=np.uint8)
-        return kept.values
-
-    def _read_past(self, slot: int) -> tuple[dict[int, Floats], list[int]]:
-        """The store's sound vectors past a slot, and the slots of unsound ones: wrong size, not of length 1."""
-        found: dict[int, Floats] = {}
-        unsound: list[int] = []
-        size = 4 * self._file.width
-        while page := self._store.vectors.page(self.fingerprint, after=slot):
-            whole = [(number, raw) for number, _, raw in page if len(raw) == size]
-            vectors = np.frombuffer(b"".join(raw for _, raw in whole), dtype="<f4").reshape(-1, self._file.width)
-            lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
-            # NaN is not within the tolerance either.
-            is_sound = np.abs(lengths - 1) <= TOLERANCE
-            sound = {number: vectors[place] for place, (number, _) in enumerate(whole) if is_sound[place]}
-            unsound += [number for number, _, _ in page if number not in sound]
-            found |= sound
-            slot = page[-1][0]
-        return found, unsound
-
-    def _append_bits(self, epoch: str) -> None:
-        """Bring the file of bits up to the file of vectors."""
-        records = self._file.open(epoch)
-        if records is not None:
-            known = len(self._sound_bits(records))
-            if not known:
-                shutil.rmtree(self._bit_file.path, ignore_errors=True)
-            fresh = zip(records.slots[known:].tolist(), _bits(records.values[known:])[:, None], strict=True)
-            self._bit_file.append(epoch, dict(fresh))
+_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,8 +75,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         self.fingerprint = fingerprint
         self._dimensions = dimensions
         self._file = AppendFile(self.path, "u1", bytes_of(dimensions))
-        older = self.path.with_name(self.path.name.replace(f"{self.kind}-{self.format}", f"{self.kind}-1", 1))
-        self._older = AppendFile(older, "i1", dimensions)
+        self._older = AppendFile(self.earlier(), "i1", dimensions)
         self._whole: tuple[Ints, Records | None] | None = None
 
     def add(self, encodings: Mapping[int, Bits], *, wait: bool = True) -> None:
@@ -455,45 +258,3 @@ def bytes_of(dimensions: int) -> int:
 
 def _is_content_word(token: str) -> bool:
     return any(character.isalnum() for character in token) and token.lower() not in STOP_WORDS
-
-
-def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
-    """Whether numbers can be cosines; those of a damaged file may be anything, NaN included."""
-    return np.abs(numbers) <= 1 + TOLERANCE
-
-
-def _bits(vectors: Floats) -> NDArray[np.uint8]:
-    """One bit per dimension, its sign."""
-    return np.packbits(vectors > 0, axis=1)
-
-
-def _by_uint64(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The bits as integers: the first 64 bits of all vectors, then the next 64."""
-    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64).T)
-
-
-def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints | None) -> Ints:
-    """Those of some places, or of all, whose vectors differ in the fewest bits."""
-    distances = np.zeros(bits.shape[1], dtype=np.uint16)
-    # One integer after the other over all vectors: sums over the few integers of each are far slower.
-    for column, asked in zip(bits, _by_uint64(_bits(vector[None])), strict=True):
-        distances += np.bitwise_count(column ^ asked)
-    distance = distances if places is None else distances[places]
-    # Distances are few: counting them takes a fraction of a partition. Those as far as the last one count too.
-    farthest = np.bincount(distance).cumsum().searchsorted(BIT_CANDIDATES)
-    return np.flatnonzero(distance <= farthest)
-
-
-def highest(cosines: Floats, limit: int) -> tuple[Ints, Floats]:
-    """The places of the highest cosines and these, best first, ties by place; what is no cosine is left out."""
-    is_chosen = _is_cosine(cosines)
-    if (size := len(cosines) // (_PARTS_OF_LIMIT * limit)) > 1:
-        # So many parts have one as high as that, so the last of the highest is no lower: the others are not compared.
-        parts = np.where(is_chosen, cosines, np.float32(-2))[: size * _PARTS_OF_LIMIT * limit].reshape(-1, size)
-        is_chosen &= cosines >= np.partition(parts.max(axis=1), -limit)[-limit]
-    chosen = np.flatnonzero(is_chosen)
-    if len(chosen) > limit:
-        border = np.partition(cosines[chosen], len(chosen) - limit)[len(chosen) - limit]
-        chosen = chosen[cosines[chosen] >= border]
-    chosen = chosen[np.argsort(-cosines[chosen], kind="stable")][:limit]
-    return chosen, cosines[chosen]

@@ -16,6 +16,7 @@ from triskele.index.vectors import compressed, to_row
 from triskele.models.bundled import is_known
 from triskele.stores.derived import EMBED, NAMES
 from triskele.stores.protocols import Heads, OwnerStore
+from triskele.stores.sentence_vectors import row_of
 
 BATCH = 64
 # Longer than a batch takes: what a killed process had claimed waits as long.
@@ -178,7 +179,7 @@ def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | N
 def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> None:
     """Write the vectors of some texts, which stay queued until their token vectors are written too."""
     encodings = dict(zip(texts, semantic.embedder.encode_documents(list(texts.values())), strict=True))
-    vectors = {digest: made.sentence.astype("<f4").tobytes() for digest, made in encodings.items()}
+    vectors = {digest: row_of(made.sentence) for digest, made in encodings.items()}
     tokens = {digest: compressed(texts[digest], made) for digest, made in encodings.items()}
     if store.vectors.keeps_tokens:
         # The index reads them from there, in every process.

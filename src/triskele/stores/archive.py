@@ -34,9 +34,11 @@ from triskele.stores.rows import (
     to_memory,
     version_hash,
 )
+from triskele.stores.sentence_vectors import narrowed, width_of
 
 TITLE = "triskele archive"
-FORMAT = 1
+# In the first one, which is still read, sentence vectors have four bytes per dimension.
+FORMATS = (1, 2)
 _BATCH = 500
 _BATCH_BYTES = 2**23
 # Longer than any row: a document of a few megabytes at most.
@@ -130,7 +132,7 @@ TABLES: dict[str, _Table] = {
     "vectors": _Table("slot, content_hash, fingerprint, vector, tokens", "slot", {"slot": "slot"}),
     "jobs": _Table("kind, key, tries, error", "job", {"key": "row"}, where=f" AND kind = '{NAMES}'"),
     "names": _Table(_NAME_COLUMNS, "name", {"name": "name", "concept": "name"}),
-    "mentions": _Table("row, name, kind", "mention", {"row": "row", "name": "name"}),
+    "mentions": _Table("row, name, kind", "row, name", {"row": "row", "name": "name"}),
     "merges": _Table("name, before, after, reason, at", "merge", {"name": "name", "before": "name", "after": "name"}),
 }
 # Tables of an owner that do not move, and why.
@@ -216,7 +218,7 @@ def write(
         for kind in totals:
             totals[kind] += len(_Ranks(reader, owner, kind))
     columns = {name: table.names for name, table in TABLES.items()}
-    line({TITLE: FORMAT, "owners": len(owners), "numbers": totals, "columns": columns})
+    line({TITLE: FORMATS[-1], "owners": len(owners), "numbers": totals, "columns": columns})
     for owner in owners:
         ranks = {kind: _Ranks(reader, owner, kind) for kind in _NUMBERED}
         line({"owner": owner, "numbers": {kind: len(each) for kind, each in ranks.items()}})
@@ -251,7 +253,9 @@ def _with_tokens(rows: Iterator[Values], owner: str, tokens: Tokens) -> Iterator
             if row["tokens"] is None:
                 missing.setdefault(row["fingerprint"], []).append(row["slot"])
         made = {slot: raw for model, slots in missing.items() for slot, raw in tokens(owner, model, slots).items()}
-        yield from (row | {"tokens": made.get(row["slot"], row["tokens"])} for row in batch)
+        for row in batch:
+            tokens_of = made.get(row["slot"], row["tokens"])
+            yield row | {"vector": narrowed(row["vector"]), "tokens": tokens_of}
 
 
 def guard(table: str, owner: str, row: Values) -> str:
@@ -266,18 +270,14 @@ def _ranked(table: str, row: Values, ranks: Mapping[str, _Ranks]) -> Iterator[An
         if value is None:
             yield None
         elif kind is not None:
-            yield _like(value, ranks[kind].of(int(value)))
+            # As text if it was text: the key of a job.
+            yield type(value)(ranks[kind].of(int(value)))
         elif (table, name) == ("journal", "id") and value.startswith(_PLACE):
             yield f"{_PLACE}{ranks['place'].of(int(value.removeprefix(_PLACE)))}"
         elif (table, name) in _BYTES:
             yield base64.b64encode(bytes(value)).decode()
         else:
             yield bool(value) if (table, name) in _FLAGS else value
-
-
-def _like(value: Any, number: int) -> Any:
-    """A number as text if it was text: the key of a job."""
-    return str(number) if isinstance(value, str) else number
 
 
 class OwnerRows(NamedTuple):
@@ -326,7 +326,7 @@ def records(lines: Iterator[bytes], end: bytes | None = None) -> Iterator[Head |
 def _head_of(value: Any, number: int) -> Head | OwnerRows:
     if number > 1:
         return OwnerRows(str(value["owner"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
-    if value[TITLE] != FORMAT or value["columns"] != {name: table.names for name, table in TABLES.items()}:
+    if value[TITLE] not in FORMATS or value["columns"] != {name: table.names for name, table in TABLES.items()}:
         raise BadInput("the archive was written by another version of triskele: import it with that version")
     return Head(int(value["owners"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
 
@@ -337,7 +337,7 @@ def _row_of(value: list[Any]) -> tuple[str, Values]:
     for name in row:
         if (table, name) in _BYTES and row[name] is not None:
             row[name] = base64.b64decode(row[name], validate=True)
-    return table, row
+    return table, row | {"vector": narrowed(row["vector"])} if table == "vectors" else row
 
 
 def lines_of(file: Any) -> Iterator[bytes]:
@@ -412,9 +412,9 @@ def _refuse_unreadable(table: str, row: Values, widths: dict[str, int]) -> None:
         json.loads(row["value"])
         json.loads(row["about"])
     elif table == "vectors":
-        size = len(row["vector"])
-        # Four bytes for each dimension, and every vector of a model has as many.
-        if not size or size % 4 or widths.setdefault(row["fingerprint"], size) != size:
+        size = width_of(row["vector"])
+        # Every vector of a model has as many dimensions.
+        if not row["vector"] or widths.setdefault(row["fingerprint"], size) != size:
             raise ValueError("a vector of another size")
 
 
@@ -493,7 +493,7 @@ def _numbered(table: str, owner: str, row: Values, added: Mapping[str, int]) -> 
     known = TABLES[table]
     for name, kind in known.numbers.items():
         if row[name] is not None:
-            row[name] = _like(row[name], int(row[name]) + added[kind])
+            row[name] = type(row[name])(int(row[name]) + added[kind])
     if table == "journal" and row["id"].startswith(_PLACE):
         row["id"] = f"{_PLACE}{int(row['id'].removeprefix(_PLACE)) + added['place']}"
     return {"owner": owner, **row, **({"row_hash": guard(table, owner, row)} if known.guarded else {})}

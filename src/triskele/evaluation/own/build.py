@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations, compress, pairwise
 from typing import TYPE_CHECKING
 
 from triskele.base.text import STOP_WORDS
@@ -31,6 +31,7 @@ from triskele.evaluation.own.questions import (
 )
 from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
+from triskele.stores.sentence_vectors import restored, sound_rows
 from triskele.types import LinkKind, Memory, Sensitivity
 
 if TYPE_CHECKING:
@@ -351,8 +352,6 @@ def _is_name(word: WeightedWord, before: WeightedWord, memory: Memory) -> bool:
 
 
 def _vectors(engine: Engine, memories: Iterable[Memory]) -> Mapping[str, NDArray[np.float32]]:
-    import numpy as np
-
     semantic = engine.semantic()
     if semantic is None:
         return {}
@@ -360,7 +359,10 @@ def _vectors(engine: Engine, memories: Iterable[Memory]) -> Mapping[str, NDArray
     found: dict[str, NDArray[np.float32]] = {}
     last = 0
     while page := engine.store.vectors.page(semantic.embedder.fingerprint, after=last):
-        found |= {digest: np.frombuffer(raw, dtype="<f4") for _, digest, raw in page if digest in wanted}
+        known = [(digest, raw) for _, digest, raw in page if digest in wanted]
+        rows, is_sound = sound_rows([raw for _, raw in known], semantic.embedder.dimensions)
+        sound = compress((digest for digest, _ in known), is_sound)
+        found |= zip(sound, restored(rows, semantic.embedder.dimensions), strict=True)
         last = page[-1][0]
     return found
 

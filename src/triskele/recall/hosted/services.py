@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
+from triskele.index.dense import DenseIndex
 from triskele.index.local import LocalVectors
-from triskele.index.vectors import DenseIndex
 from triskele.models import pair_judge, spoken_facts, triples
 from triskele.models.cross_encoders import Readable, Reranker, Reranking
 from triskele.models.egress import EgressClient, Endpoint
@@ -25,6 +25,7 @@ from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.legs import HostedQuery
 from triskele.stores.protocols import OwnerStore
+from triskele.stores.sentence_vectors import row_of
 from triskele.types import Memory, Scope
 
 BATCH = 64
@@ -146,7 +147,7 @@ class Hosted:
             }
             if texts:
                 vectors = self.texts.encode_documents(list(texts.values()))
-                kept = {digest: v.astype("<f4").tobytes() for digest, v in zip(texts, vectors, strict=True)}
+                kept = {digest: row_of(v) for digest, v in zip(texts, vectors, strict=True)}
                 self.store.models.keep(self.texts.fingerprint, kept)
             done += len(texts)
         return done

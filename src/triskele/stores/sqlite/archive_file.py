@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -12,11 +14,14 @@ from triskele.base.timestamps import from_micros
 from triskele.errors import Conflict
 from triskele.stores.archive import Values
 from triskele.stores.sqlite import lost_writes
+from triskele.stores.sqlite.compaction import add_reading
 from triskele.stores.sqlite.database import Database
 from triskele.types import Action, Outcome
 
 # Token vectors are in index files.
 _UNKEPT = ("vectors", "tokens")
+# A view: those of a version are one row.
+_MENTIONS = "mentions"
 
 
 class SqliteArchive:
@@ -76,9 +81,14 @@ class _Writer:
         if self._connection.execute("SELECT 1 FROM journal WHERE owner = ? LIMIT 1", [owner]).get is not None:
             raise Conflict(f"the store has memories of {owner!r}: an archive goes where its owner has none")
         for table in ("marks", *reversed([*tables])):
-            self._connection.execute(f"DELETE FROM {table} WHERE owner = ?", [owner])
+            kept_in = "readings" if table == _MENTIONS else table
+            self._connection.execute(f"DELETE FROM {kept_in} WHERE owner = ?", [owner])
 
     def insert(self, table: str, rows: Sequence[Values]) -> None:
+        if table == _MENTIONS:
+            for (owner, row), mentions in groupby(rows, key=itemgetter("owner", "row")):
+                add_reading(self._connection, owner, row, [(each["name"], each["kind"]) for each in mentions])
+            return
         names = [name for name in rows[0] if (table, name) != _UNKEPT]
         sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         try:

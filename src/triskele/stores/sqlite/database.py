@@ -16,7 +16,7 @@ import apsw
 
 from triskele.base.files import file_lock, has_no_room, is_full
 from triskele.errors import StoreClosed, StoreDamaged, StoreUnavailable
-from triskele.stores.sqlite import lost_writes, schema, store_file
+from triskele.stores.sqlite import compaction, lost_writes, schema, store_file
 
 _NO_FILE = (0, 0)
 _CLOSE_TRIES, _CLOSE_PAUSE_S = 500, 0.01
@@ -88,6 +88,7 @@ class Database:
             self._file = _file_number(path)
             try:
                 schema.migrate(self.connection(), self._owner)
+                compaction.give_back(self.connection())
                 store_file.settle_index_folder(self.connection(), path)
                 lost_writes.set_aside(self.connection(), path)
             except BaseException:

@@ -14,14 +14,16 @@ from triskele.errors import NotFound
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.stores.sqlite import vectors
+from triskele.stores.sqlite.compaction import add_reading
 from triskele.stores.sqlite.database import Database, listed
 from triskele.types import Memory
 
-_PAGE = 20_000
-_TABLES = ("mentions", "names", "merges")
+# Of versions, each with about a dozen mentions.
+_PAGE = 2000
+_TABLES = ("readings", "names", "merges")
 _NAME = "name, key, text, any_case, concept"
 _EDGE = "source, kind, target, weight, evidence, valid_from, valid_to, known_from, known_to"
-_LISTED, _PROJECTS = listed(), listed("?4")
+_LISTED, _SECOND, _PROJECTS = listed(), listed("?2"), listed("?4")
 
 
 class SqliteEntities:
@@ -53,14 +55,15 @@ class SqliteEntities:
                 if connection.execute(
                     "SELECT 1 FROM versions WHERE row = ? AND owner = ?", [row, self._owner]
                 ).fetchone():
-                    for one in named:
-                        _write(connection, self._owner, row, one)
+                    said = [(_write(connection, self._owner, one), one.kind) for one in named]
+                    add_reading(connection, self._owner, row, said)
             vectors.complete_jobs(connection, self._owner, NAMES, map(str, read))
 
     def mentions(self, *, after: int = 0) -> list[Mentioned]:
         """A page of mentions past a number, in their order."""
-        sql = "SELECT mention, row, name, kind FROM mentions WHERE owner = ? AND mention > ? ORDER BY mention LIMIT ?"
-        return [Mentioned(*row) for row in self._all(sql, after, _PAGE)]
+        sql = "SELECT mention, row, names FROM readings WHERE owner = ? AND mention > ? ORDER BY mention LIMIT ?"
+        found = (mention for reading in self._all(sql, after, _PAGE) for mention in _to_mentions(*reading))
+        return [mention for mention in found if mention.mention > after]
 
     def known(self, *, after: int = 0) -> Iterator[Name]:
         """Every name past a number, in their order."""
@@ -76,16 +79,20 @@ class SqliteEntities:
 
     def akin(self, blocks: Iterable[str]) -> list[Name]:
         """The names in some blocks."""
-        return self._names("block", blocks)
+        begins = "substr(block, 1, 8) IN (SELECT substr(value, 1, 8) FROM json_each(?2))"
+        return self._names(f"{begins} AND block {_SECOND}", blocks)
 
     def numbered(self, names: Iterable[int]) -> dict[int, Name]:
         """Names by their numbers."""
-        return {name.name: name for name in self._names("name", names)}
+        return {name.name: name for name in self._names(f"name {_SECOND}", names)}
 
     def common(self, least: int, among: Iterable[int] | None = None) -> list[tuple[int, int]]:
         """The names, of some or of all, whose words occur in more than a number of texts, as (name, spread)."""
         condition, bindings = ("", []) if among is None else (f" AND name {_LISTED}", [_json(among)])
-        return self._all(f"SELECT name, spread FROM names WHERE +owner = ? AND spread > ?{condition}", least, *bindings)
+        # In the text of the statement: the index has the names that are in more than so many.
+        return self._all(
+            f"SELECT name, spread FROM names WHERE +owner = ? AND spread > {least:d}{condition}", *bindings
+        )
 
     def grouped(self) -> list[tuple[int, int]]:
         """The names that belong to the concept of another name, as (name, concept)."""
@@ -93,7 +100,9 @@ class SqliteEntities:
 
     def members(self, concepts: Iterable[int]) -> list[Name]:
         """The names of some concepts, in their order."""
-        return self._names("concept", concepts)
+        # Only names of another's concept are in the index.
+        others = f"SELECT name FROM names WHERE concept <> name AND concept {_SECOND}"
+        return self._names(f"name IN (SELECT value FROM json_each(?2) UNION {others}) AND concept {_SECOND}", concepts)
 
     def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
         """Move names to other concepts, all at once; the merges record their earlier concepts."""
@@ -116,18 +125,17 @@ class SqliteEntities:
         self, concept: int, *, projects: Iterable[str] | None = None, closed: bool = True, limit: int = 100
     ) -> list[Edge]:
         """The edges that touch a concept, open ones first, newest evidence first; of some projects or of all."""
-        # Each end separately: with OR every edge of the store would be computed.
-        # The plus keeps SQLite from beginning with every mention of the owner.
-        both = " UNION ALL ".join(
-            f"SELECT {_EDGE} FROM edges WHERE {end} = ?2 AND +owner = ?1" for end in ("source", "target")
-        )
+        # Numbers in lists of JSON: looking through the texts takes a fraction of reading them.
+        patterns = [f"*[[,]{name.name}[],]*" for name in self.members([concept])]
+        holders = "SELECT readings.row FROM json_each(?6) CROSS JOIN readings ON readings.names GLOB json_each.value"
         sql = (
-            f"SELECT DISTINCT {_EDGE} FROM ({both}) WHERE (?3 OR known_to IS NULL)"
+            f"SELECT DISTINCT {_EDGE} FROM edges WHERE row IN ({holders} WHERE readings.owner = ?1)"
+            " AND (source = ?2 OR target = ?2) AND (?3 OR known_to IS NULL)"
             f" AND (?4 IS NULL OR evidence IN (SELECT id FROM versions WHERE owner = ?1 AND project {_PROJECTS}))"
             " ORDER BY known_to IS NOT NULL, known_from DESC, evidence, source, target LIMIT ?5"
         )
         wanted = None if projects is None else _json(projects)
-        return [_to_edge(row) for row in self._all(sql, concept, closed, wanted, limit)]
+        return [_to_edge(row) for row in self._all(sql, concept, closed, wanted, limit, _json(patterns))]
 
     def counts(self) -> NameCounts:
         """How much there is."""
@@ -158,15 +166,14 @@ class SqliteEntities:
         """Queue everything to be read again; only merges and splits by hand are kept."""
         with self._database.writing() as connection:
             kept = _decided(connection, self._owner)
-            connection.execute("DELETE FROM mentions WHERE owner = ?", [self._owner])
+            connection.execute("DELETE FROM readings WHERE owner = ?", [self._owner])
             for table in ("names", "merges"):
                 sql = f"DELETE FROM {table} WHERE owner = ? AND name NOT {_LISTED}"
                 connection.execute(sql, [self._owner, _json(kept)])
             vectors.queue_all_names(connection, self._owner)
 
-    def _names(self, column: str, values: Iterable[object]) -> list[Name]:
-        owned = "owner" if column == "block" else "+owner"
-        sql = f"SELECT {_NAME} FROM names WHERE {owned} = ? AND {column} {_LISTED} ORDER BY name"
+    def _names(self, condition: str, values: Iterable[object]) -> list[Name]:
+        sql = f"SELECT {_NAME} FROM names WHERE +owner = ?1 AND {condition} ORDER BY name"
         return [_to_name(row) for row in self._all(sql, _json(values))]
 
     def _all(self, sql: str, *bindings: str | int | None) -> list[Any]:
@@ -186,32 +193,35 @@ def _decided(connection: apsw.Connection, owner: str) -> set[int]:
 
 def drop_unused_names(connection: apsw.Connection, owner: str) -> None:
     """Delete names that only erased versions mentioned; a group that loses its first name takes the next."""
-    gone = "SELECT row FROM mentions WHERE owner = ?1 EXCEPT SELECT row FROM versions"
+    gone = "SELECT row FROM readings WHERE owner = ?1 EXCEPT SELECT row FROM versions"
     said: list[Any] = connection.execute(
         f"SELECT DISTINCT name FROM mentions WHERE row IN ({gone})", [owner]
     ).fetchall()
-    connection.execute(f"DELETE FROM mentions WHERE row IN ({gone})", [owner])
+    connection.execute(f"DELETE FROM readings WHERE row IN ({gone})", [owner])
     connection.execute(
         "DELETE FROM names WHERE owner = ?1 AND name NOT IN (SELECT name FROM mentions WHERE owner = ?1)", [owner]
     )
     # In one go: the first name that moves must not take itself out of the sight of the next.
     connection.execute(
         "UPDATE names SET concept = heads.head FROM (SELECT concept, min(name) AS head FROM names"
-        " WHERE concept NOT IN (SELECT name FROM names) GROUP BY concept) AS heads"
+        " WHERE concept <> name AND concept NOT IN (SELECT name FROM names) GROUP BY concept) AS heads"
         " WHERE names.concept = heads.concept AND names.owner = ?",
         [owner],
     )
     connection.execute("DELETE FROM merges WHERE owner = ?1 AND name NOT IN (SELECT name FROM names)", [owner])
     # A spelling that only an erased text had is not kept either.
     connection.execute(
-        f"UPDATE names SET text = key WHERE name {_LISTED} AND NOT EXISTS (SELECT 1 FROM mentions"
-        " JOIN versions USING (row) WHERE mentions.name = names.name AND"
+        # Mentions are looked through once for all of these names.
+        f"WITH holders AS MATERIALIZED (SELECT row, name FROM mentions WHERE owner = ?1 AND name {_SECOND})"
+        f" UPDATE names SET text = key WHERE name {_SECOND} AND NOT EXISTS (SELECT 1 FROM holders"
+        " JOIN versions USING (row) WHERE holders.name = names.name AND"
         " instr(content || char(10) || keywords || char(10) || tags, text))",
-        [_json(name for (name,) in said)],
+        [owner, _json(name for (name,) in said)],
     )
 
 
-def _write(connection: apsw.Connection, owner: str, row: int, one: Named) -> None:
+def _write(connection: apsw.Connection, owner: str, one: Named) -> int:
+    """Write a name, or what is new about it; its number."""
     key = [owner, one.key]
     found = connection.execute("SELECT name, any_case, spread FROM names WHERE owner = ? AND key = ?", key).fetchone()
     if found is None:
@@ -229,9 +239,7 @@ def _write(connection: apsw.Connection, owner: str, row: int, one: Named) -> Non
                 [one.any_case, one.spread, name],
             )
     _join(connection, name, owner, one)
-    connection.execute(
-        "INSERT OR IGNORE INTO mentions (owner, row, name, kind) VALUES (?, ?, ?, ?)", [owner, row, name, one.kind]
-    )
+    return name
 
 
 def _join(connection: apsw.Connection, name: int, owner: str, one: Named) -> None:
@@ -240,8 +248,9 @@ def _join(connection: apsw.Connection, name: int, owner: str, one: Named) -> Non
     if one.joins is None or connection.execute(decided, [name, BY_HAND]).fetchone():
         return
     # Counted over the group: a name that already shares a concept with another stays unchanged.
-    grouped = "SELECT count(*) FROM names WHERE concept = (SELECT concept FROM names WHERE name = ?)"
-    if connection.execute(grouped, [name]).get != 1:
+    others = "SELECT 1 FROM names AS other WHERE other.concept = names.name AND other.concept <> other.name"
+    grouped = f"SELECT concept <> name OR EXISTS ({others}) FROM names WHERE name = ?"
+    if connection.execute(grouped, [name]).get:
         return
     other = connection.execute(
         "SELECT concept FROM names WHERE owner = ? AND key = ?", [owner, one.joins[0]]
@@ -266,6 +275,11 @@ def _json(values: Iterable[object]) -> str:
 def _to_name(row: Sequence[Any]) -> Name:
     name, key, text, any_case, concept = row
     return Name(name, key, text, bool(any_case), concept)
+
+
+def _to_mentions(last: int, row: int, names: str) -> Iterator[Mentioned]:
+    said = [(name, kind) for kind, listed in json.loads(names).items() for name in listed]
+    return (Mentioned(number, row, *each) for number, each in enumerate(said, last - len(said) + 1))
 
 
 def _to_merge(row: Sequence[Any]) -> Merge:

@@ -107,7 +107,7 @@ CREATE INDEX current_content ON versions (owner, content_hash) WHERE known_to IS
 CREATE INDEX current_place ON versions (owner, project, updated_at) WHERE known_to IS NULL;
 CREATE INDEX version_content ON versions (owner, content_hash);
 """
-_VECTORS = """
+VECTORS = """
 CREATE TABLE {table} (
     slot INTEGER PRIMARY KEY AUTOINCREMENT,
     owner TEXT NOT NULL, content_hash TEXT NOT NULL, fingerprint TEXT NOT NULL, vector BLOB NOT NULL,
@@ -166,7 +166,7 @@ def own_truth(connection: apsw.Connection, owner: str) -> None:
     _register(connection)
     connection.execute("DROP VIEW edges")
     by_source = _OWNER_OF.format(id="source", other="")
-    _rebuild(
+    rebuild(
         connection,
         "links",
         _LINKS,
@@ -177,7 +177,7 @@ def own_truth(connection: apsw.Connection, owner: str) -> None:
     )
     either = _OWNER_OF.format(id="journal.id", other="(SELECT owner FROM versions WHERE versions.id = other LIMIT 1), ")
     told = "at, action, id, version, previous, link_kind, other, batch, undoes"
-    _rebuild(
+    rebuild(
         connection,
         "journal",
         _JOURNAL,
@@ -186,7 +186,7 @@ def own_truth(connection: apsw.Connection, owner: str) -> None:
     )
     by_id = _OWNER_OF.format(id="secrets.id", other="")
     sealed = "id, version, sealed_as, sealed"
-    _rebuild(
+    rebuild(
         connection,
         "secrets",
         _SECRETS,
@@ -241,17 +241,17 @@ def _own_usage(connection: apsw.Connection, owner: str) -> None:
 def own_versions(connection: apsw.Connection, owner: str) -> None:
     """Versions, whose ids become unique per owner; vectors, and the queue of what is still to be made."""
     owners: list[Any] = [each for (each,) in connection.execute("SELECT DISTINCT owner FROM versions").fetchall()]
-    _rebuild(connection, "versions", _VERSIONS, "SELECT * FROM versions")
+    rebuild(connection, "versions", _VERSIONS, "SELECT * FROM versions")
     connection.execute(_VERSION_INDEXES)
     # The slot of a content that several owners have stays with one of them; the others get new slots.
     holders = "SELECT owner FROM versions WHERE versions.content_hash = vectors.content_hash"
     keeper = f"coalesce(({holders} AND owner = ?1 LIMIT 1), ({holders} LIMIT 1), ?1)" if len(owners) > 1 else "?1"
     heir = owner if len(owners) != 1 else owners[0]
     connection.execute("CREATE TABLE shared AS SELECT * FROM vectors WHERE ?", [len(owners) > 1])
-    _rebuild(
+    rebuild(
         connection,
         "vectors",
-        _VECTORS,
+        VECTORS,
         f"SELECT slot, {keeper}, content_hash, fingerprint, vector FROM vectors",
         heir,
     )
@@ -286,14 +286,14 @@ def own_versions(connection: apsw.Connection, owner: str) -> None:
 def own_names(connection: apsw.Connection, owner: str) -> None:
     """Mentions and merges, which belong to the owner of their name."""
     by_name = "(SELECT owner FROM names WHERE names.name = {}.name)"
-    _rebuild(
+    rebuild(
         connection,
         "mentions",
         _MENTIONS,
         f"SELECT mention, coalesce({by_name.format('mentions')}, ?1), row, name, kind FROM mentions",
         owner,
     )
-    _rebuild(
+    rebuild(
         connection,
         "merges",
         _MERGES,
@@ -303,7 +303,7 @@ def own_names(connection: apsw.Connection, owner: str) -> None:
     connection.execute(_EDGES)
 
 
-def _rebuild(connection: apsw.Connection, table: str, create: str, select: str, *bindings: str) -> None:
+def rebuild(connection: apsw.Connection, table: str, create: str, select: str, *bindings: str) -> None:
     """Replace a table by one with other columns or keys; a number that was used is not used again."""
     fresh = f"new_{table}"
     connection.execute(create.format(table=fresh))

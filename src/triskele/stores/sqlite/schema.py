@@ -10,7 +10,7 @@ from collections.abc import Callable
 import apsw
 
 from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
-from triskele.stores.sqlite import ownership
+from triskele.stores.sqlite import compaction, ownership
 
 # "trsk": distinguishes triskele's files from other SQLite databases.
 APPLICATION_ID = 0x7472736B
@@ -172,6 +172,8 @@ MIGRATIONS: tuple[Step, ...] = (
     _SPEAKERS,
     _PLACES,
     _CONVERSATIONS,
+    compaction.narrow_vectors,
+    compaction.pack_mentions,
 )
 
 

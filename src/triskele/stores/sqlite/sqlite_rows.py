@@ -26,7 +26,7 @@ class SqliteRows(TruthRows):
 
     _SAME_CONTENT = (
         # Named, because the planner would rather walk through the whole project.
-        f"SELECT {VERSION_COLUMNS} FROM versions INDEXED BY current_content WHERE owner = ? AND content_hash = ?"
+        f"SELECT {VERSION_COLUMNS} FROM versions INDEXED BY version_content WHERE owner = ? AND content_hash = ?"
         " AND known_to IS NULL AND sensitivity <> 'secret' AND project = ? AND session IS ? AND position IS ?"
         " AND speaker IS ? AND role IS ? AND valid_from IS ? AND valid_to IS ? AND content = ?"
     )

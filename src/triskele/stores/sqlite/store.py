@@ -40,7 +40,7 @@ _NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = ?1
 _HEADS = (
     _NEWEST_ENTRY,
     "(SELECT coalesce(max(slot), 0) FROM vectors INDEXED BY vector_model WHERE owner = ?1 AND fingerprint = ?2)",
-    "(SELECT coalesce(max(mention), 0) FROM mentions WHERE owner = ?1)",
+    "(SELECT coalesce(max(mention), 0) FROM readings WHERE owner = ?1)",
     "(SELECT coalesce(max(merge), 0) FROM merges WHERE owner = ?1)",
     *(
         f"(SELECT count(*) FROM jobs WHERE owner = ?1 AND kind = '{kind}' AND tries < {MOST_TRIES})"
