@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -132,7 +132,7 @@ class DatabaseIndexes:
         )
 
     def _as_text(self, raw: bytes) -> str | None:
-        vector = _sound_vector(raw, self.dimensions)
+        [vector] = _sound_vectors([raw], self.dimensions)
         return None if vector is None else _text(vector)
 
 
@@ -305,12 +305,14 @@ class DatabaseCorpus:
         missing = [row for row in dict.fromkeys(rows) if row not in self._vectors]
         if missing and self._indexes.fingerprint:
             raw = self._rows.vectors(self._indexes.fingerprint, missing)
-            self._vectors |= {row: self._sound(raw.get(row)) for row in missing}
+            self._keep_vectors({row: raw.get(row) for row in missing})
         else:
             self._vectors |= dict.fromkeys(missing)
 
-    def _sound(self, raw: bytes | None) -> Floats | None:
-        return None if raw is None else _sound_vector(raw, self._indexes.dimensions)
+    def _keep_vectors(self, raw: Mapping[int, bytes | None]) -> None:
+        known = {row: value for row, value in raw.items() if value is not None}
+        vectors = _sound_vectors(list(known.values()), self._indexes.dimensions)
+        self._vectors |= dict.fromkeys(raw) | dict(zip(known, vectors, strict=True))
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
         """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
@@ -337,7 +339,7 @@ class DatabaseCorpus:
         self._facts |= {row: (reach, found.get(row)) for row in missing}
         if model:
             self._tokens |= {row: each.tokens for row, each in found.items()}
-            self._vectors |= {row: self._sound(each.vector) for row, each in found.items()}
+            self._keep_vectors({row: each.vector for row, each in found.items()})
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
         """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""
@@ -442,7 +444,8 @@ def _text(vector: Floats) -> str:
     return "[" + ",".join(map("{:.5g}".format, vector.tolist())) + "]"
 
 
-def _sound_vector(raw: bytes, width: int) -> Floats | None:
-    """A sentence vector as a store keeps it; None if it has another size or is not of length 1."""
-    rows, is_sound = sound_rows([raw], width)
-    return restored(rows, width)[0] if is_sound.all() else None
+def _sound_vectors(raws: Sequence[bytes], width: int) -> list[Floats | None]:
+    """Sentence vectors as a store keeps them; None for one that has another size or is not of length 1."""
+    rows, is_sound = sound_rows(raws, width)
+    vectors = iter(restored(rows, width))
+    return [next(vectors) if sound else None for sound in is_sound.tolist()]
