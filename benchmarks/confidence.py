@@ -85,7 +85,7 @@ class Recorder:
         found, query = self.last
         if taken_away:
             found = replace(found, fused=[each for each in found.fused if each.row not in gold])
-        if found.fused and has_signs(found.fused[0]):
+        if found.fused and has_signs(found, found.fused[0]):
             given = signs(found, query)
             right = float(not taken_away and found.fused[0].row in gold)
             yield Sample([given[name] for name in SIGNS], right, half)

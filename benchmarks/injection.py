@@ -29,7 +29,7 @@ from triskele.serving.hook import injection
 from triskele.serving.hook.injection import Conversation
 from triskele.types import LinkKind
 
-THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.17, 0.2, 0.3)
+THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
 CONVERSATIONS = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads")
 KINDS = ("answerable", "prompt", "another project", "no answer", "nothing to recall")
 

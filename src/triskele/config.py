@@ -170,7 +170,7 @@ class AgentSettings:
 
     most: int = 5
     budget_tokens: int = 1200
-    least_confidence: float = 0.17
+    least_confidence: float = 0.15
     private_to: tuple[str, ...] = ()
     idle_minutes: float = 30.0
     background: bool = True

@@ -451,7 +451,7 @@ class Agreement:
 
 
 # Below this nothing fits well: about one answer in ten is right.
-LEAST_CONFIDENCE = 0.17
+LEAST_CONFIDENCE = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from triskele import config
 from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
+from triskele.engine import Engine
 from triskele.index import dense, lifecycle
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.dense import DenseIndex
@@ -464,3 +467,42 @@ def test_vectors_above_the_limit_are_read_from_the_file(shelf: Shelf, monkeypatc
     np.testing.assert_allclose(placed.scan(asked), in_memory.scan(asked), atol=1e-6)
     # The same cosine in any company.
     assert placed.cosines(asked, np.array([3, 75])).tolist() == placed.scan(asked)[[3, 75]].tolist()
+
+
+def test_a_view_joined_while_another_process_erases_keeps_no_vector_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_TAIL_CAP": "1"})
+    with (
+        Engine(settings, tmp_path) as writer,
+        Engine(settings, tmp_path) as reader,
+        Engine(settings, tmp_path) as fresh,
+    ):
+        lamp = writer.remember("The green lamp hangs in the hall").id
+        for text in ("Our cat sleeps on the sofa", "Bread rises for six hours"):
+            writer.remember(text)
+        writer.embed()
+        reader.recall("lamp")
+        writer.remember("The train to Basel leaves at nine")
+        writer.embed()
+        writer.recall("train")
+        semantic = reader.semantic()
+        assert semantic is not None
+        since, has_changed = DenseIndex._since, []
+
+        def changed(index: DenseIndex, kept: Any) -> Any:
+            tail = since(index, kept)
+            if index is semantic.dense and not has_changed:
+                has_changed.append(True)
+                writer.erase(lamp)
+                writer.remember("Whales sing at night")
+                writer.embed()
+                writer.recall("whales")
+            return tail
+
+        monkeypatch.setattr(DenseIndex, "_since", changed)
+        semantic.dense.view()
+        lists = [
+            [hit.memory.content for hit in each.recall("what do cetaceans sing?").hits] for each in (reader, fresh)
+        ]
+        assert has_changed and lists[0] == lists[1]

@@ -207,3 +207,20 @@ def test_a_broken_model_leaves_the_words(engine: Engine, model: BundledEmbedder)
     answer = engine.recall("release cluster", logged=False)
     assert answer.hits and answer.missing == ("searched by words only: broken weights",)
     assert session(model).threads == [SPARE]
+
+
+AFTER_THE_MAIN_THREAD = """
+import sys, threading, time, triskele
+memory = triskele.open(f"sqlite:///{sys.argv[1]}/notes.db")
+memory.remember("Releases reach the cluster by Argo CD")
+def ask():
+    threading.main_thread().join()
+    print(memory.recall("how do releases reach the cluster?").hits[0].memory.content)
+threading.Thread(target=ask).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_is_answered(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", AFTER_THE_MAIN_THREAD, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout.strip(), done.stderr) == ("Releases reach the cluster by Argo CD", "")

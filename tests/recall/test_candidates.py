@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -346,3 +347,18 @@ def test_a_long_text_does_not_fill_the_list(engine: Engine) -> None:
 def test_turns_of_unknown_people_are_no_pieces_of_one_text(engine: Engine) -> None:
     _long_turn(engine, None)
     assert _first_three(engine) == 3
+
+
+def test_memories_whose_token_vectors_are_lost_are_not_below_those_that_have_them(engine: Engine) -> None:
+    fill(engine)
+    engine.embed()
+    semantic = engine.semantic()
+    assert semantic is not None
+    slots = semantic.catalog.view().slots
+    shutil.rmtree(semantic.tokens.path)
+    # As after a restore: a few are encoded again, the others wait.
+    engine.runtime.embed(limit=4, wait=True, progress=None)
+    assert len(semantic.tokens.missing(slots)) == len(NOTES) - 4
+    assert engine.runtime.has_jobs()
+    first = [contents(engine.recall(question))[0] for question, _ in PARAPHRASES]
+    assert first == [NOTES[place][0] for _, place in PARAPHRASES]

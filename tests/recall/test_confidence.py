@@ -66,8 +66,11 @@ def test_tokens_that_match_well_beside_tokens_that_hardly_match_lower_it() -> No
 
 
 def test_uneven_matches_count_less_the_more_terms_a_query_has() -> None:
-    assert likely(0.6, 0.4, apart=0.4, terms=2) < likely(0.6, 0.4, apart=0.4, terms=8) < likely(0.6, 0.4)
-    assert likely(0.6, 0.4, terms=2) == likely(0.6, 0.4, terms=8)
+    few, many = (likely(0.6, 0.4, terms=n) - likely(0.6, 0.4, apart=0.4, terms=n) for n in (2, 12))
+    assert few > many > 0
+    # One term proves little, whether its tokens match evenly or not.
+    assert likely(0.6, 0.4, terms=1) < likely(0.6, 0.4, terms=8)
+    assert likely(0.6, 0.4, apart=0.25, terms=1) > likely(0.6, 0.4, terms=1) / 4
 
 
 def test_an_identifier_that_no_memory_holds_lowers_it() -> None:
@@ -226,3 +229,11 @@ def test_a_bare_word_that_a_memory_holds_is_a_search(tmp_path: Path) -> None:
 def test_a_question_is_no_search(text: str, is_search: bool) -> None:
     terms = tuple(word for word in text.strip("?").split() if word != "why")
     assert confidence.is_search(replace(query(*terms), text=text)) is is_search
+
+
+def test_a_memory_without_vectors_has_the_cosine_that_its_words_let_expect() -> None:
+    best = Candidate(1, 0.4, {"lexical": Contribution(1, 0.5, 0.5, 0.4)})
+    weights = np.full(2, 0.5, dtype=np.float32)
+    encoded, by_words = CandidateSet([best], token_weights=weights), CandidateSet([best])
+    assert confidence.has_signs(encoded, best) and not confidence.has_signs(by_words, best)
+    assert confidence.signs(encoded, query("harbour", "quay"))["cosine"] == pytest.approx(0.4)

@@ -274,8 +274,8 @@ def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_la
             lambda: alice.erase(lamps[2]),
         ]
         for left, end in zip((2, 1, 0), ends, strict=True):
-            assert len(_contents(bob)) == left + 1
             _replayed(url, there)
+            assert len(_contents(bob)) == left + 1
             _paused(there)
             end()
             assert len(_contents(bob)) == left

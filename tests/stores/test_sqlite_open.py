@@ -303,3 +303,22 @@ def _as_a_stranger(act: Callable[[], str]) -> str:
         told = pipe.read()
     os.waitpid(child, 0)
     return told
+
+
+def test_a_damaged_derived_page_does_not_keep_a_store_with_free_pages_from_opening(
+    tmp_path: Path, make_memory: Make
+) -> None:
+    path = tmp_path / "store.db"
+    with closing(SqliteStore(path)) as store:
+        store.of("me").apply([Add(make_memory(f"Leaf {number}")) for number in range(20)], batch="leaves")
+    filled = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) INSERT INTO junk"
+    _database(path, "PRAGMA journal_mode = delete", "CREATE TABLE junk (x)", f"{filled} SELECT zeroblob(3000) FROM n")
+    _database(path, "DROP TABLE junk")
+    with closing(apsw.Connection(str(path))) as connection:
+        page = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'vectors'").get
+        size = connection.pragma("page_size")
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * 100)
+    with closing(SqliteStore(path)) as store:
+        assert len(list(store.of("me").versions())) == 20

@@ -51,6 +51,7 @@ class Records:
     checks: NDArray[np.uint32]
     values: NDArray[Any]
     file: Descriptor | None = None
+    state: object = None
 
     def read(self, places: Ints) -> NDArray[Any]:
         """The values of some records in a row.
@@ -110,6 +111,8 @@ class AppendFile:
 
     def open(self, epoch: str) -> Records | None:
         """The records up to the stamp; None if the files are missing, cut short or of another epoch."""
+        # Before the files: what changes meanwhile must not pass for what was read.
+        state = self.state()
         try:
             stamp = json.loads((self.path / "stamp.json").read_text())
             if (stamp[_EPOCH], stamp["width"], stamp["dtype"]) != (epoch, self.width, self.dtype):
@@ -121,7 +124,7 @@ class AppendFile:
             starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
             if {len(slots), len(counts), len(checks)} != {records} or starts[-1] != rows:
                 return None
-            return Records(slots, starts, checks, *self._map(rows))
+            return Records(slots, starts, checks, *self._map(rows), state)
         except (OSError, ValueError, KeyError, TypeError, MemoryError):
             return None
 

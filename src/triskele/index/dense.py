@@ -200,14 +200,13 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
         vectors = restored(fresh, self._dimensions)
         slots = np.concatenate([known, np.array(list(tail), dtype=np.int64)])
         if len(slots) <= EXACT_LIMIT:
-            return _Vectors(slots, rows, self._in_floats(rows), vectors, None)
+            return _Vectors(slots, rows, self._in_floats(rows, kept.state if kept else None), vectors, None)
         bits = _by_uint64(np.concatenate([self._kept_bits(kept), _bits(vectors)]))
         return _Vectors(slots, rows, None, vectors, bits)
 
-    def _in_floats(self, rows: Bits) -> Floats:
+    def _in_floats(self, rows: Bits, state: object) -> Floats:
         """The vectors of the file, made once for each state of it: a memory that is added changes the tail alone."""
-        state = self._file.state()
-        if self._floats is None or self._floats[0] != state or len(self._floats[1]) != len(rows):
+        if self._floats is None or self._floats[0] != state:
             self._floats = state, restored(rows, self._dimensions)
         return self._floats[1]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -28,6 +27,8 @@ from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, TOKENIZER_FILE, Man
 from triskele.models.outputs import averaged, checked_scores, checked_vectors, unit, without_tokens
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from numpy.typing import NDArray
 
     from triskele.models.cross_encoders import Context
@@ -213,6 +214,9 @@ class _SpareThread:
     """Runs one thing at a time: whoever waited in line would lose more than the thread could save."""
 
     def __init__(self) -> None:
+        # Imported here: where the main thread has ended it cannot be imported any more.
+        from concurrent.futures import ThreadPoolExecutor
+
         self.process = os.getpid()
         # The interpreter waits for it before it ends: a thread that it left inside the runtime could abort it.
         self._executor = ThreadPoolExecutor(1, "triskele-encoding")
@@ -227,6 +231,7 @@ class _SpareThread:
         try:
             future = self._executor.submit(self._run, run, has_begun)
         except RuntimeError:
+            self._is_busy.release()
             return None
         has_begun.acquire(timeout=_HEAD_START_S)
         return future
@@ -249,7 +254,10 @@ def _begun(run: Callable[[], Given]) -> Callable[[], Given]:
         return run
     # A fork does not copy the thread. If two callers come first at once, one of their threads ends with its work.
     if (spare := _spare) is None or spare.process != os.getpid():
-        _spare = spare = _SpareThread()
+        try:
+            _spare = spare = _SpareThread()
+        except RuntimeError:
+            return run
     future = spare.begin(run)
     return run if future is None else future.result
 

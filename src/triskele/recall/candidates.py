@@ -220,7 +220,8 @@ class Scored:
 
     def with_late(self, found: LateScores) -> Scored:
         """The same rows with late interaction."""
-        return replace(self, scores={**self.scores, LATE: found.scores.astype(np.float64)}, matches=found.matches)
+        scores = _completed(found.scores.astype(np.float64), self.scores[DENSE])
+        return replace(self, scores={**self.scores, LATE: scores}, matches=found.matches)
 
     def with_rows(self, encoded: EncodedQuery, corpus: Corpus, rows: Collection[int]) -> Scored:
         """More rows, scored by the dense leg and by late interaction."""
@@ -232,12 +233,26 @@ class Scored:
         cosines = self.nearness.cosines(more) if self.nearness is not None else nowhere
         fresh = {LEXICAL: nowhere, DENSE: cosines, LATE: found.scores}
         order = np.argsort(everyone := np.concatenate([self.rows, more]))
+        scores = {leg: np.concatenate([scores, fresh[leg]])[order] for leg, scores in self.scores.items()}
         return replace(
             self,
             rows=everyone[order],
-            scores={leg: np.concatenate([scores, fresh[leg]])[order] for leg, scores in self.scores.items()},
+            scores=scores | {LATE: _completed(scores[LATE], scores[DENSE])},
             matches=np.concatenate([self.matches, found.matches])[order],
         )
+
+
+def _completed(late: fusion.Floats, cosines: fusion.Floats) -> fusion.Floats:
+    """The scores of late interaction; of a memory whose token vectors are lost, what its cosine lets expect.
+
+    Otherwise those that have theirs again would stand above all others (after a restore, until all are encoded).
+    """
+    is_lost = np.isnan(late) & ~np.isnan(cosines)
+    if not is_lost.any():
+        return late
+    difference = (late - cosines)[~np.isnan(late) & ~np.isnan(cosines)]
+    late[is_lost] = cosines[is_lost] + (float(np.median(difference)) if len(difference) else 0.0)
+    return late
 
 
 def _scattered(ranking: Ranking, rows: Ints) -> fusion.Floats:

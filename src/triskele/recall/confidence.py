@@ -29,15 +29,19 @@ UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BARE_WORDS = 3
-_BIAS = -3.55
+_BIAS = -2.2
 _WEIGHTS: Mapping[str, float] = {
-    "cosine": 4.56,
+    "cosine": 4.59,
     "words": 0.38,
-    "margin": 8.51,
-    "spread": -23.84,
-    "unknown": -4.18,
-    "elsewhere": -4.0,
+    "margin": 8.36,
+    "spread": -33.72,
+    "unknown": -4.21,
+    "elsewhere": -3.97,
 }
+# A query counts as if it had so many more terms, with so much deviation between them: one or two terms prove little.
+_MORE_TERMS, _MORE_DEVIATION = 5, 0.5
+# The cosine of a memory without vectors: what those with such words have on average (docs/decisions/0070).
+_COSINE, _COSINE_BY_WORDS = 0.25, 0.3
 # Only the text of a memory counts, not its connections, its speaker or the turns around it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
 _IDENTIFIER = re.compile(r"(?=.*[\d_])(?=.*[^\d.,]).{4,}|\w+[/:]\S+")
@@ -55,11 +59,12 @@ def signs(found: CandidateSet, query: QueryTerms) -> dict[str, float]:
     if found.said is not None and best.row not in found.said.rows:
         found = replace(found, said=None)
     shares = [_share(found, each) for each in others]
+    words = best.parts[LEXICAL].normalised if LEXICAL in best.parts else 0.0
     return {
-        "cosine": best.parts[DENSE].raw if DENSE in best.parts else 0.0,
-        "words": best.parts[LEXICAL].normalised if LEXICAL in best.parts else 0.0,
+        "cosine": best.parts[DENSE].raw if DENSE in best.parts else _COSINE + _COSINE_BY_WORDS * min(words, 1.0),
+        "words": words,
         "margin": _share(found, best) - (sum(shares) / len(shares) if shares else 0.0),
-        "spread": _spread(found, best.row) / max(1, len(query.terms)),
+        "spread": (_deviation(found, best.row) + _MORE_DEVIATION) / (len(query.terms) + _MORE_TERMS),
         "unknown": float(bool(query.unknown)),
         "elsewhere": found.elsewhere,
     }
@@ -100,12 +105,12 @@ def is_search(query: QueryTerms) -> bool:
     return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in query.text
 
 
-def has_signs(best: Candidate) -> bool:
-    """Whether the legs scored it by shares of what was possible."""
-    return DENSE in best.parts
+def has_signs(found: CandidateSet, best: Candidate) -> bool:
+    """Whether the legs scored it by shares of what was possible, or others like it."""
+    return DENSE in best.parts or found.token_weights is not None
 
 
-def _spread(found: CandidateSet, row: int) -> float:
+def _deviation(found: CandidateSet, row: int) -> float:
     """The deviation of a candidate's own matches over the query's tokens; 0 if it was not scored by them."""
     matches, weights = _matches(found, row), found.token_weights
     if matches is None or weights is None:

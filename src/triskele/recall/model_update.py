@@ -105,6 +105,9 @@ class ModelUpdate:
         position = self._store.position()
         if position == self._embedded:
             return 0
+        if self._embedded is None:
+            # Noted before the new weights read anything: once they have read more, counts no longer tell of an update.
+            self._store.jobs.add(COMPARE, [_KEY])
         done = embed_lacking(self._store, self.earlier, self._refused, limit=limit, wait=wait)
         if limit is None or done < limit:
             self._embedded = position
@@ -137,12 +140,20 @@ class ModelUpdate:
                 return True
             found = self._compared(compare)
             return self._note(last, found.evidence(), is_worse=found.gate is not None and not found.is_not_worse)
-        except BaseException as error:
+        except Exception as error:
+            is_fault = not isinstance(error, _NOT_THE_MODEL)
             with suppress(StoreUnavailable):
-                if isinstance(error, _NOT_THE_MODEL) or not isinstance(error, Exception):
-                    jobs.release(COMPARE, [_KEY])
-                else:
+                if is_fault:
                     jobs.fail(COMPARE, [_KEY], reason_of(error))
+                else:
+                    jobs.release(COMPARE, [_KEY])
+            if not is_fault:
+                raise
+            # The job keeps the reason; what was asked for meanwhile is answered all the same.
+            return False
+        except BaseException:
+            with suppress(StoreUnavailable):
+                jobs.release(COMPARE, [_KEY])
             raise
 
     def _compared(self, compare: Compare) -> UpdateComparison:
@@ -174,7 +185,9 @@ def begun(
         # Those that an earlier update brought, and that were found worse, never answered.
         seen.pop(last.weights if last.name != BUNDLED else "", None)
     is_settled = is_set(settings) or (last is not None and last.weights == new.embedder.fingerprint)
-    for name, kept in earlier_weights(settings.home, {name: count for name, count in seen.items() if count >= own}):
+    is_waiting = bool(store.jobs.count(COMPARE) or store.jobs.given_up(COMPARE))
+    ahead = {name: count for name, count in seen.items() if is_waiting or count >= own}
+    for name, kept in earlier_weights(settings.home, ahead):
         is_gated = kept is not None and compare is not None and not is_settled
         if is_gated or seen[name] > own:
             before = FittingEmbedder(new.embedder, name) if kept is None else embedder_in(kept)

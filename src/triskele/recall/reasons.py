@@ -236,7 +236,7 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
     if best.kin:
         # A memory does not compete with what it replaced.
         found = replace(found, fused=[each for each in found.fused if each.row not in best.kin])
-    if has_signs(best.fused):
+    if has_signs(found, best.fused):
         unknown = missing | _unheard(best.matched, found, coverage, memories)
         likely = likelihood(signs(found, replace(coverage.query, unknown=unknown)))
         # Most queries name nothing exactly: only those that do pay for reading the text again.
@@ -271,7 +271,7 @@ def _is_searched(memory: Memory, coverage: Coverage) -> bool:
 
 def first_confidence(found: CandidateSet, query: QueryTerms) -> float:
     """The confidence in candidates before anything is read again."""
-    return likelihood(signs(found, query)) if found.fused and has_signs(found.fused[0]) else 0.0
+    return likelihood(signs(found, query)) if found.fused and has_signs(found, found.fused[0]) else 0.0
 
 
 def tokens_of(text: str) -> int:

@@ -18,7 +18,7 @@ from triskele.errors import BadInput, Unavailable
 from triskele.recall.model_switch import in_force, is_set, switched
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
 from triskele.stores.derived import EMBED, MODEL_IN_FORCE
-from triskele.stores.protocols import OwnerStore
+from triskele.stores.protocols import Heads, OwnerStore
 from triskele.types import Query, Scope, Sort
 
 if TYPE_CHECKING:
@@ -296,8 +296,8 @@ class ModelRuntime:
 
     def update_note(self) -> str | None:
         """What an update that replaced the bundled weights waits for, or that they are worse; None if it is over."""
-        if self.answering() is not self.semantic() and self._update is not None:
-            return self._update.progress()[1]
+        if self.answering() is not self.semantic() and (update := self._update) is not None:
+            return update.progress()[1]
         last = switched(self._store)
         if last is None or not last.weights or self.model in (BUNDLED, NO_MODEL):
             return None
@@ -338,7 +338,8 @@ class ModelRuntime:
 
     def settle_update(self) -> bool:
         """Compare the models of an update if everything is read and that was not done; whether it was done now."""
-        return self._update is not None and self._update.settle()
+        update = self._update
+        return update is not None and update.settle()
 
     def _embed(
         self,
@@ -348,11 +349,11 @@ class ModelRuntime:
         wait: bool,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        if self._update is not None:
-            self._update.embed_first(limit, wait=wait)
+        # Looked at once: a recall in another thread ends it.
+        if (update := self._update) is not None:
+            update.embed_first(limit, wait=wait)
         heads = self._store.heads(semantic.catalog.fingerprint)
-        is_waiting = heads.unembedded or heads.unread
-        if not is_waiting and not len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)):
+        if not (heads.unembedded or heads.unread or self._has_lost_tokens(semantic, heads)):
             return 0
         from triskele.index.entity_linking import read_names
         from triskele.index.worker import embed_waiting, restore_tokens
@@ -363,8 +364,18 @@ class ModelRuntime:
 
     def has_jobs(self) -> bool:
         """Whether anything waits that the model in force can work off, or an update for its end."""
-        is_updating = self._update is not None and self._update.is_gated
-        return self.model != NO_MODEL and (is_updating or self._jobs() > 0)
+        update, semantic = self._update, self._semantic
+        if self.model == NO_MODEL:
+            return False
+        if (update is not None and update.is_gated) or self._jobs() > 0:
+            return True
+        # As after a restore: a backup has no token vectors.
+        heads = None if semantic is None else self._store.heads(semantic.catalog.fingerprint)
+        return semantic is not None and heads is not None and self._has_lost_tokens(semantic, heads)
+
+    @staticmethod
+    def _has_lost_tokens(semantic: SemanticIndex, heads: Heads) -> bool:
+        return len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)) > 0
 
     def work_off(self, seconds: float) -> None:
         """Work off what waits for so long; other writers go first."""

@@ -211,7 +211,7 @@ class PostgresOwnerStore(OwnerTruth):
             return {}
         links = "SELECT 1 FROM links WHERE links.owner = ? AND kind = 'supersedes'"
         ends = " OR ".join(f"EXISTS ({links} AND {end} = versions.id)" for end in _ENDS)
-        sql = f"SELECT row, id FROM versions WHERE owner = ? AND row = ANY(?::bigint[]) AND ({ends})"
+        sql = f"SELECT row, id FROM versions WHERE owner = ? AND row = ANY(?::bigint[]) AND ({ends}) ORDER BY row"
         return dict(self._all(sql, _array(rows), self.owner, self.owner))
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:

@@ -97,7 +97,7 @@ def add_reading(connection: apsw.Connection, owner: str, row: int, mentions: Ite
 
 
 def give_back(connection: apsw.Connection) -> None:
-    """Rewrite the file without its free pages if they are many, unless another process uses it or the disk is full.
+    """Rewrite the file without its free pages if they are many and nothing is in the way.
 
     It waits for nobody; what is left is given back at a later opening, or filled by what is written next.
     """
@@ -109,7 +109,8 @@ def give_back(connection: apsw.Connection) -> None:
         connection.execute("VACUUM")
         # All of the new file is in the log.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError):
+    except apsw.Error:
+        # Another process uses the file, the disk is full, or a page is damaged: none of it keeps a store from opening.
         return
     finally:
         connection.set_busy_timeout(timeout_ms)
